@@ -1,0 +1,17 @@
+"""Everything Refold raises on purpose."""
+
+
+class RefoldError(Exception):
+    """Base of all errors that Refold raises on purpose."""
+
+
+class EditError(RefoldError, ValueError):
+    """The edit does not belong to this view."""
+
+
+class FormatError(RefoldError, ValueError):
+    """The payload or file is in no form that Refold knows; the message says what was tried."""
+
+
+class StoreError(RefoldError):
+    """The store could not be read or written; the message says which file and why."""

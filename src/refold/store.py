@@ -1,0 +1,26 @@
+"""Where retrospective edits live. Three methods make a store."""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from refold.edits import Edit
+
+
+class Store(Protocol):
+    """Keeps edits by the tip they were made for. Nothing of the conversation need be in it."""
+
+    def load(self, tips: Sequence[str]) -> Sequence[Edit]:
+        """Every edit made for one of *tips*, in the order in which they were saved.
+
+        Raises `StoreError`."""
+
+    def save(self, edits: Iterable[Edit]) -> None:
+        """Keep *edits*; when this returns they are safe. One id is kept once, the later wins.
+
+        All or none of them are kept. Raises `StoreError`."""
+
+    def remove(self, ids: Iterable[str]) -> None:
+        """Forget the edits with these full ids; unknown ids are passed over. Raises `StoreError`."""
+
+    def version(self) -> int:
+        """A number that changes whenever anybody else may have changed the store; cheap to ask."""

@@ -1,0 +1,353 @@
+"""What the model sees: a pure function of a transcript and its edits."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
+from itertools import accumulate, chain
+from typing import Any, NamedTuple
+
+from refold.codec import Wire
+from refold.edits import Edit, edit_id
+from refold.envelope import Envelope
+from refold.errors import EditError
+from refold.lens import Lens
+from refold.log import Log
+from refold.messages import Message, Text
+from refold.transcript import Transcript
+
+
+class Item(NamedTuple):
+    """A run of the transcript and what is shown for it; untouched messages come one by one."""
+
+    start: int
+    stop: int
+    shown: tuple[Message, ...]
+    edit: Edit | None
+
+
+class Shown(NamedTuple):
+    """A message to send, and the position of the entry it is made from, if there is one."""
+
+    message: Message
+    origin: int | None
+
+
+class Placed(NamedTuple):
+    """An edit that shows, and the tokens of what it shows."""
+
+    edit: Edit
+    tokens: int
+
+
+class Ground:
+    """What every view of one transcript shares: token sums and legal cuts, worked out once."""
+
+    def __init__(self, transcript: Transcript, lens: Lens, sums: Log[int]) -> None:
+        self.transcript, self.lens, self.sums = transcript, lens, sums
+
+    @classmethod
+    def of(cls, transcript: Transcript, lens: Lens) -> "Ground":
+        """Count a transcript from its beginning."""
+        return cls(transcript, lens, Log(accumulate(map(lens.count, transcript.messages), initial=0)))
+
+    def extend(self, messages: Sequence[Message]) -> "Ground":
+        """The ground of the transcript followed by *messages*, in the time of what is added."""
+        sums = list(accumulate(map(self.lens.count, messages), initial=self.sums[-1]))[1:]
+        return Ground(self.transcript.extend(messages), self.lens, self.sums.extend(sums))
+
+    @cached_property
+    def cuts(self) -> frozenset[int]:
+        """Legal cuts of the whole transcript, edits aside."""
+        return self.lens.rules.cuts(self.transcript.messages)
+
+    def tokens(self, start: int, stop: int) -> int:
+        """Tokens of `messages[start:stop]` as they were said."""
+        return self.sums[stop] - self.sums[start]
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A transcript as its edits show it. Immutable: every method returns another view."""
+
+    ground: Ground = field(repr=False)
+    edits: tuple[Edit, ...] = ()
+    """All edits, hidden ones included, in the order in which they were made."""
+    envelope: Envelope | None = field(default=None, repr=False)
+    """Where the messages came from, if they came from a payload."""
+    top: tuple[Placed, ...] = field(default=(), repr=False)
+    """The edits that show, by position."""
+    estimate: int = field(default=0, repr=False)
+    """Tokens of the messages shown, not calibrated, without system prompt and tools."""
+
+    @classmethod
+    def of(
+        cls,
+        transcript: Transcript | Iterable[Message],
+        edits: Iterable[Edit] = (),
+        lens: Lens | None = None,
+        envelope: Envelope | None = None,
+    ) -> "View":
+        """Look at a transcript. Raises `EditError` when an edit does not belong to it."""
+        if not isinstance(transcript, Transcript):
+            transcript = Transcript.of(transcript)
+        ground = Ground.of(transcript, lens or Lens())
+        return cls(ground, envelope=envelope, estimate=ground.sums[-1]).apply(*edits)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, View):
+            return NotImplemented
+        mine, theirs = self.transcript, other.transcript
+        return mine.tips[-1] == theirs.tips[-1] and len(mine) == len(theirs) and self.edits == other.edits
+
+    def __hash__(self) -> int:
+        return hash((self.transcript.tips[-1], self.edits))
+
+    # --- what it shows ------------------------------------------------------------------------
+
+    @property
+    def transcript(self) -> Transcript:
+        """What was said."""
+        return self.ground.transcript
+
+    @property
+    def lens(self) -> Lens:
+        """How it is counted and cut."""
+        return self.ground.lens
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the request this view makes: system prompt, tools and what is shown."""
+        return self.lens.calibrate(self.lens.fixed + self.estimate)
+
+    @cached_property
+    def messages(self) -> tuple[Message, ...]:
+        """What to send."""
+        said = self.transcript.messages
+        pieces = (said[p] if isinstance(p, slice) else (_joined(p),) for p in self._pieces())
+        return tuple(chain.from_iterable(pieces))
+
+    @cached_property
+    def payload(self) -> Any:
+        """What to send, in the form in which the history came; untouched entries are the same objects."""
+        if self.envelope is None:
+            return list(self.messages)
+        return self.envelope.seal(p if isinstance(p, slice) else self._wire(p) for p in self._pieces())
+
+    @cached_property
+    def items(self) -> tuple[Item, ...]:
+        """What each run of the transcript is shown as."""
+        return tuple(self._items())
+
+    @cached_property
+    def cuts(self) -> frozenset[int]:
+        """Positions between which messages may be hidden: nothing that belongs together is parted,
+        and no edit that shows is cut through."""
+        inside = chain.from_iterable(range(edit.start + 1, edit.stop) for edit, _ in self.top)
+        return self.ground.cuts.difference(inside)
+
+    def _items(self) -> Iterator[Item]:
+        said, at = self.transcript.messages, 0
+        for edit, _ in self.top:
+            yield from (Item(i, i + 1, (said[i],), None) for i in range(at, edit.start))
+            yield Item(edit.start, edit.stop, edit.insert, edit)
+            at = edit.stop
+        yield from (Item(i, i + 1, (said[i],), None) for i in range(at, len(said)))
+
+    def _pieces(self) -> list["slice | list[Shown]"]:
+        """Untouched runs as slices; else one entry to send, made of one message or, at an edit's
+        edge, of neighbours of one role."""
+        pieces: list[slice | list[Shown]] = []
+        at = 0
+        for edit, _ in self.top:
+            self._lay(pieces, slice(at, edit.start))
+            self._show(pieces, self._shown(edit))
+            at = edit.stop
+        self._lay(pieces, slice(at, len(self.transcript)))
+        return pieces
+
+    def _lay(self, pieces: list["slice | list[Shown]"], run: slice) -> None:
+        """Add an untouched run; its first message joins an edited neighbour of its role."""
+        if run.start == run.stop:
+            return
+        first = Shown(self.transcript.messages[run.start], run.start)
+        if pieces and self._join(pieces[-1], first):
+            self._show(pieces, [first])
+            run = slice(run.start + 1, run.stop)
+        if run.start < run.stop:
+            pieces.append(run)
+
+    def _show(self, pieces: list["slice | list[Shown]"], shown: Iterable[Shown]) -> None:
+        for one in shown:
+            last = pieces[-1] if pieces else None
+            if last is None or not self._join(last, one):
+                pieces.append([one])
+            elif isinstance(last, slice):
+                pieces[-1:] = [slice(last.start, last.stop - 1)] if last.stop - 1 > last.start else []
+                pieces.append([self._last(last), one])
+            else:
+                last.append(one)
+
+    def _last(self, piece: "slice | list[Shown]") -> Shown:
+        return Shown(self.transcript.messages[piece.stop - 1], piece.stop - 1) if isinstance(piece, slice) else piece[-1]
+
+    def _join(self, left: "slice | list[Shown]", right: Shown) -> bool:
+        """Do neighbours of one role become one? Not where they stood side by side in the transcript."""
+        if not self.lens.rules.alternate:
+            return False
+        before = self._last(left)
+        if before.origin is not None and right.origin == before.origin + 1:
+            return False
+        return before.message.role == right.message.role
+
+    def _shown(self, edit: Edit) -> list[Shown]:
+        """Each inserted message with the position of the one it stands for, if it stands for one."""
+        if len(edit.insert) == edit.stop - edit.start:
+            pairs = [Shown(m, edit.start + k) for k, m in enumerate(edit.insert)]
+            if all(_same_shape(m, self.transcript.messages[at]) for m, at in pairs if at is not None):
+                return pairs
+        said = self.transcript.messages[edit.start : edit.stop]
+        return [Shown(m, edit.start + said.index(m) if m in said else None) for m in edit.insert]
+
+    def _wire(self, shown: list[Shown]) -> Wire:
+        envelope = self.envelope
+        assert envelope is not None  # noqa: S101 - `payload` asked
+        return reduce(envelope.codec.merge, (self._one(envelope, one) for one in shown))
+
+    def _one(self, envelope: Envelope, shown: Shown) -> Wire:
+        if shown.origin is None:
+            return envelope.codec.encode(shown.message)
+        item = envelope.item(shown.origin)
+        if shown.message == self.transcript.messages[shown.origin]:
+            return item
+        return envelope.codec.patch(item, shown.message)
+
+    # --- other views --------------------------------------------------------------------------
+
+    def apply(self, *edits: Edit) -> "View":
+        """This view with more edits. Raises `EditError` for an edit that was made for another
+        history, parts what belongs together, or cuts through another edit."""
+        view = self
+        for edit in edits:
+            view = view._with(edit)
+        return view
+
+    def keep(self, edits: Iterable[Edit]) -> "View":
+        """This view with those of *edits* that belong to it: the rest is passed over, not refused.
+        For edits out of a store, where other writers and other branches put theirs too."""
+        view = self
+        for edit in edits:
+            try:
+                view = view._with(edit)
+            except EditError:
+                continue
+        return view
+
+    def revert(self, *ids: str) -> "View":
+        """This view without the edits of these ids (or unique beginnings of ids); without any, if
+        none is given. Raises `EditError` for an id that is none of its edits."""
+        gone = {self.find(id).id for id in ids} if ids else {edit.id for edit in self.edits}
+        bare = replace(self, edits=(), top=(), estimate=self.ground.sums[-1])
+        return bare.apply(*(edit for edit in self.edits if edit.id not in gone))
+
+    def grow(self, messages: Sequence[Message], envelope: Envelope | None = None) -> "View":
+        """The view of a longer transcript, in the time of what is added; the same edits show."""
+        ground = self.ground.extend(messages)
+        added = ground.sums[-1] - self.ground.sums[-1]
+        return replace(self, ground=ground, envelope=envelope, estimate=self.estimate + added)
+
+    # --- making and finding edits -------------------------------------------------------------
+
+    def fold(self, start: int, stop: int, *insert: Message, by: str = "") -> Edit:
+        """An edit that hides `messages[start:stop]`, two legal cuts. Raises `EditError` otherwise."""
+        edit = Edit(start, stop, insert, self._tip(stop), by)
+        self._check(edit)
+        return edit
+
+    def swap(self, at: int, message: Message, by: str = "") -> Edit:
+        """An edit that shows the message at *at* with other contents; its calls and results stay."""
+        return Edit(at, at + 1, (message,), self._tip(at + 1), by)
+
+    def name(self, start: int, stop: int, by: str) -> str:
+        """The short name an edit will have, for a stub that says how to bring back what it hides."""
+        return edit_id(start, stop, self._tip(stop), by)[:8]
+
+    def find(self, id: str) -> Edit:
+        """The edit with this id or unique beginning of an id. Raises `EditError`."""
+        found = {edit.id: edit for edit in self.edits if id and edit.id.startswith(id)}
+        if len(found) != 1:
+            raise EditError(f"{'no edit' if not found else 'more than one edit'} of this view starts with {id!r}")
+        return next(iter(found.values()))
+
+    def unfold(self, id: str) -> list[Any]:
+        """What an edit hides, exactly as it was said: wire entries if the view came from a payload."""
+        edit = self.find(id)
+        if self.envelope is None:
+            return list(self.transcript.messages[edit.start : edit.stop])
+        return [self.envelope.item(at) for at in range(edit.start, edit.stop)]
+
+    def _tip(self, stop: int) -> str:
+        if not 0 <= stop < len(self.transcript.tips):
+            raise EditError(f"position {stop} is not in a transcript of {len(self.transcript)} messages")
+        return self.transcript.tips[stop]
+
+    def _with(self, edit: Edit) -> "View":
+        self._check(edit)
+        first = bisect_right(self.top, edit.start, key=lambda p: p.edit.stop)
+        last = bisect_left(self.top, edit.stop, key=lambda p: p.edit.start)
+        over = self.top[first:last]
+        edits = (*self.edits, edit)
+        if len(over) == 1 and _inside(edit, over[0].edit):
+            self._refuse_crossing(edit)
+            return replace(self, edits=edits)
+        if any(not _covers(edit, placed.edit) for placed in over):
+            raise EditError(f"edit {edit.id} ({edit.start}:{edit.stop}) cuts through another edit")
+        tokens = sum(map(self.lens.count, edit.insert))
+        gone = sum(placed.tokens - self.ground.tokens(placed.edit.start, placed.edit.stop) for placed in over)
+        change = tokens - self.ground.tokens(edit.start, edit.stop) - gone
+        top = (*self.top[:first], Placed(edit, tokens), *self.top[last:])
+        return replace(self, edits=edits, top=top, estimate=self.estimate + change)
+
+    def _refuse_crossing(self, edit: Edit) -> None:
+        for other in self.edits:
+            if edit.start < other.start < edit.stop < other.stop or other.start < edit.start < other.stop < edit.stop:
+                raise EditError(f"edit {edit.id} ({edit.start}:{edit.stop}) cuts through edit {other.id}")
+
+    def _check(self, edit: Edit) -> None:
+        """Raise `EditError` unless the edit is true of this history and keeps it valid."""
+        if not self.transcript.holds(edit):
+            raise EditError(f"edit {edit.id} ({edit.start}:{edit.stop}) was made for another history")
+        if any(not message.parts or Text("") in message.parts for message in edit.insert):
+            raise EditError(f"edit {edit.id} shows an empty message")
+        said = self.transcript.messages[edit.start : edit.stop]
+        if len(said) == len(edit.insert) and all(map(_same_shape, said, edit.insert)):
+            return
+        if not {edit.start, edit.stop} <= self.ground.cuts:
+            raise EditError(f"edit {edit.id} ({edit.start}:{edit.stop}) parts what belongs together")
+        self._check_insert(edit)
+
+    def _check_insert(self, edit: Edit) -> None:
+        rules, insert = self.lens.rules, edit.insert
+        if rules.alternate and edit.start == 0 and (not insert or insert[0].role != "user"):
+            raise EditError(f"edit {edit.id} hides the beginning and must show a user message instead")
+        if any(m.calls or m.results for m in insert) and (not {0, len(insert)} <= rules.cuts(insert) or rules.check(insert)):
+            raise EditError(f"edit {edit.id} shows calls and results that do not pair")
+
+
+def _same_shape(one: Message, other: Message) -> bool:
+    return one.role == other.role and one.calls == other.calls and one.results == other.results
+
+
+def _covers(outer: Edit, inner: Edit) -> bool:
+    return outer.start <= inner.start and inner.stop <= outer.stop
+
+
+def _inside(inner: Edit, outer: Edit) -> bool:
+    """Strictly inside: on one span the later edit shows."""
+    return _covers(outer, inner) and (outer.start, outer.stop) != (inner.start, inner.stop)
+
+
+def _joined(shown: list[Shown]) -> Message:
+    if len(shown) == 1:
+        return shown[0].message
+    return Message(shown[0].message.role, tuple(chain.from_iterable(one.message.parts for one in shown)))

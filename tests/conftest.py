@@ -1,0 +1,23 @@
+"""Fixtures that all tests share."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("dev", max_examples=50, deadline=None)
+settings.register_profile("ci", max_examples=150, deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("nightly", max_examples=5_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Real recordings, which are no part of the repository: REFOLD_SHARED, or `shared` beside it."""
+    path = Path(os.environ.get("REFOLD_SHARED", ROOT.parent / "shared"))
+    if not path.is_dir():
+        pytest.skip(f"real recordings are not at {path} (set REFOLD_SHARED)")
+    return path
