@@ -35,6 +35,10 @@ class Log(Sequence[T]):
         grown._length = self._length + len(new)
         return grown
 
+    def begins(self, other: Sequence[T]) -> bool:
+        """Is this the beginning of *other*? Compared by value."""
+        return self._length <= len(other) and self._buffer[: self._length] == list(other[: self._length])
+
     def __len__(self) -> int:
         return self._length
 

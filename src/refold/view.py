@@ -7,6 +7,7 @@ from functools import cached_property, reduce
 from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
+from refold.attempt import Attempt
 from refold.codec import Wire
 from refold.edits import Edit, edit_id
 from refold.envelope import Envelope
@@ -79,6 +80,8 @@ class View:
     """The edits that show, by position."""
     estimate: int = field(default=0, repr=False)
     """Tokens of the messages shown, not calibrated, without system prompt and tools."""
+    attempts: tuple[Attempt, ...] = field(default=(), repr=False)
+    """How the strategies' runs ended that led here from the view before; empty if none ran."""
 
     @classmethod
     def of(
@@ -252,7 +255,10 @@ class View:
 
     def grow(self, messages: Sequence[Message], envelope: Envelope | None = None) -> "View":
         """The view of a longer transcript, in the time of what is added; the same edits show."""
-        ground = self.ground.extend(messages)
+        return self.over(self.ground.extend(messages), envelope)
+
+    def over(self, ground: Ground, envelope: Envelope | None) -> "View":
+        """This view's edits on the ground of a transcript that continues this one."""
         added = ground.sums[-1] - self.ground.sums[-1]
         return replace(self, ground=ground, envelope=envelope, estimate=self.estimate + added)
 

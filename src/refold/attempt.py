@@ -1,0 +1,25 @@
+"""How one run of one strategy ended."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Outcome = Literal["applied", "noop", "rejected", "degraded", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One strategy's run. Every run ends in exactly one outcome, whatever happened."""
+
+    by: str
+    """The strategy's repr."""
+    outcome: Outcome
+    """`applied`: edits were taken; `noop`: it proposed none; `rejected`: none of its proposals made
+    the view smaller and kept it valid; `failed`: it gave up; `degraded`: it fell back on less."""
+    reason: str = ""
+    before: int = 0
+    """Estimated tokens of the request before it ran."""
+    after: int = 0
+    edits: int = 0
+    """How many of its edits were taken."""
+    asks: int = 0
+    """How many times it asked a model."""

@@ -1,0 +1,236 @@
+"""The front door: codec, store and strategies behind one call."""
+
+import asyncio
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from threading import Lock
+from typing import Any
+
+from refold.budget import Budget
+from refold.codecs import decode_all, open_payload
+from refold.edits import Edit
+from refold.envelope import Envelope
+from refold.lens import Lens
+from refold.log import Log
+from refold.loop import AsyncAsker, Asker, Compaction, Effect, adrive, drive, first_sight, steps
+from refold.store import Store
+from refold.stores.memory import MemoryStore
+from refold.strategy import Answer, Ask, Strategy, is_local
+from refold.tokens.count import Counter, count_fixed, count_message
+from refold.transcript import Transcript
+from refold.view import Ground, View
+
+REMEMBERED = 8
+"""How many conversations a compactor knows again, so that a resent history costs only what is new."""
+
+
+@dataclass(frozen=True)
+class State:
+    """What a compactor knows of one conversation."""
+
+    kept: View
+    """The view with the stored edits alone."""
+    view: View
+    """The view with those of local strategies too: what was answered last."""
+    seen: Log[Any]
+    """Copies of the entries that were decoded: a list that its owner changed in place is another."""
+    frame: Any
+    """Copies of system prompt, tools and the rest of the body, from which `fixed` was counted."""
+    version: int
+    """The store's version when its edits were loaded."""
+
+
+class Compactor:
+    """Compacts histories: call it with one, send what its view's `payload` says.
+
+    Local strategies edit each message at first sight; the others run, gentlest first, when the
+    budget's trigger is reached. Their edits go into the *store*, so that the next call, with the
+    history grown, shows the same view and the prompt cache holds. The history is left alone.
+
+    *ask* answers strategies that need a model; without it they do without. *format* names the
+    wire format (`anthropic`, `openai_chat`, `openai_responses`, `gemini`) where its shape should
+    not decide. *count* counts one message's tokens. *salt* keeps the stored edits of different
+    tenants apart. Calls may come from several threads.
+    """
+
+    def __init__(
+        self,
+        strategies: Iterable[Strategy],
+        budget: Budget,
+        store: Store | None = None,
+        *,
+        ask: Asker | None = None,
+        format: str | None = None,
+        count: Counter = count_message,
+        salt: str = "",
+    ) -> None:
+        strategies = tuple(strategies)
+        self.local = tuple(s for s in strategies if is_local(s))
+        self.retrospective = tuple(s for s in strategies if not is_local(s))
+        self.budget, self.ask, self.format, self.salt, self.count = budget, ask, format, salt, count
+        self.store: Store = MemoryStore() if store is None else store
+        self._states: tuple[State, ...] = ()
+        self._lock = Lock()
+
+    def __call__(self, history: Any) -> View:
+        """The view of *history* that fits the budget, as far as the strategies can make it fit.
+
+        *history* is a list of messages, a request body or its JSON text; the view's `payload` is
+        of the same kind. Raises `FormatError` for anything else and `StoreError` when the store fails.
+        """
+        return drive(self._turn(history), self.ask)
+
+    async def acompact(self, history: Any, ask: AsyncAsker | None = None) -> View:
+        """As calling it, for async code; *ask* is awaited. Store access runs in a thread."""
+        return await adrive(self._turn(history), ask or self._ask_in_thread)
+
+    def session(self, history: Sequence[Any] = ()) -> "Session":
+        """A conversation that is told only what is new; each step costs what was added."""
+        return Session(self, history)
+
+    def revert(self, history: Any, *ids: str) -> View:
+        """Take stored edits back for good (all, without *ids*). An edit of a local strategy comes
+        back by itself, so the message itself is stored as what to show. Raises `EditError`."""
+        view = drive(self._look(history)).view
+        gone = [view.find(id) for id in ids] if ids else list(view.edits)
+        self.store.remove(edit.id for edit in gone)
+        local = {repr(strategy) for strategy in self.local}
+        self.store.save(_as_said(view, edit) for edit in gone if edit.by in local)
+        self._states = ()
+        return drive(self._look(history)).view
+
+    # --- one turn -----------------------------------------------------------------------------
+
+    def step(self, state: State | None, history: Any) -> Generator[Ask | Effect, Any, State]:
+        """One turn: from what is known of a conversation to what is known of it grown and compacted."""
+        envelope = open_payload(history, self.format)
+        if state is not None and state.kept.envelope.codec is not envelope.codec:
+            state = None
+        state = yield from self._advance(state, envelope)
+        return (yield from self._compact(state))
+
+    def _turn(self, history: Any) -> Generator[Ask | Effect, Any, View]:
+        state = yield from self._look(history)
+        state = yield from self._compact(state)
+        self._remember(state)
+        return state.view
+
+    def _look(self, history: Any) -> Generator[Effect, Any, State]:
+        """The state of *history* as the store has it, before any new compaction."""
+        envelope = open_payload(history, self.format)
+        return (yield from self._advance(self._recall(envelope), envelope))
+
+    def _advance(self, state: State | None, envelope: Envelope) -> Generator[Effect, Any, State]:
+        """The state with what *envelope* holds beyond it."""
+        since = len(state.seen) if state else 0
+        frame = _frame(envelope)
+        if state is None or state.frame != frame:
+            state = self._framed(state, envelope, frame)
+        new = decode_all(envelope, since, state.kept.transcript.messages)
+        state = replace(state, seen=state.seen.extend(map(_copy, envelope.parcel.wires[envelope.head + since :])))
+        return (yield from self._load(state, new, envelope))
+
+    def _load(self, state: State, new: Sequence[Any], envelope: Envelope) -> Generator[Effect, Any, State]:
+        """The state grown by *new*, with the edits that the store has for it."""
+        since, version = len(state.kept.transcript), (yield self.store.version)
+        kept = state.kept.grow(new, envelope)
+        if version != state.version:
+            edits = yield partial(self.store.load, kept.transcript.tips[1:])
+            kept = kept.revert().keep(edits)
+            return replace(state, kept=kept, view=self._sighted(kept), version=version)
+        edits = (yield partial(self.store.load, kept.transcript.tips[since + 1 :])) if new else ()
+        if edits:
+            kept = kept.keep(edits)
+            return replace(state, kept=kept, view=self._sighted(kept))
+        view = state.view.over(kept.ground, envelope).keep(first_sight(kept, self.local, since))
+        return replace(state, kept=kept, view=replace(view, attempts=()))
+
+    def _compact(self, state: State) -> Generator[Ask | Effect, Any, State]:
+        if self.budget.check(state.view) != "hard":
+            return state
+        done: Compaction = yield from steps(state.view, self.retrospective, self.budget)
+        fresh = done.view.edits[len(state.view.edits) :]
+        if not fresh:
+            return replace(state, view=replace(state.view, attempts=done.attempts))
+        yield partial(self.store.save, fresh)
+        kept = state.kept.apply(*fresh)
+        version = yield self.store.version
+        view = replace(self._sighted(kept), attempts=done.attempts)
+        return replace(state, kept=kept, view=view, version=version)
+
+    def _sighted(self, kept: View) -> View:
+        return kept.keep(first_sight(kept, self.local))
+
+    def _framed(self, state: State | None, envelope: Envelope, frame: Any) -> State:
+        """A state whose system prompt, tools and rules are those of *envelope*."""
+        lens = Lens(self.count, envelope.codec.rules(envelope.body), count_fixed(envelope.system, envelope.tools))
+        if state is None:
+            bare = View.of(Transcript.of((), self.salt), lens=lens, envelope=envelope)
+            return State(bare, bare, Log(), frame, -1)
+        ground = state.kept.ground
+        ground = Ground(ground.transcript, lens, ground.sums)
+        return replace(state, kept=state.kept.over(ground, envelope), view=state.view.over(ground, envelope), frame=frame)
+
+    async def _ask_in_thread(self, ask: Ask) -> Answer | None:
+        return await asyncio.to_thread(self.ask, ask) if self.ask else None
+
+    # --- knowing a conversation again ---------------------------------------------------------
+
+    def _recall(self, envelope: Envelope) -> State | None:
+        """The longest known state that *envelope* continues."""
+        wires = envelope.parcel.wires[envelope.head :]
+        known = (state for state in self._states if state.kept.envelope.codec is envelope.codec)
+        return max((s for s in known if s.seen.begins(wires)), key=lambda s: len(s.seen), default=None)
+
+    def _remember(self, state: State) -> None:
+        with self._lock:
+            others = (s for s in self._states if not s.seen.begins(state.seen))
+            self._states = (state, *others)[:REMEMBERED]
+
+
+class Session:
+    """One growing conversation: told only what is new, it costs what was added.
+
+    Entries are kept as they are given and must not be changed afterwards.
+    """
+
+    def __init__(self, compactor: Compactor, history: Sequence[Any] = ()) -> None:
+        self._compactor, self._wires, self._state = compactor, list(history), None
+        self.view = self._step()
+
+    def append(self, *entries: Any) -> View:
+        """Add entries (messages in wire form), compact where due and return the view of all of it.
+
+        Raises as calling the compactor does; then nothing was added.
+        """
+        before = len(self._wires)
+        self._wires += entries
+        try:
+            self.view = self._step()
+        except BaseException:
+            del self._wires[before:]
+            raise
+        return self.view
+
+    def _step(self) -> View:
+        compactor = self._compactor
+        self._state = drive(compactor.step(self._state, self._wires), compactor.ask)
+        return self._state.view
+
+
+def _as_said(view: View, edit: Edit) -> Edit:
+    return view.swap(edit.start, view.transcript.messages[edit.start], by=f"as said ({edit.by})")
+
+
+def _frame(envelope: Envelope) -> Any:
+    return envelope.codec.NAME, _copy(envelope.body), [_copy(w) for w in envelope.parcel.wires[: envelope.head]]
+
+
+def _copy(value: Any) -> Any:
+    """A copy of JSON-like data, strings shared."""
+    if type(value) is dict:
+        return {key: _copy(item) for key, item in value.items()}
+    if type(value) is list:
+        return [_copy(item) for item in value]
+    return value

@@ -1,0 +1,49 @@
+"""Signed thinking is bound to what stood before it; a late edit changes that."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from refold.edits import Edit
+from refold.messages import Message, Thinking
+from refold.transcript import digest
+from refold.view import Item, View
+
+BY = "settle"
+"""What made the edits of this module."""
+
+
+def settle(after: View, before: View) -> View:
+    """*after* without the signed thinking that the edits made since *before* have unbound (AN-7, AN-11).
+
+    A provider that binds thinking to its prefix refuses a kept block when anything before it was
+    changed later. So all signed thinking behind the earliest new edit goes. An edit made on time,
+    before the model thought, unbinds nothing; nor does taking away the oldest thinking (AN-10).
+    """
+    fresh = after.edits[len(before.edits) :]
+    if after.lens.rules.thinking != "bound" or not fresh:
+        return after
+    first = min((edit.stop for edit in fresh if _changes(edit, before)), default=len(after.transcript))
+    return after.keep(_unsigned(after, first))
+
+
+def _changes(edit: Edit, before: View) -> bool:
+    """Does the edit change what is identified, thinking aside?"""
+    shown = before.transcript.messages[edit.start : edit.stop]
+    return [digest(m) for m in edit.insert] != [digest(m) for m in shown]
+
+
+def _unsigned(view: View, first: int) -> Iterable[Edit]:
+    for item in view.items:
+        if item.start >= first and any(map(_is_signed, item.shown)):
+            yield _strip(view, item)
+
+
+def _strip(view: View, item: Item) -> Edit:
+    """An edit that shows an item without its thinking; a message of nothing else is hidden."""
+    bare = [replace(m, parts=tuple(p for p in m.parts if not isinstance(p, Thinking))) for m in item.shown]
+    shown = tuple(message for message in bare if message.parts)
+    return Edit(item.start, item.stop, shown, view.transcript.tips[item.stop], BY)
+
+
+def _is_signed(message: Message) -> bool:
+    return any(isinstance(part, Thinking) and part.signature for part in message.parts)
