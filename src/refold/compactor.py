@@ -8,6 +8,7 @@ from threading import Lock
 from typing import Any
 
 from refold.budget import Budget
+from refold.codec import Codec
 from refold.codecs import decode_all, open_payload
 from refold.edits import Edit
 from refold.envelope import Envelope
@@ -29,6 +30,7 @@ REMEMBERED = 8
 class State:
     """What a compactor knows of one conversation."""
 
+    codec: Codec
     kept: View
     """The view with the stored edits alone."""
     view: View
@@ -105,7 +107,7 @@ class Compactor:
     def step(self, state: State | None, history: Any) -> Generator[Ask | Effect, Any, State]:
         """One turn: from what is known of a conversation to what is known of it grown and compacted."""
         envelope = open_payload(history, self.format)
-        if state is not None and state.kept.envelope.codec is not envelope.codec:
+        if state is not None and state.codec is not envelope.codec:
             state = None
         state = yield from self._advance(state, envelope)
         return (yield from self._compact(state))
@@ -118,7 +120,7 @@ class Compactor:
 
     def _look(self, history: Any) -> Generator[Effect, Any, State]:
         """The state of *history* as the store has it, before any new compaction."""
-        envelope = open_payload(history, self.format)
+        envelope = open_payload(list(history) if isinstance(history, list) else history, self.format)
         return (yield from self._advance(self._recall(envelope), envelope))
 
     def _advance(self, state: State | None, envelope: Envelope) -> Generator[Effect, Any, State]:
@@ -167,7 +169,7 @@ class Compactor:
         lens = Lens(self.count, envelope.codec.rules(envelope.body), count_fixed(envelope.system, envelope.tools))
         if state is None:
             bare = View.of(Transcript.of((), self.salt), lens=lens, envelope=envelope)
-            return State(bare, bare, Log(), frame, -1)
+            return State(envelope.codec, bare, bare, Log(), frame, -1)
         ground = state.kept.ground
         ground = Ground(ground.transcript, lens, ground.sums)
         return replace(state, kept=state.kept.over(ground, envelope), view=state.view.over(ground, envelope), frame=frame)
@@ -180,7 +182,7 @@ class Compactor:
     def _recall(self, envelope: Envelope) -> State | None:
         """The longest known state that *envelope* continues."""
         wires = envelope.parcel.wires[envelope.head :]
-        known = (state for state in self._states if state.kept.envelope.codec is envelope.codec)
+        known = (state for state in self._states if state.codec is envelope.codec)
         return max((s for s in known if s.seen.begins(wires)), key=lambda s: len(s.seen), default=None)
 
     def _remember(self, state: State) -> None:
@@ -196,7 +198,8 @@ class Session:
     """
 
     def __init__(self, compactor: Compactor, history: Sequence[Any] = ()) -> None:
-        self._compactor, self._wires, self._state = compactor, list(history), None
+        self._compactor, self._wires = compactor, list(history)
+        self._state: State | None = None
         self.view = self._step()
 
     def append(self, *entries: Any) -> View:

@@ -20,14 +20,25 @@ FIELDS = ("messages", "input", "contents")
 """Fields that hold a conversation, in the formats we know."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Span:
-    """A value inside a JSON text, not parsed."""
+    """A value inside a JSON text, not parsed. Spans are equal when they are spelled alike."""
 
     text: str
     start: int
     stop: int
     order: int = 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Span) and self.spelling == other.spelling
+
+    def __hash__(self) -> int:
+        return hash(self.spelling)
+
+    @property
+    def spelling(self) -> str:
+        """The value as it is written."""
+        return self.text[self.start : self.stop]
 
     def load(self) -> Any:
         """The parsed value."""
@@ -103,8 +114,12 @@ def unpack(payload: Any) -> Parcel:
     if isinstance(payload, Mapping):
         return _of_body(payload)
     if isinstance(payload, Sequence):
-        return Parcel("", {}, payload, list)
+        return Parcel("", {}, payload, _as_it_is)
     raise FormatError(f"a payload is a list of messages, a request body or JSON text, not {type(payload).__name__}")
+
+
+def _as_it_is(wires: list[Any]) -> list[Any]:
+    return wires
 
 
 def _of_body(payload: Mapping[str, Any]) -> Parcel:
