@@ -1,0 +1,108 @@
+"""Media values: one name for one content, sizes from headers, no input that raises."""
+
+import base64
+import struct
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.media import media
+from refold.messages import Media
+
+
+def b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def png(width: int, height: int) -> bytes:
+    body = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + body + struct.pack(">I", zlib.crc32(body))
+
+
+def jpeg(width: int, height: int, before: bytes = b"") -> bytes:
+    exif = b"\xff\xe1" + struct.pack(">H", len(before) + 2) + before
+    frame = b"\xff\xc2" + struct.pack(">HBHHB", 17, 8, height, width, 3) + bytes(9)
+    return b"\xff\xd8" + exif + b"\xff" + frame + b"\xff\xd9"
+
+
+def webp(chunk: bytes) -> bytes:
+    return b"RIFF" + struct.pack("<I", len(chunk) + 4) + b"WEBP" + chunk + bytes(20)
+
+
+LOSSY = b"VP8 " + struct.pack("<I", 10) + b"\x00\x00\x00\x9d\x01\x2a" + struct.pack("<HH", 640 | 1 << 14, 480)
+LOSSLESS = b"VP8L" + struct.pack("<IBI", 5, 0x2F, 639 | 479 << 14)
+EXTENDED = b"VP8X" + struct.pack("<II", 10, 0) + (639).to_bytes(3, "little") + (479).to_bytes(3, "little")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        png(640, 480),
+        png(640, 480) + bytes(100_000),
+        b"GIF89a" + struct.pack("<HH", 640, 480) + bytes(9),
+        b"GIF87a" + struct.pack("<HH", 640, 480),
+        jpeg(640, 480),
+        jpeg(640, 480, before=jpeg(160, 120) + bytes(60_000)),
+        webp(LOSSY),
+        webp(LOSSLESS),
+        webp(EXTENDED),
+    ],
+    ids=["png", "long png", "gif89", "gif87", "jpeg", "jpeg with a thumbnail", "lossy", "lossless", "extended"],
+)
+def test_size_is_read_from_the_header(data):
+    part = media("image", "image/x", b64(data), None)
+    assert (part.width, part.height) == (640, 480)
+    assert part.size == len(data)
+
+
+@given(st.binary(min_size=1, max_size=300))
+def test_every_spelling_of_the_same_bytes_has_one_name(data):
+    standard, safe = b64(data), base64.urlsafe_b64encode(data).decode()
+    spellings = [standard, standard.rstrip("="), safe, safe.rstrip("="), base64.encodebytes(data).decode()]
+    parts = {media("image", "image/png", text, None) for text in spellings}
+    assert len(parts) == 1
+    assert parts.pop().size == len(data)
+
+
+def test_other_bytes_have_another_name():
+    assert media("image", "", b64(b"one"), None).ref != media("image", "", b64(b"two"), None).ref
+
+
+def test_a_data_url_is_the_data_it_holds():
+    data = b64(png(3, 4))
+    expected = media("image", "image/png", data, None)
+    assert media("image", "", None, f"data:image/png;base64,{data}") == expected
+    assert media("image", "", f"data:image/png;base64,{data}", None) == expected
+
+
+def test_a_url_is_its_own_name():
+    url = "https://example.org/a.png"
+    assert media("image", "image/png", None, url) == Media("image", "image/png", url)
+    assert media("document", "", None, None) == Media("document")
+    assert media("document", "", "", "file-123").ref == "file-123"
+
+
+@given(
+    st.sampled_from([b"\x89PNG\r\n\x1a\n", b"GIF89a", b"\xff\xd8\xff", b"RIFF....WEBPVP8 ", b""]),
+    st.binary(max_size=80),
+)
+def test_cut_off_or_wrong_headers_do_not_raise(start, rest):
+    part = media("image", "", b64(start + rest), None)
+    assert part.width >= 0
+    assert part.height >= 0
+
+
+@given(st.text())
+def test_text_that_is_no_base64_does_not_raise(text):
+    assert media("image", "", text, None).kind == "image"
+
+
+def test_lone_surrogates_and_other_types_do_not_raise():
+    assert media("image", "", "\ud800", None).ref.startswith("blake2b:")
+    assert media("image", "", 3, ["x"]).ref == ""
+
+
+def test_an_endless_jpeg_is_given_up():
+    assert media("image", "", b64(b"\xff\xd8\xff" + b"\xff" * 100_000), None).width == 0
