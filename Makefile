@@ -1,0 +1,44 @@
+# Every target makes what it needs by itself.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint bench mutants nightly format clean
+
+demo: .venv/core  ## compact a long session: no key, no network service, no model
+	@$(BIN)/refold demo
+
+test: .venv/dev  ## all tests, documentation included
+	$(BIN)/pytest -n auto
+
+lint: .venv/dev  ## style, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/dev  ## the tables of docs/benchmarks.md; peers are installed in .bench
+	$(BIN)/python -m benchmarks
+
+mutants: .venv/dev  ## mutation run over the core: which changes would no test notice?
+	$(BIN)/mutmut run
+	$(BIN)/mutmut results
+
+nightly: .venv/dev  ## the laws with many more examples, and the fuzzers
+	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -n auto
+
+format: .venv/dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv .bench mutants
+
+.venv/core: requirements/cli.txt pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --requirement requirements/cli.txt --requirement requirements/build.txt
+	$(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --editable .
+	touch $@
+
+.venv/dev: .venv/core requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --requirement requirements/dev.txt
+	touch $@
