@@ -1,0 +1,70 @@
+"""The shape of the source: small files, short functions, cheap imports."""
+
+import ast
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import refold
+
+SOURCE = Path(refold.__file__).parent
+FILES = sorted(SOURCE.rglob("*.py"))
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+
+
+def functions():
+    for tree in TREES.values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield node
+
+
+def length(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of code, the docstring not counted."""
+    body = node.body[1:] if ast.get_docstring(node) else node.body
+    return body[-1].end_lineno - body[0].lineno + 1 if body else 1
+
+
+def test_the_median_function_has_under_ten_lines() -> None:
+    assert statistics.median(map(length, functions())) < 10
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    assert {node.name: length(node) for node in functions() if length(node) > 50} == {}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_files_can_be_read_in_one_sitting(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
+
+
+def test_no_imports_inside_functions() -> None:
+    inside = [f"{n.name}:{i.lineno}" for n in functions() for i in ast.walk(n) if isinstance(i, ast.Import | ast.ImportFrom)]
+    assert inside == []
+
+
+def test_no_module_is_named_for_nothing() -> None:
+    assert not {path.stem for path in FILES} & {"utils", "util", "helpers", "helper", "common", "misc", "manager", "base"}
+
+
+def test_a_public_function_and_a_module_never_share_a_name() -> None:
+    modules = {path.stem for path in SOURCE.glob("*.py")} | {path.name for path in SOURCE.iterdir() if path.is_dir()}
+    assert not modules & set(refold.__all__)
+
+
+def test_everything_public_has_a_docstring() -> None:
+    bare = [name for name in refold.__all__ if not getattr(refold, name).__doc__]
+    assert bare == []
+
+
+def test_importing_refold_imports_nothing_that_is_not_python() -> None:
+    code = (
+        "import sys, refold; "
+        "print(sorted({m.partition('.')[0] for m in sys.modules} - set(sys.stdlib_module_names) - {'refold', '__main__'}))"
+    )
+    out = subprocess.run([sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, {str(SOURCE.parent)!r}); {code}"],
+                         capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
