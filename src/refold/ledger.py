@@ -1,0 +1,51 @@
+"""What is known about an edit, or about an attempt that made none."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+Outcome = Literal["applied", "noop", "rejected", "degraded", "failed"]
+"""How an attempt ended. `degraded`: applied, on a lower rung than the one first tried."""
+
+Grade = Literal["", "exact", "recoverable", "lossy"]
+"""What an edit costs in content: nothing; nothing while the transcript is kept; something. `""` is unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of the ledger: one attempt to shrink a view, and what came of it."""
+
+    when: float
+    """Seconds since 1970-01-01 UTC."""
+    outcome: Outcome
+    edit: str | None = None
+    """Full id of the edit that was made; None where none was."""
+    by: str = ""
+    """The repr of the strategy that tried."""
+    reason: str = ""
+    """Why it ended so, in a sentence; the rung reached for `degraded`."""
+    before: int = 0
+    """Tokens of the view before."""
+    after: int = 0
+    """Tokens of the view after; equal to `before` where nothing was done."""
+    calls: int = 0
+    """Model calls made for it."""
+    cost: float = 0.0
+    """What those calls cost, in US dollars."""
+    model: str = ""
+    prompt: str = ""
+    """Name and version of the prompt that was used."""
+    grade: Grade = ""
+
+
+class Recorder(Protocol):
+    """A store that keeps a ledger too. Optional: a store without these two is a whole store."""
+
+    def record(self, rows: Iterable[Row]) -> None:
+        """Add *rows* to the ledger, all or none. Raises `StoreError`."""
+
+    def ledger(self, edit: str | None = None) -> Sequence[Row]:
+        """All rows, or those about the edit with this full id, in the order of recording.
+
+        Raises `StoreError`.
+        """

@@ -1,0 +1,132 @@
+"""One connection to an SQLite file for all threads of a process, that survives forks and speaks clearly."""
+
+import os
+import sqlite3
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
+
+from refold.errors import StoreError
+from refold.stores.schema import prepare
+
+MEMORY = ":memory:"
+
+
+class Link:
+    """A connection, its lock and its count of writes."""
+
+    def __init__(self, path: str, timeout: float, synchronous: str) -> None:
+        self.path, self._timeout, self._synchronous = path, timeout, synchronous
+        self._lock = RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._closed = self._paused = False
+        self._writes = 0
+
+    @contextmanager
+    def at(self, doing: str) -> Iterator[sqlite3.Connection]:
+        """The connection, for this thread alone; what goes wrong becomes a `StoreError`."""
+        with self._lock:
+            try:
+                yield self._connection or self._connect()
+            except sqlite3.Error as error:
+                raise StoreError(f"{self.path}: cannot {doing}: {_reason(self.path, error)}") from error
+            except StoreError as error:
+                raise StoreError(f"{self.path}: {error}") from error
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """The connection in a transaction: kept whole at the end, or not at all.
+
+        The write lock is taken at the start, where SQLite waits for other writers; a transaction that
+        begins by reading could only fail when it comes to write.
+        """
+        with self.at("write") as connection:
+            self._writes += 1
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def version(self) -> int:
+        """Own writes, and SQLite's count of what other connections have committed: both only grow."""
+        with self.at("read") as connection:
+            return self._writes + int(connection.execute("PRAGMA data_version").fetchone()[0])
+
+    def close(self) -> None:
+        """Let go of the file for good."""
+        with self._lock:
+            self._closed = True
+            self._disconnect()
+
+    def pause(self) -> None:
+        """Before a fork: SQLite's locks and its idea of them do not survive in a child, so none are open."""
+        self._lock.acquire()
+        self._paused = True
+        if self.path != MEMORY:
+            self._disconnect()
+
+    def resume(self) -> None:
+        """After a fork, in parent and child: the next use connects again."""
+        if self._paused:
+            self._paused = False
+            self._lock.release()
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._closed:
+            raise StoreError("the store is closed")
+        connection = sqlite3.connect(self.path, timeout=self._timeout, isolation_level=None, check_same_thread=False)
+        try:
+            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+            prepare(connection, self._timeout)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+        # A new connection counts others' commits from its own beginning: stay clear of the old count.
+        self._writes += 1 << 32
+        return connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def close_over_forks(link: Link) -> None:
+    """Have *link* closed before each fork of this process, for as long as it lives."""
+    if not hasattr(os, "register_at_fork"):
+        return
+    known = weakref.ref(link)
+
+    def pause() -> None:
+        if (alive := known()) is not None:
+            alive.pause()
+
+    def resume() -> None:
+        if (alive := known()) is not None:
+            alive.resume()
+
+    os.register_at_fork(before=pause, after_in_parent=resume, after_in_child=resume)
+
+
+def _reason(path: str, error: sqlite3.Error) -> str:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_CANTOPEN:
+        return _unopened(Path(path))
+    if code == sqlite3.SQLITE_NOTADB:
+        return "it is not an SQLite database"
+    return str(error)
+
+
+def _unopened(path: Path) -> str:
+    if path.is_dir():
+        return "it is a directory"
+    if not path.parent.is_dir():
+        return f"there is no directory {path.parent}"
+    return "the file cannot be opened or created"

@@ -1,0 +1,95 @@
+"""The tables of a store in SQLite, and how a file gets them: from nothing, or from an older version."""
+
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+
+from refold.errors import StoreError
+
+APPLICATION_ID = 0x52464C44
+"""`RFLD` in the file's header: says that the file is ours (`PRAGMA application_id`)."""
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        "CREATE TABLE edits (seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, tip TEXT NOT NULL, json TEXT NOT NULL)",
+        "CREATE INDEX edits_by_tip ON edits (tip)",
+    ),
+    (
+        "CREATE TABLE ledger (seq INTEGER PRIMARY KEY, edit TEXT, json TEXT NOT NULL)",
+        "CREATE INDEX ledger_by_edit ON ledger (edit)",
+    ),
+)
+"""Step n brings a file from version n to version n + 1 (`PRAGMA user_version`). Steps are only ever added."""
+
+
+def prepare(connection: sqlite3.Connection, timeout: float, migrations: Sequence[Sequence[str]] = MIGRATIONS) -> None:
+    """Give the database behind *connection* (autocommit, its own busy timeout of *timeout* seconds) our
+    tables and our settings. Several processes may do so at once. Raises `StoreError`, `sqlite3.Error`.
+    """
+    deadline = time.monotonic() + timeout
+    insist(deadline, lambda: _inspect(connection, len(migrations)))
+    # SQLite answers "locked" at once, busy timeout or not, when two connections change the journal mode.
+    insist(deadline, lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone())
+    if _pragma(connection, "user_version") < len(migrations):
+        insist(deadline, lambda: _migrate(connection, migrations))
+
+
+def insist(deadline: float, act: Callable[[], object]) -> None:
+    """Do *act*, again while the database is locked, until *deadline* (`time.monotonic`)."""
+    while True:
+        try:
+            act()
+        except sqlite3.OperationalError as error:
+            if not is_busy(error) or time.monotonic() >= deadline:
+                raise
+            time.sleep(0.002)
+        else:
+            return
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Tell whether it failed only because of what another connection is doing at the moment."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
+
+
+def _inspect(connection: sqlite3.Connection, newest: int) -> None:
+    """Look at the file as it was at one moment: another process may be giving it its tables."""
+    connection.execute("BEGIN")
+    try:
+        _refuse_foreign(connection, newest)
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _refuse_foreign(connection: sqlite3.Connection, newest: int) -> None:
+    """Raise `StoreError` for a database that is not ours, or newer than we are; nothing is written."""
+    version = _pragma(connection, "user_version")
+    owner = _pragma(connection, "application_id")
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if owner != APPLICATION_ID and (owner or version or tables):
+        raise StoreError("an SQLite database, but not one of Refold's")
+    if version > newest:
+        raise StoreError(f"written with schema {version}; this version of Refold knows schemas up to {newest}")
+
+
+def _migrate(connection: sqlite3.Connection, migrations: Sequence[Sequence[str]]) -> None:
+    """Take the steps that are missing, in one transaction, under the write lock."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        _refuse_foreign(connection, len(migrations))
+        for step in migrations[_pragma(connection, "user_version") :]:
+            for statement in step:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {len(migrations)}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])

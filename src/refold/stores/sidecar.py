@@ -1,0 +1,223 @@
+"""A store in one text file beside a session file: a line for each write, and nothing ever rewritten.
+
+A line is one whole `save`, `remove` or `record`, so a torn line is a write that never happened. No lock
+is needed: a line goes to the end of the file in one `write` on a descriptor opened for appending, which
+local POSIX file systems do not interleave. Where two processes may write and the file system is another
+(Windows, NFS), use `SQLiteStore`.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Any, Self
+
+from refold.edits import Edit
+from refold.errors import StoreError
+from refold.ledger import Row
+from refold.serial import FORMAT, NewerFormatError, dump, edit_fields, edit_of, load, row_fields, row_of
+
+SUFFIX = ".refold"
+"""Not `.jsonl`: agents take every `*.jsonl` in their folders for a session."""
+
+TORN = b" <torn>\n"
+"""What the next writer puts behind a line that was cut off: so it can never be read as a whole one."""
+
+START = b'{"refold":'
+
+
+class SidecarStore:
+    """Keeps edits and ledger as lines of JSON in the file at *path*, made at the first write.
+
+    What `save` acknowledged survives a kill and a power cut. Lines that cannot be read are passed over
+    and named in `problems`. The whole file is read again after each change, so this is a store for one
+    session, not for a service. Raises `StoreError`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._lock = Lock()
+        self._seen: int | None = None
+        self._content = Content()
+
+    @classmethod
+    def beside(cls, session: str | os.PathLike[str]) -> Self:
+        """The store of a session file: `session.jsonl.refold` beside `session.jsonl`."""
+        return cls(os.fspath(session) + SUFFIX)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Lines that were passed over, each with its number and what is wrong. Raises `StoreError`."""
+        return tuple(self._read().problems)
+
+    def load(self, tips: Sequence[str]) -> Sequence[Edit]:
+        """Every edit made for one of *tips*, in the order in which they were saved. Raises `StoreError`."""
+        wanted = set(tips)
+        return tuple(edit for edit in self._read().edits.values() if edit.tip in wanted)
+
+    def save(self, edits: Iterable[Edit]) -> None:
+        """Keep *edits*, all or none; of one id the later counts. Raises `StoreError`."""
+        self._append("save", [edit_fields(edit) for edit in edits])
+
+    def remove(self, ids: Iterable[str]) -> None:
+        """Forget the edits with these full ids; unknown ids are passed over. Raises `StoreError`."""
+        self._append("remove", list(ids))
+
+    def version(self) -> int:
+        """Another number after every change of the file, whoever made it. Raises `StoreError`."""
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return 0
+        except OSError as error:
+            raise self._error("read", error) from error
+        return hash((found.st_ino, found.st_size, found.st_mtime_ns))
+
+    def record(self, rows: Iterable[Row]) -> None:
+        """Add *rows* to the ledger, all or none. Raises `StoreError`."""
+        self._append("ledger", [row_fields(row) for row in rows])
+
+    def ledger(self, edit: str | None = None) -> Sequence[Row]:
+        """All rows, or those about the edit with this full id, in the order of recording. Raises `StoreError`."""
+        return tuple(row for row in self._read().rows if edit is None or row.edit == edit)
+
+    def _read(self) -> "Content":
+        with self._lock:
+            version = self.version()
+            if version != self._seen:
+                self._content, self._seen = self._replay(), version
+            return self._content
+
+    def _replay(self) -> "Content":
+        try:
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            return Content()
+        except OSError as error:
+            raise self._error("read", error) from error
+        try:
+            return replay(data)
+        except StoreError as error:
+            raise StoreError(f"{self.path}: {error}") from error
+
+    def _append(self, kind: str, items: Sequence[Any]) -> None:
+        line = dump({"refold": FORMAT, kind: items}).encode() + b"\n"
+        with self._lock:
+            try:
+                append(self.path, line)
+            except OSError as error:
+                raise self._error("write", error) from error
+            except StoreError as error:
+                raise StoreError(f"{self.path}: {error}") from error
+
+    def _error(self, doing: str, error: OSError) -> StoreError:
+        return StoreError(f"{self.path}: cannot {doing}: {error.strerror or error}")
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Content:
+    """What the lines of a file say, one after another."""
+
+    edits: dict[str, Edit] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def apply(self, line: bytes) -> None:
+        """Do what a line says, all or nothing. Raises `StoreError`."""
+        document = load(line)
+        saved = [edit_of(item) for item in _items(document, "save")]
+        rows = [row_of(item) for item in _items(document, "ledger")]
+        removed = _items(document, "remove")
+        for edit in saved:
+            self.edits.pop(edit.id, None)
+            self.edits[edit.id] = edit
+        for gone in removed:
+            self.edits.pop(str(gone), None)
+        self.rows.extend(rows)
+
+
+def replay(data: bytes) -> Content:
+    """Everything a sidecar file says. Raises `StoreError` for a file that is none, or a newer one."""
+    refuse_foreign(data)
+    content = Content()
+    lines = data.split(b"\n")
+    for number, line in enumerate(lines, 1):
+        if line.endswith(TORN[:-1]) or (line and number == len(lines)):
+            if line != TORN[:-1]:
+                content.problems.append(f"line {number}: cut off; its write was never acknowledged")
+        elif line:
+            try:
+                content.apply(line)
+            except NewerFormatError as error:
+                raise StoreError(f"line {number}: {error}") from error
+            except StoreError as error:
+                content.problems.append(f"line {number}: {error}")
+    return content
+
+
+def refuse_foreign(data: bytes) -> None:
+    """Raise `StoreError` for a file that begins as no sidecar does, whole or cut off."""
+    head = data.partition(TORN[:-1])[0][: len(START)]
+    if not START.startswith(head):
+        raise StoreError(f"not a Refold sidecar: it begins with {data[:40]!r}")
+
+
+def _items(document: dict[str, Any], kind: str) -> list[Any]:
+    found = document.get(kind, [])
+    if not isinstance(found, list):
+        raise StoreError(f"field {kind!r} is of the wrong type")
+    return found
+
+
+# --- writing ---------------------------------------------------------------------------------
+
+
+def append(path: Path, line: bytes) -> None:
+    """Put *line* at the end of the file, on its own, and on disk. Raises `OSError`, `StoreError`."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags, 0o600)  # what was said in a session is nobody else's
+    try:
+        made = not os.fstat(descriptor).st_size
+        refuse_foreign(_read(descriptor, 0, len(START + TORN)))
+        while not _put(descriptor, line):
+            pass
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    if made:
+        _sync_directory(path.parent)
+
+
+def _put(descriptor: int, line: bytes) -> bool:
+    """Write *line* in one piece, and tell whether the line before it was whole.
+
+    A writer killed in mid-write leaves a line without an end: the next one marks it as torn first.
+    If that happened only after this one had looked, the two lines have become one, and this one
+    must be written again.
+    """
+    size = os.fstat(descriptor).st_size
+    whole = not size or _read(descriptor, size - 1, 1) == b"\n"
+    data = line if whole else TORN + line
+    if (written := os.write(descriptor, data)) < len(data):
+        raise StoreError(f"cannot write: only {written} of {len(data)} bytes found room")
+    start = os.lseek(descriptor, 0, os.SEEK_CUR) - len(data)
+    return not whole or not start or _read(descriptor, start - 1, 1) == b"\n"
+
+
+def _read(descriptor: int, at: int, count: int) -> bytes:
+    os.lseek(descriptor, at, os.SEEK_SET)
+    return os.read(descriptor, count)
+
+
+def _sync_directory(path: Path) -> None:
+    """A new file's name is on disk only when its directory is; Windows has no such call."""
+    if hasattr(os, "O_DIRECTORY"):
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
