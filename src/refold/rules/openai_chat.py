@@ -1,0 +1,53 @@
+"""What the Chat Completions API and those who speak it refuse (OA-1, DS-2)."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from refold.messages import Message
+from refold.rules.judging import Body, answered_again, misplaced, orphaned, unanswered
+from refold.rules.pairing import Pair, Spot, client, pair
+from refold.rules.verdict import Rule, Verdict, Violation
+
+
+def answers(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001 - every judge's signature
+    """OA-1: one tool message for every call, directly after the message that makes it."""
+    pairing = pair(messages, turns=False)
+    violations = (
+        *unanswered("OA-1", pairing.unanswered),
+        *misplaced("OA-1", _away(messages, pairing.pairs)),
+        *orphaned("OA-1", pairing.orphans),
+        *answered_again("OA-1", pairing.again),
+    )
+    return Verdict(violations, pairing.joined)
+
+
+def _away(messages: Sequence[Message], pairs: Iterable[Pair]) -> Iterator[Pair]:
+    """Pairs between which more stands than other tool messages."""
+    starts = tool_runs(messages)
+    return (pair for pair in pairs if starts[pair.result.at] - 1 != pair.call.at)
+
+
+def tool_runs(messages: Sequence[Message]) -> list[int]:
+    """For each message the position where the run of tool messages that it is in begins."""
+    starts, start = [], 0
+    for at, message in enumerate(messages):
+        if message.role != "tool" or at == 0 or messages[at - 1].role != "tool":
+            start = at
+        starts.append(start)
+    return starts
+
+
+def ids(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
+    """DS-2: every call and every tool message has an id."""
+    pairing = pair(messages, client, turns=False)
+    return Verdict(tuple(_nameless(spot) for spot in pairing.spots if not spot.id))
+
+
+def _nameless(spot: Spot) -> Violation:
+    return Violation("DS-2", spot.at, "a call or a tool message has no id")
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("OA-1", "tool messages directly follow the message that calls them, one for each call", answers),
+    Rule("DS-2", "every call and every tool message has an id", ids),
+)
+"""All rules of this API that concern its messages."""

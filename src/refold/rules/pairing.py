@@ -1,0 +1,161 @@
+"""Which result answers which call. One pass, linear time; what every pairing rule is built on."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
+
+from refold.messages import Message, Opaque, Part, ToolCall, ToolResult
+
+
+class Spot(NamedTuple):
+    """A call or a result: the message it is in, its position among the parts there, its id."""
+
+    at: int
+    part: int
+    id: str
+
+
+class Pair(NamedTuple):
+    """A call and a result that answers it."""
+
+    call: Spot
+    result: Spot
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """Every call and every result of a list of messages, each in one of five places."""
+
+    pairs: tuple[Pair, ...]
+    """Each answered call with its first result."""
+    again: tuple[Pair, ...]
+    """Further results of calls that were answered already."""
+    orphans: tuple[Spot, ...]
+    """Results that no call precedes."""
+    unanswered: tuple[Spot, ...]
+    """Calls that nobody answered although the conversation went on."""
+    pending: tuple[Spot, ...]
+    """Calls of the last assistant turn that nobody has answered yet."""
+    length: int
+
+    @property
+    def spots(self) -> list[Spot]:
+        """Every call and every result, in order."""
+        paired = chain(chain.from_iterable(self.pairs), (pair.result for pair in self.again))
+        return sorted(chain(paired, self.orphans, self.unanswered, self.pending))
+
+    @property
+    def joined(self) -> tuple[tuple[int, int], ...]:
+        """Messages that stay together: each call with all its results, a pending one with the end."""
+        answered = ((call.at, result.at) for call, result in chain(self.pairs, self.again))
+        return (*answered, *((call.at, self.length) for call in self.pending))
+
+
+Kind = Callable[[Part], tuple[str | None, str | None]]
+"""The id of the call that a part makes, and of the call that it answers; None where it does not."""
+
+
+def client(part: Part) -> tuple[str | None, str | None]:
+    """Calls that the client runs and answers."""
+    if isinstance(part, ToolCall):
+        return part.id, None
+    return None, part.id if isinstance(part, ToolResult) else None
+
+
+def server(part: Part) -> tuple[str | None, str | None]:
+    """Calls that the provider runs and answers itself (AN-3)."""
+    return (part.opens or None, part.closes or None) if isinstance(part, Opaque) else (None, None)
+
+
+def either(part: Part) -> tuple[str | None, str | None]:
+    """Calls of both kinds, under one set of ids."""
+    return server(part) if isinstance(part, Opaque) else client(part)
+
+
+def pair(messages: Sequence[Message], kind: Kind = either, *, turns: bool = True) -> Pairing:
+    """Match every result with the latest call before it that has its id and no result yet, else
+    with the latest that has its id, so that a second result stays with the first.
+
+    *turns*: calls may be answered after the whole assistant turn, not only after their message."""
+    waiting: dict[str, list[Spot]] = {}
+    latest: dict[str, Spot] = {}
+    pairs, again, orphans = list[Pair](), list[Pair](), list[Spot]()
+    for spot, is_call in _spots(messages, kind):
+        if is_call:
+            waiting.setdefault(spot.id, []).append(spot)
+            latest[spot.id] = spot
+        elif waiting.get(spot.id):
+            pairs.append(Pair(waiting[spot.id].pop(), spot))
+        elif spot.id in latest:
+            again.append(Pair(latest[spot.id], spot))
+        else:
+            orphans.append(spot)
+    left = sorted(chain.from_iterable(waiting.values()))
+    open_from = tail(messages, turns=turns) if left else 0
+    return Pairing(
+        tuple(pairs),
+        tuple(again),
+        tuple(orphans),
+        tuple(spot for spot in left if spot.at < open_from),
+        tuple(spot for spot in left if spot.at >= open_from),
+        len(messages),
+    )
+
+
+def _spots(messages: Sequence[Message], kind: Kind) -> Iterator[tuple[Spot, bool]]:
+    """Every call (True) and result (False), in order."""
+    for at, message in enumerate(messages):
+        for n, part in enumerate(message.parts):
+            call, result = kind(part)
+            if result is not None:
+                yield Spot(at, n, result), False
+            if call is not None:
+                yield Spot(at, n, call), True
+
+
+def tail(messages: Sequence[Message], *, turns: bool = True) -> int:
+    """Where the last assistant turn (or message) begins, if nothing but results follows it: a call
+    from here on may still be answered."""
+    at = len(messages)
+    while at and answers_only(messages[at - 1]):
+        at -= 1
+    first = 0 if turns else at - 1
+    while at > first and at and _speaks(messages[at - 1]):
+        at -= 1
+    return at
+
+
+def answers_only(message: Message) -> bool:
+    """Does it hold results and nothing else?"""
+    return bool(message.parts) and message.role != "assistant" and all(map(is_result, message.parts))
+
+
+def _speaks(message: Message) -> bool:
+    return message.role == "assistant" or bool(message.calls)
+
+
+def turn_ends(messages: Sequence[Message]) -> list[int]:
+    """For each message the position after the run of assistant messages that it is in or precedes:
+    where the answers to its calls belong."""
+    ends, end = [0] * len(messages), len(messages)
+    for at in range(len(messages) - 1, -1, -1):
+        ends[at] = max(end, at + 1)
+        if messages[at].role != "assistant":
+            end = at
+    return ends
+
+
+def repeats(pairing: Pairing, ends: Sequence[int]) -> Iterator[Spot]:
+    """Calls whose id an earlier call of the same assistant turn has. *ends* are `turn_ends`."""
+    seen = set[tuple[int, str]]()
+    for spot in sorted(chain((p.call for p in pairing.pairs), pairing.unanswered, pairing.pending)):
+        key = (ends[spot.at], spot.id)
+        if key in seen:
+            yield spot
+        seen.add(key)
+
+
+def is_result(part: Part) -> bool:
+    """Does it answer a call?"""
+    return either(part)[1] is not None
