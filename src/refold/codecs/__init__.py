@@ -1,0 +1,114 @@
+"""The wire formats, and which of them a payload is in."""
+
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from typing import Any, overload
+
+from refold.codec import Codec, Wire
+from refold.codecs import anthropic, gemini, openai_chat, openai_responses
+from refold.codecs.blocks import kind_of
+from refold.envelope import Envelope, Parcel, unpack
+from refold.errors import FormatError
+from refold.messages import Message
+
+
+def _each(*codecs: Codec) -> tuple[Codec, ...]:
+    """A type checker sees a module as a codec where it is an argument, not inside a tuple."""
+    return codecs
+
+
+CODECS = _each(openai_chat, anthropic, openai_responses, gemini)
+"""Of formats that fit a payload equally well, the first is meant: a list of plain texts is a chat."""
+
+_FIRST_LOOK = 8
+"""Entries looked at before all the others."""
+_SURE = 3
+"""How far the best format must be ahead of the next for the rest not to be looked at."""
+
+
+def open_payload(payload: Any, format: str | None = None) -> Envelope:
+    """Open a list of messages, a request body, or the JSON text of either (`str` or `bytes`).
+
+    The format is recognised by shape; *format* names it: `openai_chat`, `anthropic`,
+    `openai_responses`, `gemini`. Raises `FormatError`, which says what was tried.
+    """
+    parcel = unpack(payload)
+    codec = _recognised(parcel) if format is None else _named(format, parcel)
+    head = sum(1 for _ in takewhile(codec.is_system, Envelope(codec, parcel, 0).items()))
+    return Envelope(codec, parcel, head)
+
+
+def decode_all(envelope: Envelope, start: int = 0, prior: Sequence[Message] = ()) -> list[Message]:
+    """The messages from position *start* on, *prior* being those before it. Raises `FormatError`."""
+    decode, new = envelope.codec.decode, list[Message]()
+    seen = _Joined(prior, new) if prior else new
+    for item in envelope.items(start):
+        try:
+            new.append(decode(item, seen))
+        except FormatError as error:
+            raise FormatError(f"entry {envelope.head + start + len(new)}: {error}") from error
+    return new
+
+
+class _Joined(Sequence[Message]):
+    """Two sequences as one, so that decoding what is added costs what is added."""
+
+    def __init__(self, first: Sequence[Message], second: Sequence[Message]) -> None:
+        self._first, self._second = first, second
+
+    def __len__(self) -> int:
+        return len(self._first) + len(self._second)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        at = range(len(self))[index] - len(self._first)
+        return self._second[at] if at >= 0 else self._first[at]
+
+
+def _named(format: str, parcel: Parcel) -> Codec:
+    codec = next((codec for codec in CODECS if format == codec.NAME), None)
+    if codec is None:
+        raise FormatError(f"no format is called {format!r}; there are {_names(CODECS)}")
+    if parcel.field and parcel.field != codec.FIELD:
+        raise FormatError(f"{format} keeps its conversation in {codec.FIELD!r}, and this object has {parcel.field!r}")
+    return codec
+
+
+def _recognised(parcel: Parcel) -> Codec:
+    tried = [codec for codec in CODECS if parcel.field in ("", codec.FIELD)]
+    ranked = list(tried)
+    for items in _looks(parcel):
+        scores = {codec.NAME: codec.fits(parcel.body, items) for codec in tried}
+        ranked = sorted((c for c in tried if scores[c.NAME]), key=lambda c: -scores[c.NAME])
+        if not ranked:
+            raise FormatError(f"entries of no known format ({_names(tried)} were tried): {_strange(items)}")
+        if len(ranked) == 1 or scores[ranked[0].NAME] - scores[ranked[1].NAME] >= _SURE:
+            break
+    return ranked[0]
+
+
+def _looks(parcel: Parcel) -> Iterator[list[Wire]]:
+    """The first entries, then all of them."""
+    few = parcel.wires[:_FIRST_LOOK]
+    whole = Envelope(openai_chat, parcel, 0)
+    yield [whole.item(at) for at in range(len(few))]
+    if len(parcel.wires) > len(few):
+        yield list(whole.items())
+
+
+def _names(codecs: Sequence[Codec]) -> str:
+    return ", ".join(codec.NAME for codec in codecs)
+
+
+def _strange(items: Sequence[Wire]) -> str:
+    """Why no format fits: the first entry that is no object, or the fields of the first entry."""
+    for at, item in enumerate(items):
+        if not isinstance(item, dict | str):
+            return f"entry {at} is {kind_of(item)}"
+    first = items[0] if items else None
+    return f"entry 0 has the fields {', '.join(map(repr, list(first)[:8]))}" if isinstance(first, dict) else "strings"

@@ -1,0 +1,235 @@
+"""Anthropic Messages: a list of messages whose content is a string or a list of blocks."""
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from refold.canonical import canonical, parsed
+from refold.codec import Wire
+from refold.codecs.blocks import arguments, canonical_all, contents, kind_of, opaque, plain, reshape
+from refold.errors import FormatError
+from refold.media import media
+from refold.messages import Content, Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from refold.rules.anthropic import RULES
+from refold.rules.verdict import Rules
+
+NAME = "anthropic"
+FIELD = "messages"
+
+BOUND_FROM = {"opus": (5, 5), "sonnet": (5, 5), "haiku": (5, 5), "fable": (5, 1), "mythos": (5, 1)}
+"""First version of each family that binds thinking to what came before it (AN-7), November 2026."""
+
+_MODEL = re.compile(r"claude-(?:([a-z]+)-)?(\d+)(?:[-.](\d{1,2})(?!\d))?(?:-([a-z]+))?")
+_BLOCKS = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document"})
+_NOT_OURS = frozenset({"tool_calls", "tool_call_id", "function_call", "reasoning_content", "parts"})
+
+
+def rules(body: Mapping[str, Any]) -> Rules:
+    """What the Messages API refuses. A model that is not known to be older binds its thinking."""
+    return Rules(RULES, alternate=True, thinking="loop" if _is_older(body.get("model")) else "bound")
+
+
+def _is_older(model: Any) -> bool:
+    """Whether this is a Claude model from before preserved thinking (AN-7)."""
+    found = _MODEL.search(model.lower()) if isinstance(model, str) else None
+    if found is None:
+        return False
+    family, major, minor, after = found.groups()
+    version = (int(major), int(minor or 0))
+    first = BOUND_FROM.get(family or after or "")
+    return version < first if first else version < (5, 0)
+
+
+def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:
+    """Blocks, `system` and `input_schema` are sure signs; a `claude` model is a weak one."""
+    if not all(isinstance(item, dict) or hasattr(item, "model_dump") for item in items):
+        return 0
+    score = 1 + 3 * ("system" in body) + 3 * _has_schema(body.get("tools")) + 2 * ("thinking" in body)
+    score += str(body.get("model", "")).startswith("claude") + ("anthropic_version" in body)
+    for item in items:
+        if isinstance(item, dict):
+            if item.get("role") == "tool" or not _NOT_OURS.isdisjoint(item):
+                return 0
+            score += 3 * any(_type(block) in _BLOCKS for block in _list(item.get("content")))
+    return score
+
+
+def _has_schema(tools: Any) -> bool:
+    return any(isinstance(tool, dict) and "input_schema" in tool for tool in _list(tools))
+
+
+def _list(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _type(block: Any) -> Any:
+    kind = block.get("type") if isinstance(block, dict) else getattr(block, "type", None)
+    return kind if isinstance(kind, str) else None
+
+
+def is_system(item: Wire) -> bool:
+    """A system message before the first user message (Opus 4.8 and later, AN-4)."""
+    return isinstance(item, dict) and item.get("role") == "system"
+
+
+def system(body: Mapping[str, Any], head: Sequence[Wire]) -> tuple[Part, ...]:
+    """The field `system`, then leading system messages. Claude Code's billing header, which changes
+    with the first message, is no part of it.
+    """
+    said = chain(contents(body.get("system"), _read), *(decode(item, ()).parts for item in head))
+    return tuple(p for p in said if not (isinstance(p, Text) and p.text.startswith("x-anthropic-billing-header:")))
+
+
+def tools(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """Each tool definition as canonical JSON, cache marks left out."""
+    return tuple(canonical_all(body.get("tools")))
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - the protocol's
+    """One message. Raises `FormatError` when *item* is no object."""
+    item = plain(item, "an Anthropic message")
+    role, content = item.get("role"), item.get("content")
+    if not isinstance(role, str) or not isinstance(content, str | list | tuple | None):
+        return Message(role if isinstance(role, str) else "user", (opaque(item),))
+    return Message(role, contents(content, _read))
+
+
+def _read(block: Any) -> Part:
+    if type(block) is not dict:
+        return _read_odd(block)
+    kind = block.get("type")
+    try:
+        if kind == "text":
+            text = block["text"]
+            return Text(text) if isinstance(text, str) else opaque(block)
+        if kind == "tool_use":
+            return ToolCall(_str(block["id"]), _str(block["name"]), canonical(block.get("input", {})))
+        if kind == "tool_result":
+            return _result(block)
+        if kind == "thinking":
+            return Thinking(_str(block.get("thinking", "")), _str(block.get("signature", "")))
+        if kind == "redacted_thinking":
+            return Thinking("", _str(block.get("data", "")))
+        if kind in {"image", "document"}:
+            return _media(block, kind)
+    except (KeyError, TypeError):
+        pass
+    return _unknown(block)
+
+
+def _str(value: Any) -> str:
+    """*value* if it is a string; `TypeError` sends the block to the unknown ones."""
+    if not isinstance(value, str):
+        raise TypeError(kind_of(value))
+    return value
+
+
+def _read_odd(block: Any) -> Part:
+    if isinstance(block, str):
+        return Text(block)
+    if isinstance(block, Mapping) or hasattr(block, "model_dump"):
+        return _read(plain(block, "a content block"))
+    return opaque(block)
+
+
+def _result(block: dict[str, Any]) -> ToolResult:
+    content: tuple[Content, ...] = contents(block.get("content"), _read_inner)
+    return ToolResult(_str(block["tool_use_id"]), content, block.get("is_error") is True)
+
+
+def _read_inner(block: Any) -> Content:
+    """A block inside a result: calls and thinking have no meaning there."""
+    part = _read(block)
+    return part if isinstance(part, Text | Media | Opaque) else opaque(block)
+
+
+def _media(block: dict[str, Any], kind: str) -> Part:
+    source = block["source"]
+    form = source["type"]
+    if form == "base64":
+        return media(kind, _str(source.get("media_type", "")), _str(source["data"]), None)
+    if form in {"url", "file"}:
+        return media(kind, "", None, _str(source["url" if form == "url" else "file_id"]))
+    return _unknown(block)
+
+
+def _unknown(block: dict[str, Any]) -> Opaque:
+    """Server-side tools show what they open and close by their ids (AN-3)."""
+    kind = str(block.get("type"))
+    closes = block.get("tool_use_id") or ""
+    return opaque(block, opens=block.get("id") if kind.endswith("tool_use") else "", closes=closes)
+
+
+# --- writing ---------------------------------------------------------------------------------
+
+
+def encode(message: Message) -> Wire:
+    """A message of our own making. Raises `FormatError` for embedded media, whose bytes are not here."""
+    role = "user" if message.role == "tool" else message.role
+    only = message.parts[0] if len(message.parts) == 1 else None
+    content = only.text if isinstance(only, Text) else [_write(None, part) for part in message.parts]
+    return {"role": role, "content": content}
+
+
+def patch(item: Wire, message: Message) -> Wire:
+    """*item*, saying what *message* says; blocks that did not change stay the same objects."""
+    if decode(item, ()) == message:
+        return item
+    item = plain(item, "an Anthropic message")
+    return {**item, "content": reshape(item.get("content"), message.parts, _read, _write)}
+
+
+def _write(block: Any, part: Part) -> Any:
+    """A block that says *part*, made from *block* where there is one."""
+    old = plain(block, "a content block") if block is not None and not isinstance(block, str) else {}
+    match part:
+        case Text(text):
+            return {**(old or {"type": "text"}), "text": text}
+        case Thinking(text, signature):
+            return old | _thinking(text, signature, old.get("type"))
+        case ToolCall(id, name):
+            return {**(old or {"type": "tool_use", "id": id}), "name": name, "input": arguments(part)}
+        case ToolResult():
+            return _write_result(old, part)
+        case Opaque():
+            return parsed(part.json)
+        case Media():
+            return _write_media(part)
+
+
+def _thinking(text: str, signature: str, kind: Any) -> dict[str, Any]:
+    if kind == "redacted_thinking" or (kind is None and not text):
+        return {"type": "redacted_thinking", "data": signature}
+    return {"type": "thinking", "thinking": text, "signature": signature}
+
+
+def _write_result(old: dict[str, Any], part: ToolResult) -> dict[str, Any]:
+    block: dict[str, Any] = dict(old) if old else {"type": "tool_result", "tool_use_id": part.id, "content": ""}
+    content = reshape(block.get("content"), part.content, _read_inner, _write)
+    if content is not block.get("content"):
+        block["content"] = content
+    if part.error != (block.get("is_error") is True):
+        block["is_error"] = part.error
+    return block
+
+
+def _write_media(part: Media) -> dict[str, Any]:
+    if part.ref.startswith(("http://", "https://")):
+        return {"type": part.kind, "source": {"type": "url", "url": part.ref}}
+    raise FormatError(f"the bytes of an embedded {part.kind} are only in its original entry")
+
+
+def merge(first: Wire, second: Wire) -> Wire:
+    """Two messages of one role as one: the blocks of both, in order."""
+    one, two = plain(first, "an Anthropic message"), plain(second, "an Anthropic message")
+    return {**one, "content": [*_blocks(one.get("content")), *_blocks(two.get("content"))]}
+
+
+def _blocks(content: Any) -> Sequence[Any]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return _list(content)

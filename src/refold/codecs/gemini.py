@@ -1,0 +1,261 @@
+"""Gemini generateContent: contents of parts, in camelCase or snake_case; calls are known by their place."""
+
+from collections.abc import Mapping, Sequence
+from itertools import chain, count
+from typing import Any
+
+from refold.canonical import canonical, parsed
+from refold.codec import Wire
+from refold.codecs.blocks import answer, arguments, canonical_all, nameless, opaque, plain, rewrite, text_of
+from refold.errors import FormatError
+from refold.media import media
+from refold.messages import Content, Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from refold.rules.gemini import RULES
+from refold.rules.verdict import Rules
+
+NAME = "gemini"
+FIELD = "contents"
+
+MAIN = ("output", "result", "content", "error")
+"""Fields of a response that hold what a tool said, in the SDKs and clients we know."""
+
+MOVED = ("thoughtSignature", "thought_signature", "id")
+"""Fields of a part that clients drop, replace and re-encode."""
+
+_ROLES = {"model": "assistant", "function": "user", "tool": "user"}
+
+
+def rules(body: Mapping[str, Any]) -> Rules:  # noqa: ARG001 - the protocol's
+    """What generateContent refuses; thought signatures go back as they came (GE-3)."""
+    return Rules(RULES, alternate=True, thinking="fixed")
+
+
+def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:
+    """`parts` and the role `model` are sure signs."""
+    score = 1 + 3 * any(key in body for key in ("systemInstruction", "system_instruction", "generationConfig"))
+    for item in items:
+        if isinstance(item, dict):
+            if "parts" not in item and ("content" in item or "type" in item):
+                return 0
+            score += 3 * ("parts" in item or item.get("role") == "model")
+        elif not hasattr(item, "model_dump"):
+            return 0
+    return score
+
+
+def is_system(item: Wire) -> bool:
+    """The API has no system entries; some proxies put them here."""
+    return isinstance(item, dict) and item.get("role") == "system"
+
+
+def system(body: Mapping[str, Any], head: Sequence[Wire]) -> tuple[Part, ...]:
+    """`systemInstruction`, in either spelling, then leading system entries."""
+    said = body.get("systemInstruction") or body.get("system_instruction")
+    own = (Text(said),) if isinstance(said, str) else decode(said, ()).parts if isinstance(said, dict) else ()
+    return (*own, *chain.from_iterable(decode(item, ()).parts for item in head))
+
+
+def tools(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """Each function declaration, and each other tool, as canonical JSON."""
+    return tuple(chain.from_iterable(_declared(tool) for tool in _list(body.get("tools"))))
+
+
+def _declared(tool: Any) -> Sequence[str]:
+    names = ("functionDeclarations", "function_declarations")
+    if not isinstance(tool, dict):
+        return (canonical(tool),)
+    functions = chain.from_iterable(canonical_all(tool.get(name)) for name in names)
+    others = {key: value for key, value in tool.items() if key not in names}
+    return (*functions, *([canonical(others)] if others else ()))
+
+
+def _list(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+def decode(item: Wire, prior: Sequence[Message]) -> Message:
+    """One content. A call's id is its position and its place among the message's calls; a response
+    has the id of the call that it answers. Raises `FormatError` when *item* is no object.
+    """
+    item = plain(item, "a Gemini content")
+    role, blocks = item.get("role", "user"), item.get("parts", [])
+    if (
+        not isinstance(role, str | None)
+        or not isinstance(blocks, list | tuple | None)
+        or not ("role" in item or blocks)
+    ):
+        return Message(_role(role), (opaque(item),))
+    parts = tuple(map(_read, blocks or ()))
+    return Message(_role(role), _linked(parts, prior))
+
+
+def _role(role: Any) -> str:
+    return _ROLES.get(role, role) if isinstance(role, str) else "user"
+
+
+def _linked(parts: tuple[Part, ...], prior: Sequence[Message]) -> tuple[Part, ...]:
+    """*parts* with ids for calls and results."""
+    results = [part for part in parts if isinstance(part, ToolResult)]
+    answers = iter(answer(results, prior) if results else ())
+    calls = count()
+    return tuple(
+        ToolCall(f"{len(prior)}.{next(calls)}", part.name, part.arguments)
+        if isinstance(part, ToolCall)
+        else ToolResult(next(answers), part.content, part.error, part.name)
+        if isinstance(part, ToolResult)
+        else part
+        for part in parts
+    )
+
+
+def _read(block: Any) -> Part:
+    if isinstance(block, str):
+        return Text(block)
+    if hasattr(block, "model_dump"):
+        block = plain(block, "a part")
+    try:
+        return _known(block) or opaque(block, MOVED)
+    except (KeyError, TypeError, AttributeError):
+        return opaque(block, MOVED)
+
+
+def _known(block: dict[str, Any]) -> Part | None:
+    """Raises `KeyError`, `TypeError` or `AttributeError` for a part of another shape."""
+    if "text" in block:
+        return _text(block)
+    if call := block.get("functionCall") or block.get("function_call"):
+        return ToolCall("", _str(call["name"]), canonical(call.get("args") or {}))
+    if response := block.get("functionResponse") or block.get("function_response"):
+        return _result(response)
+    if data := block.get("inlineData") or block.get("inline_data"):
+        mime = data.get("mimeType") or data.get("mime_type") or ""
+        return media(_kind(mime), mime, _str(data["data"]), None)
+    if file := block.get("fileData") or block.get("file_data"):
+        mime = file.get("mimeType") or file.get("mime_type") or ""
+        return media(_kind(mime), mime, None, _str(file.get("fileUri") or file.get("file_uri")))
+    return None
+
+
+def _str(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _text(block: dict[str, Any]) -> Part:
+    text = _str(block["text"])
+    signature = block.get("thoughtSignature") or block.get("thought_signature")
+    if block.get("thought") is True or (signature and not text):
+        return Thinking(text, signature if isinstance(signature, str) else "")
+    return Text(text)
+
+
+def _kind(mime: str) -> str:
+    kind = mime.partition("/")[0]
+    return kind if kind in ("image", "audio", "video") else "document"
+
+
+def _main(name: Any, response: Any) -> tuple[str, dict[str, Any]] | None:
+    """The field of a response that holds its text, and the other fields; a repeated name is none."""
+    if not isinstance(response, dict):
+        return None
+    if len(response) == 1:
+        [(key, value)] = response.items()
+        return (key, {}) if isinstance(value, str) and key != "name" else None
+    fields = {key: value for key, value in response.items() if not (key == "name" and value == name)}
+    main = next((k for k in (MAIN if len(fields) != 1 else fields) if isinstance(fields.get(k), str)), None)
+    return None if main is None else (main, {k: v for k, v in fields.items() if k != main})
+
+
+def _result(answer: dict[str, Any]) -> ToolResult:
+    name, response = _str(answer.get("name", "")), answer.get("response")
+    main = _main(name, response)
+    more = tuple(map(_read_inner, _list(answer["parts"]))) if "parts" in answer else ()
+    if main is None:
+        said: tuple[Content, ...] = (Text(canonical(response)),) if response else ()
+        return ToolResult("", (*said, *more), name=name)
+    key, others = main
+    text = (Text(response[key]),) if response[key] else ()  # type: ignore[index]  # an object, as `_main` found
+    rest = (Opaque("response", canonical(others)),) if others else ()
+    return ToolResult("", (*text, *rest, *more), key == "error", name)
+
+
+def _read_inner(block: Any) -> Content:
+    part = _read(block)
+    return part if isinstance(part, Text | Media | Opaque) else opaque(block, MOVED)
+
+
+# --- writing ---------------------------------------------------------------------------------
+
+
+def encode(message: Message) -> Wire:
+    """A message of our own making. Raises `FormatError` for embedded media, whose bytes are not here."""
+    role = {"assistant": "model", "tool": "user"}.get(message.role, message.role)
+    return {"role": role, "parts": [_write(None, part) for part in message.parts]}
+
+
+def patch(item: Wire, message: Message) -> Wire:
+    """*item*, saying what *message* says; signatures, unknown fields and unchanged parts stay."""
+    item = plain(item, "a Gemini content")
+    old, new = nameless(decode(item, ())), nameless(message)
+    if old == new:
+        return item
+    blocks = item.get("parts") if len(_list(item.get("parts"))) == len(old.parts) else None
+    return {**item, "parts": rewrite(blocks or [None] * len(old.parts), old.parts, new.parts, _write)}
+
+
+def _write(block: Any, part: Part) -> Any:
+    """A part that says *part*, made from *block* where there is one."""
+    old = plain(block, "a part") if block is not None and not isinstance(block, str) else {}
+    match part:
+        case Text(text):
+            return {**old, "text": text}
+        case Thinking(text, signature):
+            return {**old, "text": text, "thought": True, **({"thoughtSignature": signature} if signature else {})}
+        case ToolCall(_, name):
+            key = "function_call" if "function_call" in old else "functionCall"
+            return {**old, key: {**old.get(key, {}), "name": name, "args": arguments(part)}}
+        case ToolResult():
+            key = "function_response" if "function_response" in old else "functionResponse"
+            return {**old, key: _write_result(old.get(key) or {}, part)}
+        case Opaque():
+            return parsed(part.json)
+        case Media(_, mime, ref) if "://" in ref:
+            return {"fileData": {"mimeType": mime, "fileUri": ref}}
+    raise FormatError(f"the bytes of an embedded {part.kind} are only in its original entry")
+
+
+def _write_result(old: dict[str, Any], part: ToolResult) -> dict[str, Any]:
+    """The response, with its text replaced in the field it stood in."""
+    was = _result(old) if old else ToolResult("")
+    rest = [p for p in part.content if isinstance(p, Opaque) and p.kind == "response"]
+    more = [p for p in part.content if not isinstance(p, Text) and p not in rest]
+    said = [p for p in part.content if isinstance(p, Text)]
+    out = {**old, "name": part.name or old.get("name") or part.id}
+    if (
+        said != [p for p in was.content if isinstance(p, Text)]
+        or part.error != was.error
+        or bool(rest) != _has_rest(was)
+    ):
+        out["response"] = _response(old, text_of(said), rest, error=part.error)
+    out.setdefault("response", {"error" if part.error else "output": ""})
+    blocks = _list(old.get("parts"))
+    before = [_read_inner(block) for block in blocks]
+    if before != more:
+        out["parts"] = rewrite(blocks, before, more, _write)
+    return out
+
+
+def _has_rest(result: ToolResult) -> bool:
+    return any(isinstance(part, Opaque) and part.kind == "response" for part in result.content)
+
+
+def _response(old: dict[str, Any], text: str, rest: Sequence[Opaque], *, error: bool) -> dict[str, Any]:
+    main = _main(old.get("name"), old.get("response"))
+    key, others = main or ("output", {})
+    key = "error" if error else "output" if key == "error" else key
+    name = {"name": old["name"]} if main and "name" in old["response"] and "name" not in others else {}
+    return {**name, **(others if rest else {}), key: text}

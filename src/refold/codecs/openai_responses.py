@@ -1,0 +1,274 @@
+"""OpenAI Responses: a flat list of items; a message, a call, its output and reasoning are items each."""
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from refold.canonical import canonical, canonical_text, parsed
+from refold.codec import Wire
+from refold.codecs.blocks import arguments, canonical_all, contents, opaque, plain, reshape
+from refold.errors import FormatError
+from refold.media import media
+from refold.messages import Content, Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from refold.rules.openai_responses import RULES
+from refold.rules.verdict import Rules
+
+NAME = "openai_responses"
+FIELD = "input"
+
+MOVED = ("id", "status", "cache_control")
+"""Fields of an item that clients make, drop and change; `call_id` is what links."""
+
+_ENDINGS = ("_call", "_output", "_request", "_response")
+_KINDS = frozenset({"message", "reasoning", "item_reference", "compaction", "compaction_trigger", "additional_tools"})
+_TEXTS = frozenset({"input_text", "output_text", "text"})
+_USERS = frozenset({"compaction_trigger", "mcp_approval_response"})
+
+
+def rules(body: Mapping[str, Any]) -> Rules:  # noqa: ARG001 - the protocol's
+    """What the Responses API refuses; reasoning stays with what it led to (OA-3, OA-4)."""
+    return Rules(RULES, thinking="fixed")
+
+
+def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:
+    """Typed items are a sure sign; so is `instructions` beside the conversation."""
+    score = 1 + 2 * ("instructions" in body)
+    for item in items:
+        if isinstance(item, str):
+            continue
+        if isinstance(item, dict):
+            score += 3 * _is_typed(item)
+        elif not hasattr(item, "model_dump"):
+            return 0
+    return score
+
+
+def _is_typed(item: dict[str, Any]) -> bool:
+    kind = item.get("type")
+    return isinstance(kind, str) and (kind in _KINDS or kind.endswith(_ENDINGS))
+
+
+def is_system(item: Wire) -> bool:
+    """A system or developer message, or the tools that lead a lite request's head."""
+    if not isinstance(item, dict) or item.get("role") not in ("system", "developer"):
+        return False
+    return item.get("type", "message") in ("message", "additional_tools")
+
+
+def system(body: Mapping[str, Any], head: Sequence[Wire]) -> tuple[Part, ...]:
+    """The field `instructions`, then leading system and developer messages."""
+    said = (decode(item, ()).parts for item in head)
+    return (*contents(body.get("instructions"), _read), *chain.from_iterable(said))
+
+
+def tools(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """Each tool definition as canonical JSON."""
+    return tuple(canonical_all(body.get("tools")))
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - the protocol's
+    """One item; a string is a user message. Raises `FormatError` when *item* is neither string nor object."""
+    if isinstance(item, str):
+        return Message("user", contents(item, _read))
+    item = plain(item, "a Responses item")
+    kind, role = item.get("type"), item.get("role")
+    if kind == "message" or (kind is None and "content" in item):
+        return Message(_role(role), contents(item.get("content"), _read))
+    if kind == "reasoning":
+        return Message("assistant", (_thinking(item),))
+    try:
+        return _traffic(item, kind)
+    except (KeyError, TypeError, AttributeError):
+        return _unknown(item)
+
+
+def _role(role: Any) -> str:
+    if not isinstance(role, str):
+        return "user"
+    return "system" if role == "developer" else role
+
+
+def _thinking(item: dict[str, Any]) -> Thinking:
+    blocks = [*_list(item.get("summary")), *_list(item.get("content"))]
+    texts = [block.get("text") for block in blocks if isinstance(block, dict)]
+    sealed = item.get("encrypted_content")
+    text = "\n".join(text for text in texts if isinstance(text, str))
+    return Thinking(text, sealed if isinstance(sealed, str) else "")
+
+
+def _list(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _traffic(item: dict[str, Any], kind: Any) -> Message:
+    """Calls and outputs we can read. Raises `KeyError` or `TypeError` for another shape."""
+    match kind:
+        case "function_call":
+            return _called(item, item["name"], canonical_text(item["arguments"]))
+        case "custom_tool_call":
+            return _called(item, item["name"], item["input"])
+        case "local_shell_call":
+            return _called(item, "local_shell", canonical(item["action"]))
+        case "function_call_output" | "custom_tool_call_output" | "local_shell_call_output":
+            content: tuple[Content, ...] = contents(item["output"], _read)
+            return Message("tool", (ToolResult(_call_id(item), content),))
+    raise TypeError
+
+
+def _called(item: dict[str, Any], name: Any, given: Any) -> Message:
+    if not (isinstance(name, str) and isinstance(given, str)):
+        raise TypeError
+    return Message("assistant", (ToolCall(_call_id(item), name, given),))
+
+
+def _call_id(item: dict[str, Any]) -> str:
+    """`call_id`; a local shell's output names its call by `id`. Raises `TypeError` when there is none."""
+    link = item.get("call_id") or (item.get("id") if item.get("type") == "local_shell_call_output" else None)
+    if not isinstance(link, str):
+        raise TypeError
+    return link
+
+
+def _unknown(item: dict[str, Any]) -> Message:
+    """Any other item; a server's tools and approvals show what they open and close."""
+    kind, role = str(item.get("type")), item.get("role")
+    answers = kind.endswith(("_output", "_response"))
+    link = item.get("call_id")
+    if kind == "mcp_approval_request":
+        link = item.get("id")
+    elif kind == "mcp_approval_response":
+        link = item.get("approval_request_id")
+    moved = () if kind in ("item_reference", "mcp_approval_request") else MOVED
+    part = opaque(item, moved, opens="" if answers else link, closes=link if answers else "")
+    if isinstance(role, str) or "type" not in item or kind in _USERS:
+        return Message(_role(role), (part,))
+    return Message("tool" if answers else "assistant", (part,))
+
+
+def _read(block: Any) -> Content:
+    if isinstance(block, str):
+        return Text(block)
+    if hasattr(block, "model_dump"):
+        block = plain(block, "a content block")
+    try:
+        kind = block["type"]
+        if kind in _TEXTS and isinstance(block["text"], str):
+            return Text(block["text"])
+        return _media(kind, block) or opaque(block)
+    except (KeyError, TypeError, AttributeError):
+        return opaque(block)
+
+
+def _media(kind: Any, block: dict[str, Any]) -> Media | None:
+    """Raises `KeyError`, `TypeError` or `AttributeError` for a block of another shape."""
+    match kind:
+        case "input_image" | "computer_screenshot":
+            return media("image", "", None, block.get("image_url") or block["file_id"])
+        case "input_file":
+            return media("document", "", None, block.get("file_data") or block.get("file_url") or block["file_id"])
+        case "input_audio":
+            sound = block["input_audio"]
+            return media("audio", f"audio/{sound.get('format', '')}", sound["data"], None)
+    return None
+
+
+# --- writing ---------------------------------------------------------------------------------
+
+
+def encode(message: Message) -> Wire:
+    """A message of our own making. Raises `FormatError` for what is no single item."""
+    only = message.parts[0] if len(message.parts) == 1 else None
+    match only:
+        case Text(text):
+            return {"type": "message", "role": message.role, "content": [_text_block(message.role, text)]}
+        case Thinking(text, signature):
+            return {"type": "reasoning", **_reasoning(text, signature)}
+        case ToolCall(id, name):
+            return {"type": "function_call", "call_id": id, "name": name, "arguments": only.arguments}
+        case ToolResult(id):
+            output = reshape("", only.content, _read, _write)
+            return {"type": "function_call_output", "call_id": id, "output": output}
+        case Opaque():
+            return parsed(only.json)
+    if any(isinstance(part, Thinking | ToolCall | ToolResult) for part in message.parts):
+        raise FormatError("a Responses item is one call, one result, one piece of reasoning or one message")
+    write = _write_said if message.role == "assistant" else _write
+    return {"type": "message", "role": message.role, "content": [write(None, part) for part in message.parts]}
+
+
+def patch(item: Wire, message: Message) -> Wire:
+    """*item*, saying what *message* says; unknown fields and unchanged blocks stay the same objects."""
+    old = decode(item, ())
+    if old == message:
+        return item
+    if isinstance(item, str):
+        return message.text if all(isinstance(part, Text) for part in message.parts) else encode(message)
+    item = plain(item, "a Responses item")
+    if "content" in item and not any(isinstance(part, Thinking | ToolCall | ToolResult) for part in old.parts):
+        write = _write_said if old.role == "assistant" else _write
+        return {**item, "content": reshape(item["content"], message.parts, _read, write)}
+    if len(message.parts) != 1 or type(message.parts[0]) is not type(old.parts[0]):
+        return encode(message)
+    return {**item, **_changed(item, message.parts[0])}
+
+
+def _changed(item: dict[str, Any], part: Part) -> dict[str, Any]:
+    """The fields of a call, an output or reasoning that say *part*."""
+    match part:
+        case ToolCall() if item["type"] == "local_shell_call":
+            return {"action": arguments(part)}
+        case ToolCall(_, name, given):
+            return {"name": name, "input" if item["type"] == "custom_tool_call" else "arguments": given}
+        case ToolResult():
+            return {"output": reshape(item["output"], part.content, _read, _write)}
+        case Thinking(text, signature):
+            return _reasoning(text, signature) | ({"content": None} if "content" in item else {})
+        case Opaque():
+            return dict(parsed(part.json))
+    raise FormatError(f"a Responses item cannot hold this {type(part).__name__}")
+
+
+def _reasoning(text: str, signature: str) -> dict[str, Any]:
+    summary = [{"type": "summary_text", "text": text}] if text else []
+    return {"summary": summary, **({"encrypted_content": signature} if signature else {})}
+
+
+def _text_block(role: str, text: str) -> dict[str, Any]:
+    return {"type": "output_text" if role == "assistant" else "input_text", "text": text}
+
+
+def _write(block: Any, part: Part) -> Any:
+    """A content block that says *part*, made from *block* where there is one."""
+    match part:
+        case Text(text):
+            return {**(block if isinstance(block, dict) else {"type": "input_text"}), "text": text}
+        case Media(kind, _, ref) if kind == "image" and ref.startswith(("http://", "https://")):
+            return {"type": "input_image", "image_url": ref}
+        case Opaque():
+            return parsed(part.json)
+    raise FormatError(f"a Responses message cannot hold this {type(part).__name__} anew")
+
+
+def _write_said(block: Any, part: Part) -> Any:
+    """As `_write`, for what the model said."""
+    return _write(block or {"type": "output_text"}, part) if isinstance(part, Text) else _write(block, part)
+
+
+def merge(first: Wire, second: Wire) -> Wire:
+    """Two messages of one role as one. Raises `FormatError` for items that are no messages."""
+    parts: list[Part] = [*decode(first, ()).parts, *decode(second, ()).parts]
+    one = {"role": "user", "content": first} if isinstance(first, str) else plain(first, "a Responses item")
+    two = {"role": "user", "content": second} if isinstance(second, str) else plain(second, "a Responses item")
+    if not ("content" in one and "content" in two) or any(
+        isinstance(p, Thinking | ToolCall | ToolResult) for p in parts
+    ):
+        raise FormatError("only messages can be merged: every other Responses item stands alone")
+    write = _write_said if one.get("role") == "assistant" else _write
+    return {**one, "content": [*_blocks(one["content"], write), *_blocks(two["content"], write)]}
+
+
+def _blocks(content: Any, write: Any) -> Sequence[Any]:
+    return [write(None, Text(content))] if isinstance(content, str) and content else _list(content)
