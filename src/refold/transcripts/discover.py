@@ -1,0 +1,177 @@
+"""Finding the sessions that are on this machine, without reading them."""
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from refold.transcripts import opencode
+from refold.transcripts.shape import moment, text
+from refold.transcripts.source import Source
+
+HEAD = 262_144
+"""Bytes of a file looked at for its working directory (a Codex header holds all instructions)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A session that is there to be read."""
+
+    client: str
+    path: Path
+    size_bytes: int
+    """Of the file; of a database's session what its messages take, -1 where that is not cheap to tell."""
+    modified: datetime
+    id: str = ""
+    """Which session of a database."""
+    cwd: str = ""
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a client keeps its sessions."""
+
+    client: str
+    roots: Callable[[Path, Mapping[str, str]], Iterable[Path]]
+    patterns: tuple[str, ...]
+    cwd: tuple[str, ...]
+    """Where a line says the working directory."""
+
+
+def discover(home: Path, env: Mapping[str, str]) -> list[Found]:
+    """The sessions of Claude Code, Codex, Gemini CLI, Qwen Code, pi and OpenCode, the latest first.
+
+    *home* is the user's home directory, *env* the environment: CLAUDE_CONFIG_DIR, CODEX_HOME,
+    GEMINI_CLI_HOME, XDG_DATA_HOME and OPENCODE_DB are heeded. What cannot be read is passed over.
+    """
+    files = (one for place in PLACES for one in _files(place, home, env))
+    databases = (one for path in _databases(home, env) for one in _in_database(path))
+    return sorted([*files, *databases], key=lambda one: (one.modified, str(one.path), one.id), reverse=True)
+
+
+def _claude(home: Path, env: Mapping[str, str]) -> Iterable[Path]:
+    named = env.get("CLAUDE_CONFIG_DIR")
+    return [Path(named) / "projects"] if named else [home / ".claude/projects", home / ".config/claude/projects"]
+
+
+def _codex(home: Path, env: Mapping[str, str]) -> Iterable[Path]:
+    root = Path(env.get("CODEX_HOME") or home / ".codex")
+    return [root / "sessions", root / "archived_sessions"]
+
+
+def _gemini(home: Path, env: Mapping[str, str]) -> Iterable[Path]:
+    return [Path(env.get("GEMINI_CLI_HOME") or home / ".gemini") / "tmp"]
+
+
+def _qwen(home: Path, env: Mapping[str, str]) -> Iterable[Path]:  # noqa: ARG001 - one signature for all
+    return [home / ".qwen/projects"]
+
+
+def _pi(home: Path, env: Mapping[str, str]) -> Iterable[Path]:  # noqa: ARG001 - one signature for all
+    return [home / ".pi/agent/sessions"]
+
+
+PLACES = (
+    _Place("claude_code", _claude, ("*/*.jsonl",), ("cwd",)),
+    _Place("codex", _codex, ("**/rollout-*.jsonl", "**/rollout-*.jsonl.zst", "rollout-*.json"), ("payload", "cwd")),
+    _Place("gemini_cli", _gemini, ("*/chats/session-*.jsonl", "*/chats/session-*.json"), ()),
+    _Place("qwen", _qwen, ("*/chats/*.jsonl",), ("cwd",)),
+    _Place("pi", _pi, ("*/*.jsonl",), ("cwd",)),
+)
+
+
+# --- files -----------------------------------------------------------------------------------
+
+
+def _files(place: _Place, home: Path, env: Mapping[str, str]) -> Iterator[Found]:
+    for root in place.roots(home, env):
+        for path in _glob(root, place.patterns):
+            try:
+                state = path.stat()
+                cwd = _cwd(path, place.cwd) if place.cwd else _project(path)
+                yield Found(place.client, path, state.st_size, datetime.fromtimestamp(state.st_mtime, UTC), cwd=cwd)
+            except (OSError, ValueError, OverflowError):
+                continue
+
+
+def _glob(root: Path, patterns: Iterable[str]) -> Iterator[Path]:
+    """Files below *root*; nothing where it may not be looked at."""
+    for pattern in patterns:
+        try:
+            yield from [path for path in root.glob(pattern) if path.is_file()]
+        except OSError:
+            continue
+
+
+def _cwd(path: Path, keys: tuple[str, ...]) -> str:
+    """The first working directory that the first lines state."""
+    with path.open("rb") as stream:
+        lines = stream.read(HEAD).split(b"\n")
+    return next((cwd for line in islice(lines, 64) if (cwd := text(_object(line), *keys))), "")
+
+
+def _object(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _project(path: Path) -> str:
+    """Gemini CLI writes the working directory beside its chats."""
+    try:
+        return (path.parent.parent / ".project_root").read_text("utf-8").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+# --- databases -------------------------------------------------------------------------------
+
+
+def _databases(home: Path, env: Mapping[str, str]) -> Iterator[Path]:
+    if named := env.get("OPENCODE_DB"):
+        yield Path(named)
+        return
+    data = Path(env.get("XDG_DATA_HOME") or home / ".local/share")
+    yield from _glob(data / "opencode", ("opencode*.db",))
+    yield from _glob(data / "kilo", ("kilo.db",))
+
+
+def _in_database(path: Path) -> list[Found]:
+    try:
+        source = Source(path, lambda: path.open("rb"), database=True)
+        if not path.is_file():
+            return []
+        with closing(opencode.connect(source)) as base:
+            rows = base.execute("SELECT id, directory, title, time_updated FROM session").fetchall()
+            sizes = _sizes(base)
+        touched = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        return [_row(path, row, sizes, touched) for row in rows]
+    except (sqlite3.Error, OSError, ValueError, OverflowError):
+        return []
+
+
+def _sizes(base: sqlite3.Connection) -> dict[Any, int]:
+    """Bytes of each session. Only SQLite 3.43 and later can tell without reading them all."""
+    if sqlite3.sqlite_version_info < (3, 43):
+        return {}
+    return dict(base.execute("SELECT session_id, sum(octet_length(data)) FROM part GROUP BY session_id").fetchall())
+
+
+def _row(path: Path, row: tuple[Any, ...], sizes: Mapping[Any, int], touched: datetime) -> Found:
+    named = dict(zip(("id", "cwd", "title"), row, strict=False))
+    return Found(
+        client="opencode",
+        path=path,
+        size_bytes=sizes.get(row[0], -1),
+        modified=moment(row[3]) or touched,
+        id=text(named, "id"),
+        cwd=text(named, "cwd"),
+        title=text(named, "title"),
+    )

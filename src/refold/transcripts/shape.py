@@ -1,0 +1,60 @@
+"""Looking into other people's JSON, which may have any shape anywhere."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+
+def dig(value: Any, *keys: str) -> Any:
+    """The value under *keys*, one inside the other; None where the path ends early."""
+    for key in keys:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(key)
+    return value
+
+
+def text(value: Any, *keys: str) -> str:
+    """The text under *keys*; empty when there is none."""
+    found = dig(value, *keys)
+    return found if isinstance(found, str) else ""
+
+
+def mapping(value: Any, *keys: str) -> Mapping[str, Any]:
+    """The object under *keys*; empty when there is none."""
+    found = dig(value, *keys)
+    return found if isinstance(found, Mapping) else {}
+
+
+def sequence(value: Any, *keys: str) -> list[Any]:
+    """The list under *keys*; empty when there is none."""
+    found = dig(value, *keys)
+    return found if isinstance(found, list) else []
+
+
+def mappings(value: Any, *keys: str) -> Iterator[dict[str, Any]]:
+    """The objects in the list under *keys*; anything else in it is passed over."""
+    return (item for item in sequence(value, *keys) if isinstance(item, dict))
+
+
+def number(value: Any, *keys: str) -> int:
+    """The whole number under *keys*; -1 when there is none."""
+    found = dig(value, *keys)
+    return found if isinstance(found, int) and not isinstance(found, bool) else -1
+
+
+def moment(value: Any) -> datetime | None:
+    """A point in time: ISO 8601, Unix seconds or Unix milliseconds; None for anything else."""
+    with suppress(ValueError, OverflowError, OSError):
+        if isinstance(value, str):
+            when = datetime.fromisoformat(value)
+            return (when if when.tzinfo else when.replace(tzinfo=UTC)).astimezone(UTC)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return datetime.fromtimestamp(value / 1000 if value > 1e11 else value, UTC)
+    return None
+
+
+def without(value: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    """A copy without *keys*."""
+    return {key: item for key, item in value.items() if key not in keys}
