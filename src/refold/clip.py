@@ -1,0 +1,91 @@
+"""Cutting a text by characters, never inside what is read as one."""
+
+from typing import NamedTuple
+from unicodedata import category
+
+LONGEST = 64
+"""Characters of the longest cluster that is kept whole; a longer one is no writing."""
+JOINER = "\u200d"
+
+
+class Gap(NamedTuple):
+    """The middle of a text that is left out: `text[start:stop]`."""
+
+    start: int
+    stop: int
+
+
+def gap(text: str, size: int, head: float = 0.5) -> Gap:
+    """What to leave out so that at most *size* characters stay, the share *head* of them at the start.
+
+    Cuts at a line's end if one is close by. Characters count, not lines: one line of 170,000
+    characters is cut like any other text (conformance case 30).
+    """
+    if len(text) <= size:
+        return Gap(len(text), len(text))
+    first = max(0, min(size, int(size * head)))
+    start, stop = floor(text, first), ceiling(text, len(text) - (size - first))
+    near = min(200, size // 8)
+    line_end = text.rfind("\n", max(0, start - near), start)
+    next_line = text.find("\n", stop, stop + near)
+    return Gap(line_end + 1 if line_end >= 0 else start, next_line + 1 if next_line >= 0 else stop)
+
+
+def head(text: str, size: int) -> str:
+    """The longest beginning of at most *size* characters that cuts nothing apart."""
+    return text if len(text) <= size else text[: floor(text, max(0, size))]
+
+
+def tail(text: str, size: int) -> str:
+    """The longest end of at most *size* characters that cuts nothing apart."""
+    return text if len(text) <= size else text[ceiling(text, len(text) - max(0, size)) :]
+
+
+def clusters(text: str, at: int) -> bool:
+    """Do the characters on both sides of *at* belong together?
+
+    They do in surrogate pairs, with combining marks, in joined emoji, flags, Korean syllables, CR LF.
+    """
+    if not 0 < at < len(text):
+        return False
+    left, right = text[at - 1], text[at]
+    if right < "\u0300":
+        return (left == "\r" and right == "\n") or left == JOINER
+    return (
+        _is_pair(left, right)
+        or right in {JOINER, "\u200c"}
+        or left == JOINER
+        or category(right) in {"Mn", "Me", "Mc"}
+        or "\U0001f3fb" <= right <= "\U0001f3ff"
+        or "\U000e0020" <= right <= "\U000e007f"
+        or "\u1160" <= right <= "\u11ff"
+        or (_is_flag(right) and _flags_before(text, at) % 2 == 1)
+    )
+
+
+def floor(text: str, at: int) -> int:
+    """The nearest safe cut at or before *at*."""
+    cut = next((n for n in range(at, max(-1, at - LONGEST - 1), -1) if not clusters(text, n)), at)
+    return cut - 1 if 0 < cut < len(text) and _is_pair(text[cut - 1], text[cut]) else cut
+
+
+def ceiling(text: str, at: int) -> int:
+    """The nearest safe cut at or after *at*."""
+    cut = next((n for n in range(at, min(len(text), at + LONGEST) + 1) if not clusters(text, n)), at)
+    return cut + 1 if 0 < cut < len(text) and _is_pair(text[cut - 1], text[cut]) else cut
+
+
+def _is_pair(left: str, right: str) -> bool:
+    return "\ud800" <= left <= "\udbff" and "\udc00" <= right <= "\udfff"
+
+
+def _is_flag(char: str) -> bool:
+    return "\U0001f1e6" <= char <= "\U0001f1ff"
+
+
+def _flags_before(text: str, at: int) -> int:
+    """How many regional indicators end at *at*, up to a bound: only odd or even matters."""
+    count = 0
+    while count < 2 * LONGEST and at - count > 0 and _is_flag(text[at - count - 1]):
+        count += 1
+    return count

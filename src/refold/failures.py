@@ -1,0 +1,78 @@
+"""Where a tool's output says that something went wrong: exit codes, errors, tracebacks."""
+
+import re
+from collections.abc import Iterator
+from itertools import chain
+
+from refold.clip import ceiling, floor
+
+SCAN = 1_000_000
+"""Characters that are looked at, from the end, where errors stand."""
+WIDTH = 160
+"""Characters kept of a line that says something went wrong."""
+
+EXIT = re.compile(
+    r"(?:exit(?:ed)?(?:[ _-]with)?[ _-]?(?:code|status)|return[ _-]?code|退出码|退出代码|返回码|終了コード|종료 코드)"
+    r"[^\d\n-]{0,12}(-?[0-9]{1,10})",
+    re.IGNORECASE,
+)
+"""An exit code, as shells, agents and test runners write it."""
+ERROR = re.compile(
+    r"(?<!\b0 )(?<!\bno )(?:error|exception|fail|fatal|panic|traceback|denied|not found|abort|segfault)"
+    r"|错误|失败|异常|报错|出错|拒绝|錯誤|失敗|エラー|例外|오류|실패",
+    re.IGNORECASE,
+)
+"""Words of failure; `0 errors` and `no errors` are none."""
+TRACEBACK = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n|\n)*([^\s][^\n]*)", re.MULTILINE)
+"""A Python traceback; its last line is the error."""
+OPENING = re.compile(
+    r"""\s*(?:<\w+>\s*)?[{\["']*(?:error|fatal|traceback|exception|错误|失败|异常|报错|エラー|오류)"""
+    r"""(?!["']?\s*:\s*(?:null|none|false|0|""|\[\]))""",
+    re.IGNORECASE,
+)
+"""A text that opens by saying that it is an error; `{"error": null` says that it is none."""
+
+
+def is_failure(text: str) -> bool:
+    """Does a tool's output report a failure?
+
+    It does with an exit code other than 0 at its start or end, with a traceback, and with an error
+    as its first word.
+    """
+    ends = f"{text[:200]}\n{text[-400:]}" if len(text) > 600 else text
+    if any(int(found[1]) for found in EXIT.finditer(ends)):
+        return True
+    return bool(OPENING.match(text)) or bool(TRACEBACK.search(text[-20_000:]))
+
+
+def telling_lines(text: str, room: int) -> list[str]:
+    """Lines that say what went wrong, in order: exit codes first, then what tracebacks end with, then
+    other errors, the last before those ahead of it; together at most *room* characters. Of a long
+    line the surroundings of the word are kept."""
+    text = text[-SCAN:]
+    chosen: dict[int, str] = {}
+    for start in _by_weight(text):
+        line = _snippet(text, start)
+        if line in chosen.values():
+            continue
+        room -= len(line) + 1
+        if room < 0:
+            break
+        chosen[start] = line
+    return [line for _, line in sorted(chosen.items())]
+
+
+def _by_weight(text: str) -> Iterator[int]:
+    codes = [found.start() for found in EXIT.finditer(text)]
+    last_lines = [found.start(1) for found in TRACEBACK.finditer(text)]
+    errors = [found.start() for found in ERROR.finditer(text)]
+    return chain(reversed(codes), reversed(last_lines), reversed(errors))
+
+
+def _snippet(text: str, start: int) -> str:
+    """The line around *start*, at most about `WIDTH` characters of it."""
+    reach = max(0, start - WIDTH // 2)
+    line = text.rfind("\n", reach, start)
+    left = line + 1 if line >= 0 else 0 if reach == 0 else ceiling(text, start - WIDTH // 4)
+    end = text.find("\n", start, left + WIDTH)
+    return text[left : end if end >= 0 else floor(text, min(len(text), left + WIDTH))].strip()

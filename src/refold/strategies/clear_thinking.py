@@ -1,0 +1,69 @@
+"""Leave out the thinking of past steps."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from refold.edits import Edit
+from refold.groups import latest_turn
+from refold.messages import Message, Text, Thinking
+from refold.shown import Stand, smaller, standing
+from refold.strategy import Steps
+from refold.view import View
+
+
+@dataclass(frozen=True)
+class ClearThinking:
+    """Leave out the thinking of all but the newest *keep* steps of the model that have some. A step
+    is what the model says between two things said to it.
+
+    Always oldest first and without a gap, as providers that sign thinking require (AN-10); their
+    latest turn, everything since the last user request, keeps its thinking (AN-6). Where the rules
+    say that thinking is fixed (OA-4, GE-3, DS-1), nothing is done. A message of thinking alone is
+    hidden, where the rules allow a cut on both sides of it. Raises ValueError for a negative *keep*.
+    """
+
+    keep: int = 1
+
+    def __post_init__(self) -> None:
+        if self.keep < 0:
+            raise ValueError("keep must not be negative")
+
+    def __call__(self, view: View) -> Steps:
+        """An edit for each message whose thinking goes."""
+        thinking = [stand for stand in standing(view) if _thinks(stand.message)]
+        free = view.lens.rules.thinking == "free"
+        if view.lens.rules.thinking == "fixed":
+            return
+        stop = self._stop(view, thinking)
+        for stand in thinking:
+            if stand.at >= stop:
+                return
+            edit = next(iter(_without(view, stand, repr(self))), None)
+            if edit:
+                yield edit
+            elif not free:
+                return
+
+    def _stop(self, view: View, thinking: list[Stand]) -> int:
+        """The first position whose thinking stays."""
+        said = view.transcript.messages
+        steps: list[int] = []
+        for before, stand in zip([None, *thinking], thinking, strict=False):
+            between = range(before.at + 1, stand.at) if before else ()
+            if before is None or any(said[at].role != "assistant" for at in between):
+                steps.append(stand.at)
+        stop = steps[-self.keep] if 0 < self.keep <= len(steps) else 0 if self.keep else len(said)
+        return stop if view.lens.rules.thinking == "free" else min(stop, latest_turn(said))
+
+
+def _without(view: View, stand: Stand, by: str) -> Iterator[Edit]:
+    """The edit that shows a message without its thinking, if there is a legal one."""
+    parts = tuple(p for p in stand.message.parts if not isinstance(p, Thinking) and p != Text(""))
+    if parts:
+        yield from smaller(view, stand, replace(stand.message, parts=parts), by)
+    elif stand.at > 0 and {stand.at, stand.at + 1} <= view.cuts:
+        yield view.fold(stand.at, stand.at + 1, by=by)
+
+
+def _thinks(message: Message) -> bool:
+    return any(isinstance(part, Thinking) for part in message.parts)

@@ -1,0 +1,101 @@
+"""Shorten the long arguments of old tool calls."""
+
+import json
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from functools import partial
+
+from refold.clip import head
+from refold.groups import groups, settled, unseen
+from refold.messages import Message, Part, ToolCall
+from refold.shown import folded, smaller, standing, with_parts
+from refold.strategy import Steps
+from refold.view import View
+
+LONG = 200
+"""Characters from which on a string argument is long: paths and most commands are shorter."""
+OPENING = 80
+"""Characters of a long string's first line that stay."""
+STRING = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?', re.DOTALL)
+"""A string of a JSON text; a colon behind it makes it a key."""
+
+
+@dataclass(frozen=True)
+class ClearToolInputs:
+    """Shorten long string arguments of old tool calls, such as the content of a file written: the
+    beginning of the first line and a note of the length stay. The call's id and name, its other
+    arguments and their spelling stay, and it remains a valid JSON object.
+
+    Left alone are the newest *keep* tool groups, calls that are open or whose results the model has
+    not seen, calls of tools named in *protect*, and calls of fewer than *min_tokens* tokens.
+    Arguments that are no JSON become an object of one field, `input`. Oldest first.
+    Raises ValueError for negative figures.
+    """
+
+    keep: int = 3
+    min_tokens: int = 200
+    protect: Collection[str] = ()
+
+    def __post_init__(self) -> None:
+        if min(self.keep, self.min_tokens) < 0:
+            raise ValueError("keep and min_tokens must not be negative")
+        names = (self.protect,) if isinstance(self.protect, str) else tuple(sorted(set(self.protect)))
+        object.__setattr__(self, "protect", names)  # sorted, so that the repr is always the same
+
+    def __call__(self, view: View) -> Steps:
+        """An edit for each message with calls to shorten."""
+        old, by = self._old(view), repr(self)
+        for stand in standing(view):
+            if stand.at in old:
+                change = partial(
+                    self._shortened, view=view, ids=old[stand.at], name=view.name(stand.at, stand.at + 1, by)
+                )
+                yield from smaller(view, stand, with_parts(stand.message, change), by)
+
+    def _old(self, view: View) -> dict[int, set[str]]:
+        """Ids of the calls that may be shortened, by position."""
+        said, start = view.transcript.messages, folded(view)
+        ids: dict[int, set[str]] = {}
+        for group in settled(groups(said[start:], start), self.keep, unseen(said)):
+            for pair in group:
+                if pair.call.name not in self.protect:
+                    ids.setdefault(pair.made, set()).add(pair.call.id)
+        return ids
+
+    def _shortened(self, part: Part, view: View, ids: set[str], name: str) -> Part:
+        if not isinstance(part, ToolCall) or part.id not in ids or len(part.arguments) < LONG:
+            return part
+        if view.lens.count(Message("assistant", (part,))) < self.min_tokens:
+            return part
+        return replace(part, arguments=_short(part.arguments, name))
+
+
+def _short(arguments: str, name: str) -> str:
+    """Arguments with their long strings shortened; every other character stays as it is, so that
+    numbers and key order do too."""
+    if not _is_object(arguments):
+        return json.dumps({"input": _note(arguments, name)}, ensure_ascii=False)
+    return STRING.sub(lambda found: _short_string(found, name), arguments)
+
+
+def _short_string(found: re.Match[str], name: str) -> str:
+    literal, colon = found.groups()
+    if colon or len(literal) <= LONG:
+        return found[0]
+    value = json.loads(literal, strict=False)
+    return literal if len(value) <= LONG else json.dumps(_note(value, name), ensure_ascii=False)
+
+
+def _note(value: str, name: str) -> str:
+    first = head(value.lstrip().partition("\n")[0], OPENING)
+    return f"{first} [… {len(value):,} characters in all (edit {name})]".lstrip()
+
+
+def _is_object(arguments: str) -> bool:
+    try:
+        return isinstance(json.loads(arguments, strict=False), dict)
+    except RecursionError:
+        return arguments.lstrip().startswith("{")  # too deep to parse, not wrong
+    except ValueError:
+        return False

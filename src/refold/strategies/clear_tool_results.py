@@ -1,0 +1,142 @@
+"""Show a one-line stub instead of an old tool result."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from refold.arguments import title
+from refold.clip import head
+from refold.edits import Edit
+from refold.failures import WIDTH, is_failure, telling_lines
+from refold.groups import Group, answered, groups, settled, unseen
+from refold.messages import Content, Media, Message, Opaque, Part, Text, ToolCall, ToolResult
+from refold.shown import Stand, folded, smaller, standing, with_parts
+from refold.strategy import Steps
+from refold.view import View
+
+ERROR_ROOM = 320
+"""Characters of error lines that stay of a failure."""
+
+
+@dataclass(frozen=True)
+class ClearToolResults:
+    """Instead of old tool results show a stub: which call it was, how much it said, and the edit
+    that brings it back. Of a failure, exit code and error lines stay.
+
+    Left alone are the results of the newest *keep* tool groups (one step of the model with all its
+    calls), the newest groups up to *keep_tokens* tokens of output (row S4-06), results the model has
+    not seen yet, those of the tools named in *protect* wherever they are, those under *min_tokens*
+    tokens, and any whose stub would not be smaller. Unless at least *at_least* tokens can be
+    reclaimed, nothing is done (row S4-07). What stands before a summary, or is cleared already, is
+    done with. *media* says whether images and documents in a result go with its text.
+
+    Oldest first. Raises ValueError for negative figures.
+    Conformance cases 22 to 28 and 31.
+    """
+
+    keep: int = 3
+    keep_tokens: int = 0
+    at_least: int = 0
+    min_tokens: int = 100
+    protect: Collection[str] = ()
+    media: Literal["drop", "keep"] = "drop"
+
+    def __post_init__(self) -> None:
+        if min(self.keep, self.keep_tokens, self.at_least, self.min_tokens) < 0:
+            raise ValueError("keep, keep_tokens, at_least and min_tokens must not be negative")
+        object.__setattr__(self, "protect", _names(self.protect))  # sorted, so that the repr is always the same
+
+    def __call__(self, view: View) -> Steps:
+        """An edit for each message with results to clear, or none at all."""
+        plan = list(self._plan(view))
+        if sum(gain for gain, _ in plan) >= max(1, self.at_least):
+            yield from (edit for _, edit in plan)
+
+    def _plan(self, view: View) -> Iterator[tuple[int, Edit]]:
+        """Each edit with the tokens it reclaims."""
+        stands = {stand.at: stand for stand in standing(view) if not stand.by.startswith(type(self).__name__ + "(")}
+        for at, calls in self._clearable(view, stands).items():
+            stand = stands[at]
+            for edit in smaller(view, stand, self._cleared(view, stand, calls), repr(self)):
+                yield stand.tokens - view.lens.count(edit.insert[0]), edit
+
+    def _clearable(self, view: View, stands: dict[int, Stand]) -> dict[int, dict[str, ToolCall]]:
+        """Calls whose results may be cleared, by position of the result and call id."""
+        said, start = view.transcript.messages, folded(view)
+        found = groups(said[start:], start)
+        calls: dict[int, dict[str, ToolCall]] = {}
+        for group in settled(found, self._kept(view, found, stands), unseen(said)):
+            for pair in group:
+                if pair.answered in stands and pair.call.name not in self.protect:
+                    calls.setdefault(pair.answered, {})[pair.call.id] = pair.call
+        return dict(sorted(calls.items()))
+
+    def _kept(self, view: View, found: list[Group], stands: dict[int, Stand]) -> int:
+        """How many of the newest groups stay: *keep*, or as many as hold *keep_tokens* tokens."""
+        kept, zone = 0, 0
+        for group in reversed(answered(found)) if self.keep_tokens else ():
+            zone += sum(self._output(view, group, stands))
+            if zone > self.keep_tokens:
+                break
+            kept += 1
+        return max(self.keep, kept)
+
+    def _output(self, view: View, group: Group, stands: dict[int, Stand]) -> Iterator[int]:
+        """Tokens of each result of a group that is not protected or cleared."""
+        for pair in group:
+            if pair.answered in stands and pair.call.name not in self.protect:
+                stand = stands[pair.answered]
+                yield from (_tokens(view, stand, part) for part in _results(stand.message) if part.id == pair.call.id)
+
+    def _cleared(self, view: View, stand: Stand, calls: dict[str, ToolCall]) -> Message:
+        name = view.name(stand.at, stand.at + 1, repr(self))
+        said = {result.id: result for result in _results(view.transcript.messages[stand.at])}
+
+        def change(part: Part) -> Part:
+            if not isinstance(part, ToolResult) or part.id not in calls:
+                return part
+            before = _tokens(view, stand, part)
+            stub = self._stub(part, said.get(part.id, part), calls[part.id], name)
+            return stub if before >= self.min_tokens and _count(view, stand, stub) < before else part
+
+        return with_parts(stand.message, change)
+
+    def _stub(self, shown: ToolResult, said: ToolResult, call: ToolCall, name: str) -> ToolResult:
+        media = tuple(part for part in shown.content if isinstance(part, Media) and self.media == "keep")
+        gone = [part for part in said.content if not (isinstance(part, Media) and self.media == "keep")]
+        lines = [f"[{title(call)}: result of {_size(gone)} cleared (edit {name})]", *_failure(shown)]
+        return replace(shown, content=(Text("\n".join(lines)), *media))
+
+
+def _names(names: Collection[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(sorted(set(names)))
+
+
+def _results(message: Message) -> list[ToolResult]:
+    return [part for part in message.parts if isinstance(part, ToolResult)]
+
+
+def _tokens(view: View, stand: Stand, result: ToolResult) -> int:
+    """Tokens of one result; those of its message, where it is alone there, are known already."""
+    return stand.tokens if stand.message.parts == (result,) else _count(view, stand, result)
+
+
+def _count(view: View, stand: Stand, result: ToolResult) -> int:
+    return view.lens.count(Message(stand.message.role, (result,)))
+
+
+def _size(content: Iterable[Content]) -> str:
+    """How much a result said: `1,234 characters, 1 image`."""
+    chars = sum(len(part.text) for part in content if isinstance(part, Text))
+    kinds = Counter(part.kind for part in content if isinstance(part, Media | Opaque))
+    counted = (f"{n} {kind}" + "s" * (n > 1) for kind, n in kinds.items())
+    return ", ".join((*([f"{chars:,} characters"] if chars else []), *counted)) or "nothing"
+
+
+def _failure(result: ToolResult) -> list[str]:
+    """What stays of a failure: exit code and error lines (conformance case 28)."""
+    text = result.text
+    if result.error or is_failure(text):
+        return telling_lines(text, ERROR_ROOM) or [head(text.strip(), WIDTH)]
+    return []

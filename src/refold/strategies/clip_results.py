@@ -1,0 +1,92 @@
+"""Show head and tail of a long tool result."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar
+
+from refold.clip import Gap, gap
+from refold.failures import telling_lines
+from refold.messages import Content, Part, Text, ToolResult
+from refold.shown import Stand, smaller, untouched, with_parts
+from refold.strategy import Steps
+from refold.view import View
+
+MARK = 100
+"""Characters set aside for the mark."""
+
+
+@dataclass(frozen=True)
+class ClipResults:
+    """Of a tool result longer than *limit* characters show the head and the tail.
+
+    Local: it decides on each message at first sight, from that message alone, so the bytes sent are
+    the same ever after and no prompt cache breaks. A mark in the middle says how much is left out and
+    names the edit that brings it back. Lines of the middle that say what went wrong (exit codes,
+    errors, the last line of a traceback) stay, up to an eighth of the limit. Media stay; several
+    texts of one result are cut as one. A clipped JSON result is text, no longer JSON.
+
+    *head* is the share of what stays that is taken from the start. *version* changes when the same
+    settings would cut otherwise. Raises ValueError for a limit under 400.
+    Conformance cases 28, 30, 31.
+    """
+
+    limit: int = 4_000
+    head: float = 0.5
+    version: int = 1
+    local: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.limit < 400:
+            raise ValueError(f"a limit of {self.limit} characters leaves no room for head and tail (at least 400)")
+        if not 0 <= self.head <= 1:
+            raise ValueError(f"head must be a share between 0 and 1, not {self.head}")
+
+    def __call__(self, view: View, since: int = 0) -> Steps:
+        """An edit for each message from position *since* on with a result over the limit."""
+        by = repr(self)
+        for at, message in untouched(view, since):
+            if any(isinstance(part, ToolResult) and _length(part) > self.limit for part in message.parts):
+                name = view.name(at, at + 1, by)
+                clipped = with_parts(message, partial(self._clip, name=name))
+                yield from smaller(view, Stand(at, message, view.ground.tokens(at, at + 1), ""), clipped, by)
+
+    def _clip(self, part: Part, name: str) -> Part:
+        if not isinstance(part, ToolResult) or _length(part) <= self.limit:
+            return part
+        text, room = part.text, self.limit // 8
+        cut = gap(text, self.limit - MARK - room, self.head)
+        lines = telling_lines(text[cut.start : cut.stop], room)
+        if not lines:
+            cut = gap(text, self.limit - MARK, self.head)
+        return replace(part, content=tuple(_spliced(part.content, cut, _mark(text, cut, lines, name))))
+
+
+def _length(result: ToolResult) -> int:
+    """Characters of a result's text, as `ToolResult.text` joins it."""
+    return sum(len(part.text) + 1 for part in result.content if isinstance(part, Text)) - 1
+
+
+def _mark(text: str, cut: Gap, lines: list[str], name: str) -> str:
+    """The line that stands for what is left out, and those lines of it that stay."""
+    before = "" if text[: cut.start].endswith("\n") or cut.start == 0 else "\n"
+    after = "" if text.startswith("\n", cut.stop) else "\n"
+    said = f"{cut.stop - cut.start:,} characters left out (edit {name})"
+    body = "\n".join((f"[… {said}, among them:", *lines, "…]")) if lines else f"[… {said} …]"
+    return f"{before}{body}{after}"
+
+
+def _spliced(content: tuple[Content, ...], cut: Gap, mark: str) -> Iterator[Content]:
+    """Content with the text of *cut* left out; the mark stands where the cut begins."""
+    at, marked = 0, False
+    for part in content:
+        if not isinstance(part, Text):
+            yield part
+            continue
+        first, last = at, at + len(part.text)
+        at = last + 1
+        kept, rest = part.text[: max(0, cut.start - first)], part.text[max(0, cut.stop - first) :]
+        if not marked and last >= cut.start:
+            kept, marked = kept + mark, True
+        if text := kept + rest:
+            yield Text(text)

@@ -1,0 +1,120 @@
+"""Show a tool result once when the same call gave it again."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import ClassVar
+
+from refold.arguments import path_of, title
+from refold.failures import is_failure
+from refold.groups import call_of
+from refold.messages import Content, Media, Message, Part, Text, ToolCall, ToolResult
+from refold.shown import Stand, smaller, untouched, with_parts
+from refold.strategy import Steps
+from refold.view import View
+
+Said = tuple[Content, ...]
+"""What a result says."""
+Key = tuple[str, str, str]
+"""What makes two calls the same."""
+
+
+@dataclass(frozen=True)
+class DropDuplicates:
+    """Of equal results of one call show the first; a later one says that it is the same.
+
+    The same call is the same tool with the same arguments, or with the same file and other
+    arguments (a range that covers all of it). The results are equal in every character. Results
+    under *min_chars* characters and failures are left alone: that something fails again is news.
+
+    Local: it decides at first sight. The earlier result is at most *within* messages back and still
+    shown; when a stored edit hides it, the later one is shown in full again. Copies are looked for
+    within stretches of twice *within* messages, counted from the start of the transcript, so that
+    the cost of a turn does not grow with the history and no stub refers to another stub.
+
+    *version* changes when the same settings would decide otherwise. Raises ValueError for figures
+    under 1.
+    """
+
+    min_chars: int = 200
+    within: int = 200
+    version: int = 1
+    local: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.min_chars < 1 or self.within < 1:
+            raise ValueError("min_chars and within must be at least 1")
+
+    def __call__(self, view: View, since: int = 0) -> Steps:
+        """An edit for each message from position *since* on that repeats a result."""
+        if not any(self._repeatable(message) for _, message in untouched(view, since)):
+            return
+        stretch, by = 2 * self.within, repr(self)
+        for _, run in groupby(untouched(view, since - since % stretch), key=lambda found: found[0] // stretch):
+            copies = Copies(view.transcript.messages, self.within)
+            for at, message in run:
+                twins = {part.id: twin for part in self._repeatable(message) if (twin := copies.twin(at, part))}
+                if twins and at >= since:
+                    stand = Stand(at, message, view.ground.tokens(at, at + 1), "")
+                    yield from smaller(view, stand, _stubbed(message, twins, view.name(at, at + 1, by)), by)
+
+    def _repeatable(self, message: Message) -> list[ToolResult]:
+        return [
+            part
+            for part in message.parts
+            if isinstance(part, ToolResult)
+            and not part.error
+            and sum(len(item.text) for item in part.content if isinstance(item, Text)) >= self.min_chars
+            and all(item.ref for item in part.content if isinstance(item, Media))
+        ]
+
+
+class Copies:
+    """The results of one stretch that are shown in full, by what they say and by call."""
+
+    def __init__(self, said: Sequence[Message], within: int) -> None:
+        self._said, self._within = said, within
+        self._first: dict[Said, tuple[int, str]] = {}
+        self._full: dict[tuple[Said, Key], tuple[int, ToolCall]] = {}
+
+    def twin(self, at: int, result: ToolResult) -> ToolCall | None:
+        """The call whose result is equal and still shown in full; without one, this result is taken
+        down as shown. Calls are looked at only when a content comes again."""
+        said = result.content
+        first = self._first.setdefault(said, (at, result.id))
+        if first == (at, result.id) or is_failure(result.text):
+            return None
+        self._enter(said, *first)
+        found = [self._full[said, key] for key in self._keys(at, result.id) if (said, key) in self._full]
+        near = [call for place, call in found if at - place <= self._within]
+        if not near:
+            self._enter(said, at, result.id, anew=True)
+        return near[0] if near else None
+
+    def _enter(self, said: Said, at: int, id: str, *, anew: bool = False) -> None:
+        call = call_of(self._said, at, id, self._within)
+        for key in _keys(call):
+            if call and (anew or (said, key) not in self._full):
+                self._full[said, key] = (at, call)
+
+    def _keys(self, at: int, id: str) -> Iterator[Key]:
+        return _keys(call_of(self._said, at, id, self._within))
+
+
+def _keys(call: ToolCall | None) -> Iterator[Key]:
+    """What makes two calls the same: tool and arguments, or tool and file."""
+    if call:
+        yield ("arguments", call.name, call.arguments)
+        if path := path_of(call):
+            yield ("file", call.name, path)
+
+
+def _stubbed(message: Message, twins: dict[str, ToolCall], name: str) -> Message:
+    def change(part: Part) -> Part:
+        if not isinstance(part, ToolResult) or part.id not in twins:
+            return part
+        twin = twins[part.id]
+        said = f"[{title(twin)}: the same result as before (call {twin.id}, edit {name})]"
+        return replace(part, content=(Text(said),))
+
+    return with_parts(message, change)
