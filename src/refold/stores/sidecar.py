@@ -7,7 +7,7 @@ local POSIX file systems do not interleave. Where two processes may write and th
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -176,14 +176,14 @@ def _items(document: dict[str, Any], kind: str) -> list[Any]:
 # --- writing ---------------------------------------------------------------------------------
 
 
-def append(path: Path, line: bytes) -> None:
+def append(path: Path, line: bytes, write: Callable[[int, bytes], int] = os.write) -> None:
     """Put *line* at the end of the file, on its own, and on disk. Raises `OSError`, `StoreError`."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
     descriptor = os.open(path, flags, 0o600)  # what was said in a session is nobody else's
     try:
         made = not os.fstat(descriptor).st_size
         refuse_foreign(_read(descriptor, 0, len(START + TORN)))
-        while not _put(descriptor, line):
+        while not _put(descriptor, line, write):
             pass
         os.fsync(descriptor)
     finally:
@@ -192,7 +192,7 @@ def append(path: Path, line: bytes) -> None:
         _sync_directory(path.parent)
 
 
-def _put(descriptor: int, line: bytes) -> bool:
+def _put(descriptor: int, line: bytes, write: Callable[[int, bytes], int]) -> bool:
     """Write *line* in one piece, and tell whether the line before it was whole.
 
     A writer killed in mid-write leaves a line without an end: the next one marks it as torn first.
@@ -202,7 +202,7 @@ def _put(descriptor: int, line: bytes) -> bool:
     size = os.fstat(descriptor).st_size
     whole = not size or _read(descriptor, size - 1, 1) == b"\n"
     data = line if whole else TORN + line
-    if (written := os.write(descriptor, data)) < len(data):
+    if (written := write(descriptor, data)) < len(data):
         raise StoreError(f"cannot write: only {written} of {len(data)} bytes found room")
     start = os.lseek(descriptor, 0, os.SEEK_CUR) - len(data)
     return not whole or not start or _read(descriptor, start - 1, 1) == b"\n"

@@ -1,0 +1,58 @@
+"""A nursery of writers to be killed: forks one for each line on stdin, so that the interpreter starts once.
+
+Line in: `<sqlite|sidecar> <number of the first batch> <path>`. Lines out: `pid <n>` of the writer; from
+the writer, once a write has returned, `saved <batch>` or `removed <batch>`; and `dead` after it has ended.
+"""
+
+import os
+import sys
+from itertools import count
+
+from refold.edits import Edit
+from refold.messages import user
+from refold.stores import SidecarStore, SQLiteStore
+
+STORES = {"sqlite": SQLiteStore, "sidecar": SidecarStore}
+
+
+def batch(number):
+    """Three edits that are saved together; every fourth batch is large, so that its write takes a while."""
+    text = f"summary {number} 中文 " * (1 if number % 4 else 5_000)
+    return [Edit(number, number + k, (user(text),), f"{number}t{k}", "kill_writer") for k in (1, 2, 3)]
+
+
+def tips(number):
+    return [edit.tip for edit in batch(number)]
+
+
+def say(text):
+    os.write(1, f"{text}\n".encode())
+
+
+def write(kind, first, path):
+    """Save batch after batch until killed; after each fifth batch remove the one before it."""
+    store = STORES[kind](path)
+    for number in count(first):
+        store.save(batch(number))
+        say(f"saved {number}")
+        if number % 5 == 0 and number > first:
+            store.remove([edit.id for edit in batch(number - 1)])
+            say(f"removed {number - 1}")
+
+
+def main():
+    for line in sys.stdin:
+        kind, first, path = line.rstrip("\n").split(" ", 2)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                write(kind, int(first), path)
+            finally:
+                os._exit(1)
+        say(f"pid {pid}")
+        os.waitpid(pid, 0)
+        say("dead")
+
+
+if __name__ == "__main__":
+    main()

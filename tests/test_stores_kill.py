@@ -1,0 +1,93 @@
+"""Killed at any moment, a store keeps what it acknowledged and nothing half-written (issue 2, section 8)."""
+
+import os
+import random
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from kill_writer import STORES, batch, tips
+
+WRITER = Path(__file__).with_name("kill_writer.py")
+KILLS = 200
+KILLS_PER_FILE = 6
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+
+
+def run_and_kill(nursery, kind, first, path, seconds):
+    """Start a writer, kill it after *seconds*; what it acknowledged until then, by batch."""
+    nursery.stdin.write(f"{kind} {first} {path}\n")
+    nursery.stdin.flush()
+    acknowledged, pid = {}, None
+    for line in nursery.stdout:
+        word, _, number = line.strip().partition(" ")
+        if word == "pid":
+            pid = int(number)
+            time.sleep(seconds)
+            os.kill(pid, signal.SIGKILL)
+        elif word == "dead":
+            return acknowledged
+        else:
+            acknowledged[int(number)] = word
+    raise AssertionError("the nursery ended")
+
+
+def check_content(store, acknowledged, unknown):
+    """Each acknowledged batch is whole or gone, as acknowledged; those of *unknown* whole or gone."""
+    for number, word in acknowledged.items():
+        found = list(store.load(tips(number)))
+        if number in unknown:
+            assert found in ([], batch(number)), number
+        else:
+            assert found == (batch(number) if word == "saved" else []), (number, word)
+
+
+def check_started(store, started):
+    """Batches that a killed writer may have been saving are whole or not there."""
+    for number in started:
+        assert list(store.load(tips(number))) in ([], batch(number)), number
+
+
+def check_file(kind, path, store):
+    if kind == "sqlite":
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    else:
+        assert all(re.fullmatch(r"line \d+: cut off; its write was never acknowledged", p) for p in store.problems)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", STORES)
+def test_killed_at_any_moment_it_keeps_what_it_acknowledged(kind, tmp_path):
+    rng = random.Random(kind)
+    saved = 0
+    command = [sys.executable, str(WRITER)]
+    # Of 200 kills of the sidecar's writer, about 20 fall into a write and leave a torn line behind.
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as nursery:
+        for kill in range(KILLS):
+            if kill % KILLS_PER_FILE == 0:
+                path, first, acknowledged, unknown, started = tmp_path / f"{kill}.store", 0, {}, set(), set()
+            new = run_and_kill(nursery, kind, first, path, rng.uniform(0.0, 0.04))
+            # A removal under way when the kill came may have happened or not.
+            unknown |= {max(new) - 1} if new and max(new) % 5 == 0 and new[max(new)] == "saved" else set()
+            acknowledged |= new
+            saved += len(new)
+            store = STORES[kind](path)
+            check_content(store, acknowledged, unknown)
+            last = max(new, default=first - 1) + 1
+            started |= {last}
+            check_started(store, started)
+            first = last + 1
+            check_file(kind, path, store)
+            if kind == "sqlite":
+                store.close()
+        nursery.stdin.close()
+    assert saved > KILLS
