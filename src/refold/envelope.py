@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from json.decoder import WHITESPACE, JSONDecoder  # type: ignore[attr-defined]
+from operator import is_
 from typing import Any
 
 from refold.codec import Codec, Wire
@@ -166,81 +167,92 @@ def _skip(text: str, at: int) -> int:
     return WHITESPACE.match(text, at).end()  # type: ignore[no-any-return]
 
 
+@dataclass(frozen=True, slots=True)
+class _Array:
+    """The conversation inside a JSON text; a lone string is its own only entry."""
+
+    start: int
+    stop: int
+    wires: list[Span]
+
+
 def _of_json(text: str, give: Callable[[str], Any]) -> Parcel:
     start = _skip(text, 1 if text.startswith("\ufeff") else 0)
-    if text[start : start + 1] == "[":
-        field, body, array = "", {}, Span(text, start, _array_end(text, start))
+    if text.startswith("[", start):
+        field, body, array = "", dict[str, Any](), _array(text, start)
         end = array.stop
-    elif text[start : start + 1] == "{":
+    elif text.startswith("{", start):
         field, body, array, end = _object(text, start)
     else:
         raise FormatError("a payload is a JSON list of messages or a JSON object")
     if _skip(text, end) != len(text):
         raise FormatError(f"malformed JSON: more text after the end of the payload, at character {end}")
-    wires = _entries(array)
-    return Parcel(
-        field, body, wires, lambda out: give(text[: array.start] + _join(array, wires, out) + text[array.stop :])
-    )
+    return Parcel(field, body, array.wires, lambda out: give(_replaced(text, array, out)))
 
 
-def _object(text: str, at: int) -> tuple[str, dict[str, Any], Span, int]:
-    """Field name, other fields, the span of the conversation, and where the object ends."""
+def _array(text: str, start: int) -> _Array:
+    wires, at = list[Span](), _skip(text, start + 1)
+    if text.startswith("]", at):
+        return _Array(start, at + 1, wires)
+    more = True
+    while more:
+        stop = _scan(text, at)[1]
+        wires.append(Span(text, at, stop, len(wires)))
+        at, more = _next(text, stop, "]")
+    return _Array(start, at, wires)
+
+
+def _object(text: str, at: int) -> tuple[str, dict[str, Any], _Array, int]:
+    """Field name, other fields, the conversation, and where the object ends."""
     body: dict[str, Any] = {}
-    spans: dict[str, Span] = {}
     at = _skip(text, at + 1)
-    while text[at : at + 1] != "}":
+    more = not text.startswith("}", at)
+    at += not more
+    while more:
         key, at = _scan(text, at)
         at = _skip(text, at)
-        if not isinstance(key, str) or text[at : at + 1] != ":":
+        if not isinstance(key, str) or not text.startswith(":", at):
             raise FormatError(f"malformed JSON: a field name was expected before character {at}")
-        start = _skip(text, at + 1)
-        body[key], at = _scan(text, start)
-        spans[key] = Span(text, start, at)
-        at = _next(text, at, "}")
+        body[key], at = _value(text, _skip(text, at + 1), key)
+        at, more = _next(text, at, "}")
     field = _field(body)
-    value = body.pop(field)
-    if not isinstance(value, list | str):
-        raise FormatError(f"{field!r} must be a list of messages, not {type(value).__name__}")
-    return field, body, spans[field], at + 1
+    array = body.pop(field)
+    if not isinstance(array, _Array):
+        raise FormatError(f"{field!r} must be a list of messages, not {type(array).__name__}")
+    return field, {k: _scan(text, v.start)[0] if isinstance(v, _Array) else v for k, v in body.items()}, array, at
 
 
-def _next(text: str, at: int, end: str) -> int:
-    """Where the next element starts, or the closing bracket stands."""
+def _value(text: str, start: int, key: str) -> tuple[Any, int]:
+    """A field's value and where it ends; lists and strings that may be the conversation are not parsed."""
+    if key in FIELDS and text.startswith("[", start):
+        array = _array(text, start)
+        return array, array.stop
+    value, stop = _scan(text, start)
+    if key in FIELDS and isinstance(value, str):
+        return _Array(start, stop, [Span(text, start, stop)]), stop
+    return value, stop
+
+
+def _next(text: str, at: int, end: str) -> tuple[int, bool]:
+    """Where the next element starts or the whole ends, and whether there is a next one."""
     at = _skip(text, at)
-    if text[at : at + 1] == ",":
-        return _skip(text, at + 1)
-    if text[at : at + 1] != end:
+    if text.startswith(",", at):
+        return _skip(text, at + 1), True
+    if not text.startswith(end, at):
         raise FormatError(f"malformed JSON: ',' or {end!r} was expected at character {at}")
-    return at
+    return at + 1, False
 
 
-def _array_end(text: str, at: int) -> int:
-    return _scan(text, at)[1]
-
-
-def _entries(array: Span) -> list[Span]:
-    """The spans of an array's elements; a lone string is its own only element."""
-    text, spans = array.text, list[Span]()
-    if text[array.start] == '"':
-        return [array]
-    at = _skip(text, array.start + 1)
-    while text[at : at + 1] != "]":
-        stop = _scan(text, at)[1]
-        spans.append(Span(text, at, stop, len(spans)))
-        at = _next(text, stop, "]")
-    return spans
-
-
-def _join(array: Span, wires: Sequence[Span], out: Sequence[Any]) -> str:
-    """The array's text with *out* in it: between two entries that were neighbours stands what stood there."""
-    if len(wires) == len(out) and all(a is b for a, b in zip(wires, out, strict=True)):
-        return array.text[array.start : array.stop]
-    parts = ["["]
+def _replaced(text: str, array: _Array, out: Sequence[Any]) -> str:
+    """*text* with other entries: between two that were neighbours stands what stood there."""
+    if len(array.wires) == len(out) and all(map(is_, array.wires, out)):
+        return text
+    parts = [text[: array.start], "["]
     for before, wire in zip([None, *out], out, strict=False):
         if before is not None:
             parts.append(_between(before, wire))
-        parts.append(wire.text[wire.start : wire.stop] if isinstance(wire, Span) else dump(wire))
-    return "".join([*parts, "]"])
+        parts.append(wire.spelling if isinstance(wire, Span) else dump(wire))
+    return "".join([*parts, "]", text[array.stop :]])
 
 
 def _between(before: Any, wire: Any) -> str:

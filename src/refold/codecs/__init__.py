@@ -11,13 +11,7 @@ from refold.envelope import Envelope, Parcel, unpack
 from refold.errors import FormatError
 from refold.messages import Message
 
-
-def _each(*codecs: Codec) -> tuple[Codec, ...]:
-    """A type checker sees a module as a codec where it is an argument, not inside a tuple."""
-    return codecs
-
-
-CODECS = _each(openai_chat, anthropic, openai_responses, gemini)
+CODECS: tuple[Codec, ...] = (openai_chat, anthropic, openai_responses, gemini)
 """Of formats that fit a payload equally well, the first is meant: a list of plain texts is a chat."""
 
 _FIRST_LOOK = 8

@@ -259,3 +259,9 @@ def _response(old: dict[str, Any], text: str, rest: Sequence[Opaque], *, error: 
     key = "error" if error else "output" if key == "error" else key
     name = {"name": old["name"]} if main and "name" in old["response"] and "name" not in others else {}
     return {**name, **(others if rest else {}), key: text}
+
+
+def merge(first: Wire, second: Wire) -> Wire:
+    """Two contents of one role as one: the parts of both, in order."""
+    one, two = plain(first, "a Gemini content"), plain(second, "a Gemini content")
+    return {**one, "parts": [*_list(one.get("parts")), *_list(two.get("parts"))]}
