@@ -1,10 +1,12 @@
 """What the Anthropic Messages API refuses (AN-1 to AN-5)."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from refold.messages import Message, Text
+from refold.rules.blocks import settle_blocks
+from refold.rules.draft import Entry, Mended, Repair, remove
 from refold.rules.judging import (
     Body,
     answered_again,
@@ -14,7 +16,8 @@ from refold.rules.judging import (
     repeated,
     unanswered,
 )
-from refold.rules.pairing import Pairing, client, is_result, pair, repeats, server, turn_ends
+from refold.rules.mending import messages_of, take_out
+from refold.rules.pairing import Pair, Pairing, client, is_result, pair, repeats, server, turn_ends
 from refold.rules.verdict import Rule, Verdict, Violation
 
 MID_SYSTEM = (4, 8)
@@ -43,31 +46,56 @@ def _late(messages: Sequence[Message], pairing: Pairing, ends: Sequence[int]) ->
             yield Violation("AN-1", at, f"result {id!r} stands behind other content; results come first", id)
 
 
-def calls(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
-    """AN-2: every result answers a call of the assistant turn before it, once."""
+def settle(entries: Sequence[Entry], body: Body) -> Mended:
+    """Mend AN-1: results go where they belong, calls nobody answered get one."""
+    return settle_blocks(entries, "AN-1", [v.at for v in answers(messages_of(entries), body).violations])
+
+
+def calls(messages: Sequence[Message], body: Body) -> Verdict:
+    """AN-2: every result answers a call of the assistant turn before it, once. In a thread that is
+    continued the calls are with the server."""
     pairing, ends = pair(messages, client), turn_ends(messages)
     strays = [p.result for p in away_from_home(pairing, ends)]
     violations = (
-        *orphaned("AN-2", pairing.orphans),
+        *orphaned("AN-2", () if _is_continued(body) else pairing.orphans),
         *answered_again("AN-2", pairing.again),
         *(Violation("AN-2", at, f"result {id!r} does not stand directly after its call", id) for at, _, id in strays),
     )
     return Verdict(violations, pairing.joined)
 
 
+def _is_continued(body: Body) -> bool:
+    """Is the beginning of the conversation on the server (message threads)?"""
+    thread = body.get("thread")
+    return isinstance(thread, Mapping) and bool(thread.get("previous_message_id"))
+
+
+def drop_strays(entries: Sequence[Entry], body: Body) -> Mended:
+    """Mend AN-2: results without a call go, and second results of one call."""
+    pairing = pair(messages_of(entries), client)
+    orphans = () if _is_continued(body) else pairing.orphans
+    again = [p.result for p in pairing.again]
+    return take_out(entries, "AN-2", sorted((*orphans, *again)), "a result without a call of its own,", alternate=True)
+
+
 def server_tools(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
     """AN-3: a server tool's call and its result stay in one assistant turn. Between them only
     results of the client's tools may stand, as with programmatic tool calling."""
     pairing = pair(messages, server)
-    spoken = _spoken(messages) if any(call.at != result.at for call, result in pairing.pairs) else ()
-    parted = (p for p in pairing.pairs if p.call.at != p.result.at and spoken[p.call.at] != spoken[p.result.at])
     violations = (
         *unanswered("AN-3", pairing.unanswered),
         *orphaned("AN-3", pairing.orphans),
         *answered_again("AN-3", pairing.again),
-        *misplaced("AN-3", parted),
+        *misplaced("AN-3", _parted(messages, pairing)),
     )
     return Verdict(violations, pairing.joined)
+
+
+def _parted(messages: Sequence[Message], pairing: Pairing) -> list[Pair]:
+    """Pairs between whose halves the user or the system speaks."""
+    apart = [p for p in pairing.pairs if p.call.at != p.result.at]
+    spoken = _spoken(messages) if apart else []
+    return [p for p in apart if spoken[p.call.at] != spoken[p.result.at]]
 
 
 def _spoken(messages: Sequence[Message]) -> list[int]:
@@ -77,6 +105,15 @@ def _spoken(messages: Sequence[Message]) -> list[int]:
         count += message.role != "assistant" and not message.results
         counts.append(count)
     return counts
+
+
+def strip_halves(entries: Sequence[Entry], body: Body) -> Mended:  # noqa: ARG001
+    """Mend AN-3: of a pair that is no whole one, both go."""
+    messages = messages_of(entries)
+    pairing = pair(messages, server)
+    parted = (spot for p in _parted(messages, pairing) for spot in p)
+    halves = {*pairing.unanswered, *pairing.orphans, *(p.result for p in pairing.again), *parted}
+    return take_out(entries, "AN-3", sorted(halves), "half of a server tool's pair,", alternate=True)
 
 
 def roles(messages: Sequence[Message], body: Body) -> Verdict:
@@ -110,16 +147,31 @@ def empties(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
     return Verdict(tuple(violations))
 
 
+def drop_empties(entries: Sequence[Entry], body: Body) -> Mended:  # noqa: ARG001
+    """Mend AN-5: blank texts go, and messages with nothing else, but for a first one that an
+    assistant's would follow (AN-4)."""
+    gone = {at: _blanks(entry.message) for at, entry in enumerate(entries) if _blanks(entry.message)}
+    gone |= {v.at: set() for v in empties(messages_of(entries), {}).violations if v.subject == "message"}
+    out = remove(entries, gone, alternate=True, as_text=False)
+    kept = {(entry.near, entry.refs) for entry in out}
+    mended = (entries[at] for at in sorted(gone) if (entries[at].near, entries[at].refs) not in kept)
+    return out, [Repair("AN-5", entry.near, "removed what is empty") for entry in mended]
+
+
+def _blanks(message: Message) -> set[int]:
+    return {n for n, part in enumerate(message.parts) if isinstance(part, Text) and is_blank(part.text)}
+
+
 def is_blank(text: str) -> bool:
     """Is there nothing to read? Looks no further than the first character that is no space."""
     return not text or text.isspace()
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("AN-1", "calls are answered in the next user message, results first", answers),
-    Rule("AN-2", "results answer a call of the assistant turn before them", calls),
-    Rule("AN-3", "server tools keep call and result together", server_tools),
+    Rule("AN-1", "calls are answered in the next user message, results first", answers, settle),
+    Rule("AN-2", "results answer a call of the assistant turn before them", calls, drop_strays),
+    Rule("AN-3", "server tools keep call and result together", server_tools, strip_halves),
     Rule("AN-4", "the user speaks first; system messages in the middle only on Opus 4.8 and later", roles),
-    Rule("AN-5", "no empty message and no empty text", empties),
+    Rule("AN-5", "no empty message and no empty text", empties, drop_empties),
 )
 """All rules of this API that concern its messages."""

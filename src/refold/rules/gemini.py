@@ -3,7 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from refold.messages import Message
+from refold.rules.blocks import settle_blocks
+from refold.rules.draft import Entry, Mended, Repair, join
 from refold.rules.judging import Body, answered_again, away_from_home, misplaced, orphaned, repeated, unanswered
+from refold.rules.mending import in_turn, messages_of, take_out
 from refold.rules.pairing import Pair, Pairing, client, pair, repeats, server, turn_ends
 from refold.rules.verdict import Rule, Verdict, Violation
 
@@ -20,6 +23,18 @@ def turns(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001 -
     return Verdict(tuple(violations))
 
 
+def join_turns(entries: Sequence[Entry], body: Body) -> Mended:  # noqa: ARG001
+    """Mend GE-1: a turn that calls functions becomes one with the model's turn before it."""
+    out, repairs = list[Entry](), list[Repair]()
+    for entry in entries:
+        if entry.message.calls and out and out[-1].message.role == "assistant":
+            out[-1] = join(out[-1], entry)
+            repairs.append(Repair("GE-1", entry.near, "joined with the model's turn before it"))
+        else:
+            out.append(entry)
+    return out, repairs
+
+
 def responses(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
     """GE-2: the message after a model's turn has as many responses as that turn has calls, in their
     order, since nothing else tells which answers which."""
@@ -33,6 +48,21 @@ def responses(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG0
         *repeated("GE-2", repeats(pairing, ends)),
     )
     return Verdict(violations, (*pairing.joined, *pair(messages, server).joined))
+
+
+def settle(entries: Sequence[Entry], body: Body) -> Mended:  # noqa: ARG001
+    """Mend GE-2: responses go where they belong, calls nobody answered get one, others go."""
+    return in_turn(entries, _settle_calls, _drop_strays)
+
+
+def _settle_calls(entries: Sequence[Entry]) -> Mended:
+    return settle_blocks(entries, "GE-2", [v.at for v in responses(messages_of(entries), {}).violations])
+
+
+def _drop_strays(entries: Sequence[Entry]) -> Mended:
+    pairing = pair(messages_of(entries), client)
+    strays = sorted((*pairing.orphans, *(p.result for p in pairing.again)))
+    return take_out(entries, "GE-2", strays, "a response without a call of its own,", alternate=True)
 
 
 def _disordered(pairing: Pairing, ends: Sequence[int]) -> Iterator[Violation]:
@@ -57,8 +87,8 @@ def roles(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("GE-1", "calls come directly after a turn of the user or of responses", turns),
-    Rule("GE-2", "as many responses as calls, in their order", responses),
+    Rule("GE-1", "calls come directly after a turn of the user or of responses", turns, join_turns),
+    Rule("GE-2", "as many responses as calls, in their order", responses, settle),
     Rule("GE-4", "contents start with the user; roles are user and model", roles),
 )
 """All rules of this API that concern its contents."""

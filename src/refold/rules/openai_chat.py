@@ -3,7 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from refold.messages import Message
+from refold.rules.draft import Entry, Mended
+from refold.rules.entries import settle_entries
 from refold.rules.judging import Body, answered_again, misplaced, orphaned, unanswered
+from refold.rules.mending import in_turn, messages_of, take_out
 from refold.rules.pairing import Pair, Spot, client, pair
 from refold.rules.verdict import Rule, Verdict, Violation
 
@@ -18,6 +21,24 @@ def answers(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
         *answered_again("OA-1", pairing.again),
     )
     return Verdict(violations, pairing.joined)
+
+
+def settle(entries: Sequence[Entry], body: Body) -> Mended:  # noqa: ARG001
+    """Mend OA-1: results follow their calls, calls nobody answered get one, results without a call go."""
+    return in_turn(entries, _settle_calls, _drop_strays)
+
+
+def _settle_calls(entries: Sequence[Entry]) -> Mended:
+    messages = messages_of(entries)
+    pairing = pair(messages, turns=False)
+    away = (p.call for p in _away(messages, pairing.pairs))
+    return settle_entries(entries, "OA-1", pairing, [call.at for call in (*pairing.unanswered, *away)])
+
+
+def _drop_strays(entries: Sequence[Entry]) -> Mended:
+    pairing = pair(messages_of(entries), turns=False)
+    strays = sorted((*pairing.orphans, *(p.result for p in pairing.again)))
+    return take_out(entries, "OA-1", strays, "a result without a call of its own,", alternate=False)
 
 
 def _away(messages: Sequence[Message], pairs: Iterable[Pair]) -> Iterator[Pair]:
@@ -47,7 +68,7 @@ def _nameless(spot: Spot) -> Violation:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("OA-1", "tool messages directly follow the message that calls them, one for each call", answers),
+    Rule("OA-1", "tool messages directly follow the message that calls them, one for each call", answers, settle),
     Rule("DS-2", "every call and every tool message has an id", ids),
 )
 """All rules of this API that concern its messages."""

@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-from refold.messages import Message, Opaque, Thinking
+from refold.messages import Message, Opaque, Thinking, ToolCall
+from refold.rules.draft import Entry, Mended
+from refold.rules.entries import add_after_turns
 from refold.rules.judging import Body, answered_again, fingerprint, is_reasoning, orphaned, unanswered
-from refold.rules.pairing import pair, turn_ends
+from refold.rules.mending import in_turn, messages_of, take_out
+from refold.rules.pairing import Spot, pair, turn_ends
 from refold.rules.verdict import Rule, Verdict, Violation
 
 ELSEWHERE = ("previous_response_id", "conversation")
@@ -15,17 +18,38 @@ def outputs(messages: Sequence[Message], body: Body) -> Verdict:
     """OA-2: every call has one output, every output a call before it. Calls that the server holds,
     or that an item only refers to, cannot be seen and are taken to be there."""
     pairing = pair(messages)
-    hidden = any(body.get(field) for field in ELSEWHERE) or _refers(messages)
     violations = (
         *unanswered("OA-2", pairing.unanswered),
-        *orphaned("OA-2", () if hidden else pairing.orphans),
+        *orphaned("OA-2", () if _is_elsewhere(messages, body) else pairing.orphans),
         *answered_again("OA-2", pairing.again),
     )
     return Verdict(violations, pairing.joined)
 
 
-def _refers(messages: Sequence[Message]) -> bool:
-    return any(isinstance(p, Opaque) and p.kind == "item_reference" for m in messages for p in m.parts)
+def _is_elsewhere(messages: Sequence[Message], body: Body) -> bool:
+    """Is a part of the conversation, perhaps, only on the server?"""
+    references = (isinstance(p, Opaque) and p.kind == "item_reference" for m in messages for p in m.parts)
+    return any(body.get(field) for field in ELSEWHERE) or any(references)
+
+
+def settle(entries: Sequence[Entry], body: Body) -> Mended:
+    """Mend OA-2: calls nobody answered get an output, outputs without a call go, and so do calls of
+    kinds whose output we cannot write."""
+    messages = messages_of(entries)
+    strange = [s for s in pair(messages).unanswered if not isinstance(messages[s.at].parts[s.part], ToolCall)]
+    return in_turn(
+        entries,
+        lambda now: take_out(now, "OA-2", strange, "a call without an output,", alternate=False),
+        lambda now: add_after_turns(now, "OA-2", pair(messages_of(now)).unanswered),
+        lambda now: take_out(now, "OA-2", _strays(now, body), "an output without a call of its own,", alternate=False),
+    )
+
+
+def _strays(entries: Sequence[Entry], body: Body) -> list[Spot]:
+    messages = messages_of(entries)
+    pairing = pair(messages)
+    orphans = () if _is_elsewhere(messages, body) else pairing.orphans
+    return sorted((*orphans, *(p.result for p in pairing.again)))
 
 
 def followed(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001 - every judge's signature
@@ -38,6 +62,14 @@ def followed(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG00
             text = "reasoning is not followed by the message or call that it led to"
             violations.append(Violation("OA-3", at, text, fingerprint(messages[at])))
     return Verdict(tuple(violations), tuple(joined))
+
+
+def drop_unfollowed(entries: Sequence[Entry], body: Body) -> Mended:
+    """Mend OA-3: reasoning that led to nothing goes."""
+    messages = messages_of(entries)
+    at = (v.at for v in followed(messages, body).violations)
+    spots = (Spot(n, part, fingerprint(messages[n])) for n in at for part in range(len(messages[n].parts)))
+    return take_out(entries, "OA-3", spots, "reasoning that nothing follows,", alternate=False)
 
 
 def whole_turns(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
@@ -69,8 +101,8 @@ def _reasoning(messages: Sequence[Message]) -> Iterator[int]:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("OA-2", "every call has an output and every output a call", outputs),
-    Rule("OA-3", "reasoning is followed by what it led to", followed),
+    Rule("OA-2", "every call has an output and every output a call", outputs, settle),
+    Rule("OA-3", "reasoning is followed by what it led to", followed, drop_unfollowed),
     Rule("OA-4", "calls keep the reasoning that they were made with", whole_turns),
     Rule("OA-5", "requests that are not stored carry encrypted reasoning", sealed),
 )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from refold.messages import Message
+from refold.rules.draft import Mend
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class Rule:
     title: str
     judge: Callable[[Sequence[Message], Mapping[str, Any]], Verdict]
     """Looks at the messages and at the rest of the request body."""
+    mend: Mend | None = None
+    """Mends what `judge` finds, where that needs no invention; None where it always would."""
 
 
 @dataclass(frozen=True, slots=True)

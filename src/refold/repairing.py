@@ -1,0 +1,130 @@
+"""Mend what a provider would refuse in a request, without inventing content."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import groupby
+from typing import Any
+
+from refold.codec import Wire
+from refold.codecs import decode_all, open_payload
+from refold.envelope import Envelope
+from refold.messages import Message, ToolResult
+from refold.rules.draft import Entry, Ref, Repair, draft
+from refold.rules.verdict import Violation
+
+ROUNDS = 8
+"""Most times that a payload is mended anew: what one rule mends can concern another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """A payload after repair."""
+
+    payload: Any
+    """As it came, if there was nothing to mend: the same object. Else of the same kind; entries that
+    nothing was wrong with are the same objects, or the same bytes."""
+    repairs: tuple[Repair, ...] = ()
+    """What was done, in the order of the positions in the payload as it came."""
+    left: tuple[Violation, ...] = ()
+    """What could not be mended without inventing content; positions are those in the new payload."""
+
+
+def repair(payload: Any, format: str | None = None) -> Repaired:
+    """Mend what the API would refuse in *payload*, and say what was done (docs/rules.md).
+
+    A call that was never answered gets a result that says so; results without a call, halves of
+    server tools' pairs and empty texts go; results that stand elsewhere are put after their calls.
+    Calls at the very end are pending and stay. Arguments, formats and errors as for
+    `refold.check`. A valid payload comes back as it is, and so does a repaired one.
+    """
+    envelope = open_payload(payload, format)
+    messages, places, done = decode_all(envelope), list(range(len(envelope))), list[Repair]()
+    for _ in range(ROUNDS):
+        entries, repairs = _mend(envelope, messages)
+        if not repairs:
+            break
+        done += (replace(one, at=places[one.at]) for one in repairs)
+        places = [places[entry.near] for entry in entries]
+        payload = envelope.seal(_pieces(envelope, messages, entries))
+        envelope = open_payload(payload, envelope.codec.NAME)
+        messages = decode_all(envelope)
+    left = envelope.codec.rules(envelope.body).check(messages, envelope.body)
+    return Repaired(payload, tuple(sorted(done, key=lambda one: one.at)), left)
+
+
+def _mend(envelope: Envelope, messages: Sequence[Message]) -> tuple[list[Entry], list[Repair]]:
+    """Each rule's mend after the other, where the rule is broken."""
+    entries, done = draft(messages), list[Repair]()
+    for rule in envelope.codec.rules(envelope.body).rules:
+        if rule.mend and rule.judge([entry.message for entry in entries], envelope.body).violations:
+            entries, repairs = rule.mend(entries, envelope.body)
+            done += repairs
+    return entries, done
+
+
+# --- back into wire form ----------------------------------------------------------------------
+
+
+def _pieces(envelope: Envelope, messages: Sequence[Message], entries: Sequence[Entry]) -> Iterator[slice | Wire]:
+    for entry in entries:
+        yield slice(entry.near, entry.near + 1) if entry.whole else _wire(envelope, messages, entry)
+
+
+def _wire(envelope: Envelope, messages: Sequence[Message], entry: Entry) -> Wire:
+    """An entry made of parts of others and of new ones."""
+    runs = groupby(range(len(entry.refs)), _run_of(entry.refs))
+    wires = (_run(envelope, messages, entry, list(run)) for _, run in runs)
+    return reduce(envelope.codec.merge, wires)
+
+
+def _run_of(refs: Sequence[Ref | None]) -> Callable[[int], int]:
+    """Numbers the runs of parts that come from one entry in the order in which they stood there."""
+    numbers, number = list[int](), 0
+    for n, ref in enumerate(refs):
+        before = refs[n - 1] if n else None
+        follows = ref is not None and before is not None and ref.at == before.at and ref.part > before.part
+        number += not follows
+        numbers.append(number)
+    return numbers.__getitem__
+
+
+def _run(envelope: Envelope, messages: Sequence[Message], entry: Entry, run: list[int]) -> Wire:
+    parts, ref = tuple(entry.message.parts[n] for n in run), entry.refs[run[0]]
+    if ref is not None:
+        return envelope.codec.patch(envelope.item(ref.at), Message(messages[ref.at].role, parts))
+    part = parts[0]
+    if isinstance(part, ToolResult) and envelope.codec.NAME in ANSWERS:
+        special = ANSWERS[envelope.codec.NAME](envelope.item(entry.near), part)
+        return special or envelope.codec.encode(Message(entry.message.role, parts))
+    return envelope.codec.encode(Message(entry.message.role, parts))
+
+
+def _chat_answer(item: Wire, result: ToolResult) -> Wire | None:
+    """The answer to a legacy function call, which has a name and no id."""
+    call = item.get("function_call") if isinstance(item, Mapping) else None
+    if not isinstance(call, Mapping) or result.id in _ids(item):
+        return None
+    return {"role": "function", "name": call.get("name"), "content": result.text}
+
+
+def _ids(item: Mapping[str, Any]) -> list[Any]:
+    return [call.get("id") for call in item.get("tool_calls") or () if isinstance(call, Mapping)]
+
+
+def _responses_answer(item: Wire, result: ToolResult) -> Wire | None:
+    """The output of a call that is no function call: its kind is called after the call's."""
+    kind = item.get("type") if isinstance(item, Mapping) else None
+    if kind == "custom_tool_call":
+        return {"type": "custom_tool_call_output", "call_id": result.id, "output": result.text}
+    if kind == "local_shell_call":
+        return {"type": "local_shell_call_output", "id": result.id, "output": result.text}
+    return None
+
+
+ANSWERS: Mapping[str, Callable[[Wire, ToolResult], Wire | None]] = {
+    "openai_chat": _chat_answer,
+    "openai_responses": _responses_answer,
+}
+"""Formats in which the answer to some calls is not what the codec writes for a result: from the
+call's entry and the result to the answer, or None where the codec's is right."""

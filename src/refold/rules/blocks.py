@@ -1,0 +1,102 @@
+"""Answers as blocks of the message after an assistant turn (Anthropic, Gemini): where they belong."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from refold.messages import Message, Part
+from refold.rules.draft import Entry, Mended, Ref, Repair, lead, pick, remove
+from refold.rules.mending import messages_of, put_after, stand_in, stood_in
+from refold.rules.pairing import Spot, client, pair, turn_ends
+
+Found = tuple[Part, Ref | None]
+"""A result, and where it was; None for one that was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to one call: a result that is there, or None."""
+
+    call: Spot
+    result: Spot | None
+
+
+def settle_blocks(entries: Sequence[Entry], rule: str, at: Iterable[int]) -> Mended:
+    """Put the answers to the turns concerned first into the message after each, in the order of the
+    calls; *at* are the positions of violations. Calls nobody answered get a result that says so."""
+    messages = messages_of(entries)
+    ends = turn_ends(messages)
+    homes = {ends[n] if messages[n].role == "assistant" else n for n in at}
+    wanted = {home: answers for home, answers in _answers(messages, ends).items() if home in homes}
+    wanted = {home: answers for home, answers in wanted.items() if not _is_settled(answers, home)}
+    if not wanted:
+        return list(entries), []
+    return _moved(entries, wanted), list(_repairs(entries, rule, wanted))
+
+
+def _answers(messages: Sequence[Message], ends: Sequence[int]) -> dict[int, list[Answer]]:
+    """For each home the answers that belong there, pending calls left out. A call without result
+    whose id another call of its turn has is left out too: one result would answer both."""
+    pairing, answers = pair(messages, client), defaultdict[int, list[Answer]](list)
+    results = dict(pairing.pairs)
+    taken = {(ends[call.at], call.id) for call in results}
+    for call in sorted(chain(results, pairing.unanswered)):
+        key = (ends[call.at], call.id)
+        if call in results or key not in taken:
+            answers[ends[call.at]].append(Answer(call, results.get(call)))
+            taken.add(key)
+    return answers
+
+
+def _is_settled(answers: Sequence[Answer], home: int) -> bool:
+    """Do these results stand first at home already, in this order?"""
+    places = [answer.result and answer.result[:2] for answer in answers]
+    return places == [(home, n) for n in range(len(answers))]
+
+
+def _repairs(entries: Sequence[Entry], rule: str, wanted: Mapping[int, Sequence[Answer]]) -> Iterator[Repair]:
+    for answers in wanted.values():
+        missing = [answer.call for answer in answers if answer.result is None]
+        yield from (stood_in(rule, entries[call.at], call) for call in missing)
+        if not _is_settled([answer for answer in answers if answer.result], _home(answers)):
+            yield put_after(rule, entries[answers[0].call.at])
+
+
+def _home(answers: Sequence[Answer]) -> int:
+    """Where the first of these results is; -1 if there is none."""
+    return next((answer.result.at for answer in answers if answer.result), -1)
+
+
+def _moved(entries: Sequence[Entry], wanted: Mapping[int, Sequence[Answer]]) -> list[Entry]:
+    """*entries* with the answers at home; messages that lost all they had are gone."""
+    moved = defaultdict[int, set[int]](set)
+    for answer in chain.from_iterable(wanted.values()):
+        if answer.result:
+            moved[answer.result.at].add(answer.result.part)
+    out, emptied = list[Entry](), dict[int, set[int]]()
+    for at, entry in enumerate(entries):
+        found = [_found(entries, answer) for answer in wanted.get(at, ())]
+        if found and entry.message.role not in ("user", "tool"):
+            out.append(_of_results(found, entry.near))
+            found = []
+        if not found and len(moved.get(at, ())) == len(entry.refs) > 0:
+            emptied[len(out)] = moved[at]
+            out.append(entry)
+        else:
+            rest = pick(entry, lambda n, at=at: n not in moved.get(at, ()))  # type: ignore[misc]  # at: int
+            out.append(lead(rest, found) if found else rest)
+    last = [_found(entries, answer) for answer in wanted.get(len(entries), ())]
+    out += [_of_results(last, entries[-1].near)] if last else []
+    return remove(out, emptied, alternate=True)
+
+
+def _found(entries: Sequence[Entry], answer: Answer) -> Found:
+    if answer.result is None:
+        return stand_in(entries[answer.call.at], answer.call).message.parts[0], None
+    entry = entries[answer.result.at]
+    return entry.message.parts[answer.result.part], entry.refs[answer.result.part]
+
+
+def _of_results(found: Sequence[Found], near: int) -> Entry:
+    return Entry(Message("user", tuple(part for part, _ in found)), tuple(ref for _, ref in found), near)

@@ -1,0 +1,43 @@
+"""Answers as entries of their own (OpenAI): where they belong."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from refold.rules.draft import Entry, Mended, Repair
+from refold.rules.mending import messages_of, put_after, stand_in, stood_in
+from refold.rules.pairing import Pairing, Spot, turn_ends
+
+
+def settle_entries(entries: Sequence[Entry], rule: str, pairing: Pairing, at: Iterable[int]) -> Mended:
+    """Put the answers to the calls of the messages *at* directly after each, in the order of the
+    calls. Calls nobody answered get a result that says so."""
+    results, concerned = dict(pairing.pairs), set(at)
+    after, repairs = defaultdict[int, list[Entry]](list), list[Repair]()
+    moved = {result.at for call, result in results.items() if call.at in concerned}
+    for call in sorted((*results, *pairing.unanswered)):
+        if call.at in concerned and call in results:
+            after[call.at].append(entries[results[call].at])
+        elif call.at in concerned:
+            after[call.at].append(stand_in(entries[call.at], call))
+            repairs.append(stood_in(rule, entries[call.at], call))
+    strayed = sorted(
+        {call.at for call, result in results.items() if call.at in concerned and _strays(call, result, moved)}
+    )
+    repairs += (put_after(rule, entries[n]) for n in strayed)
+    out = ([*([] if n in moved else [entry]), *after.get(n, ())] for n, entry in enumerate(entries))
+    return [entry for few in out for entry in few], repairs
+
+
+def _strays(call: Spot, result: Spot, moved: set[int]) -> bool:
+    """Does something stand between them that is no result on its way to the same place?"""
+    return any(n not in moved for n in range(call.at + 1, result.at))
+
+
+def add_after_turns(entries: Sequence[Entry], rule: str, calls: Iterable[Spot]) -> Mended:
+    """Give calls a result that says that there is none, directly after their turn."""
+    ends, after, repairs = turn_ends(messages_of(entries)), defaultdict[int, list[Entry]](list), list[Repair]()
+    for call in calls:
+        after[ends[call.at]].append(stand_in(entries[call.at], call))
+        repairs.append(stood_in(rule, entries[call.at], call))
+    out = [new for n, entry in enumerate(entries) for new in (*after.get(n, ()), entry)]
+    return [*out, *after.get(len(entries), ())], repairs
