@@ -1,0 +1,75 @@
+"""A summary without a model: deterministic, in any language, and merged rather than summarised again."""
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from functools import reduce
+
+from refold.messages import Message, user
+from refold.strategy import Answer, Ask
+from refold.summarizers.rules.collect import gather
+from refold.summarizers.rules.digest import Digest, merge
+from refold.summarizers.rules.layout import render
+from refold.summarizers.rules.reading import parse
+from refold.summary import previous, without_summary, wrap
+from refold.view import View
+
+TRIES = 12
+"""How often a text that turned out too long is made again in less room."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSummary:
+    """Summarises by rules. Asks no model; the same view gives the same text.
+
+    Keeps the user's requests verbatim, standing constraints, decisions, open work, files with their
+    last state, commands with their outcome, and an index of identifiers; see docs/summaries.md.
+    """
+
+    def __call__(self, view: View, start: int, stop: int, max_tokens: int) -> Generator[Ask, Answer | None, str | None]:
+        """The summary of `messages[start:stop]`, wrapped at most *max_tokens* tokens; None if
+        nothing useful fits. It reads what was said, not what the view shows of it, except where
+        an earlier summary covers it: that one is merged.
+        """
+        yield from ()
+        earlier, said = _material(view, start, stop)
+        digest = reduce(merge, [*map(parse, earlier), gather(said)], Digest())
+        return fitted(digest, view, max_tokens)
+
+
+def fitted(digest: Digest, view: View, max_tokens: int) -> str | None:
+    """The text of *digest*, as long as *max_tokens* for the wrapped message allows; None if nothing fits."""
+    empty = view.lens.count(wrap(""))
+    costs: dict[str, int] = {}
+    bare = view.lens.count(user(""))
+
+    def cost(text: str) -> int:
+        if text not in costs:
+            costs[text] = max(0, view.lens.count(user(text)) - bare)
+        return costs[text]
+
+    room = max_tokens - empty
+    for _ in range(TRIES):
+        text = render(digest, room, cost)
+        over = view.lens.count(wrap(text)) - max_tokens
+        if over <= 0:
+            return text if digest.messages and (text.count("## ") > 1 or not digest.requests) else None
+        room -= max(over, room // 20) + 1
+        if room <= 0:
+            return None
+    return None
+
+
+def _material(view: View, start: int, stop: int) -> tuple[list[str], Iterator[Message]]:
+    """The texts of earlier summaries in this span, and what was said outside of them."""
+    earlier, spans = list[str](), list[tuple[int, int]]()
+    for item in view.items:
+        if item.start < start or item.stop > stop:
+            continue
+        covered = [text for text in map(previous, item.shown) if text is not None] if item.edit else []
+        earlier += covered
+        if not covered:
+            spans.append((item.start, item.stop))
+    said = view.transcript.messages
+    messages = [message for first, last in spans for message in said[first:last]]
+    earlier += [text for text in map(previous, messages) if text is not None]
+    return earlier, (rest for rest in map(without_summary, messages) if rest.parts)

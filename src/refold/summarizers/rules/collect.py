@@ -1,0 +1,158 @@
+"""One pass over messages that collects what a rule summary keeps."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from refold.messages import Message, ToolCall, ToolResult
+from refold.summarizers.rules import shell
+from refold.summarizers.rules.calls import Act, act, shell_act
+from refold.summarizers.rules.cues import conclusions, constraints, strongest
+from refold.summarizers.rules.digest import Digest, Todo, state_after, unique
+from refold.summarizers.rules.names import Tally, note, ranked
+from refold.summarizers.rules.outcomes import error_line, exit_code, outcome
+from refold.summarizers.rules.requests import asked
+from refold.summarizers.rules.text import one_line, scanned
+
+DECISIONS = 120
+"""Sentences kept of a stretch, the strongest; how many are shown is a matter of the cap."""
+COMMAND = 110
+"""Characters kept of a command."""
+
+_OBSERVATION = re.compile(r"\s*(?:<returncode>|<output>|OBSERVATION:|Observation:|EXECUTION RESULT)")
+_ACTION = re.compile(r"```(?:bash|sh|shell|mswea_bash_command)\n(.*?)\n?```", re.DOTALL)
+_BOX = re.compile(r"^[ \t]*[-*+][ \t]+\[([ xX~/-])\][ \t]+(\S[^\n]{0,300})$", re.MULTILINE)
+_BOXES = {" ": "pending", "x": "done", "X": "done"}
+
+
+@dataclass(slots=True)
+class _Notes:
+    """What the pass has found so far."""
+
+    tally: Tally = field(default_factory=Tally)
+    requests: list[str] = field(default_factory=list)
+    constraints: list[str] = field(default_factory=list)
+    conclusions: list[tuple[float, str]] = field(default_factory=list)
+    todos: tuple[Todo, ...] | None = None
+    pending: dict[str, Act] = field(default_factory=dict)
+    """Calls without a result yet."""
+    action: str = ""
+    """A command written as text, not yet answered."""
+    unanswered: list[str] = field(default_factory=list)
+    answered: bool = False
+    error: tuple[str, str] = ("", "")
+    """The command or tool that failed last, and what it said."""
+    files: dict[str, str] = field(default_factory=dict)
+    commands: dict[str, str] = field(default_factory=dict)
+    calls: Counter[str] = field(default_factory=Counter)
+
+
+def gather(messages: Iterable[Message]) -> Digest:
+    """Everything worth keeping of *messages*, in time linear in their length. Never raises."""
+    notes, count = _Notes(), 0
+    for at, message in enumerate(messages):
+        count += 1
+        _read(notes, message, at)
+    return Digest(
+        requests=tuple(notes.requests),
+        constraints=unique(notes.constraints),
+        decisions=strongest(notes.conclusions, DECISIONS),
+        todos=notes.todos,
+        open=(*(f"unanswered: {one_line(text, 120)}" for text in notes.unanswered), *_last_error(notes)),
+        answered=notes.answered,
+        files=notes.files,
+        commands=notes.commands,
+        index=ranked(notes.tally, count, notes.files),
+        messages=count,
+        calls=dict(notes.calls),
+    )
+
+
+def _last_error(notes: _Notes) -> tuple[str, ...]:
+    who, said = notes.error
+    return (f"last error: {said} ({one_line(who, 60)})",) if said else ()
+
+
+def _read(notes: _Notes, message: Message, at: int) -> None:
+    for part in message.parts:
+        match part:
+            case ToolCall():
+                _call(notes, part, at)
+            case ToolResult():
+                _result(notes, notes.pending.pop(part.id, Act(part.name or "tool")), part.text, part.error, at)
+            case _:
+                pass
+    text = message.text
+    if not text.strip():
+        return
+    if message.role == "user" and _OBSERVATION.match(text):
+        _observe(notes, text, at)
+    elif message.role == "user":
+        _request(notes, text, at)
+    elif message.role == "assistant":
+        _say(notes, text, at, final=not message.calls)
+
+
+def _request(notes: _Notes, text: str, at: int) -> None:
+    own = asked(text)
+    note(notes.tally, own or text, at)
+    if not own:
+        return
+    notes.action = ""
+    notes.requests.append(own)
+    notes.constraints += constraints(own)
+    notes.unanswered.append(own)
+
+
+def _say(notes: _Notes, text: str, at: int, *, final: bool) -> None:
+    text = scanned(text)
+    actions = _ACTION.findall(text) if final else []
+    notes.action = actions[-1] if actions else ""
+    prose = _ACTION.sub("", text) if actions else text
+    notes.conclusions += conclusions(prose, final=final and not actions)
+    if boxes := _BOX.findall(prose):
+        notes.todos = tuple(Todo(what.strip(), _BOXES.get(mark, "active")) for mark, what in boxes)
+    note(notes.tally, text, at)
+    if final and not actions:
+        notes.unanswered.clear()
+        notes.answered = True
+
+
+def _call(notes: _Notes, call: ToolCall, at: int) -> None:
+    done = act(call)
+    notes.calls[call.name] += 1
+    notes.pending[call.id] = done
+    if done.todos is not None:
+        notes.todos = done.todos
+    note(notes.tally, done.said, at)
+
+
+def _observe(notes: _Notes, text: str, at: int) -> None:
+    """The answer to a command that was written as text."""
+    done, notes.action = shell_act(notes.action), ""
+    notes.calls[done.tool] += 1
+    _result(notes, done, text, False, at)
+
+
+def _result(notes: _Notes, done: Act, text: str, error: bool, at: int) -> None:
+    note(notes.tally, text, at, result=True)
+    ended = outcome(text, error=error)
+    if ended == "ok" or not error:
+        _touch(notes, done, text)
+    name = one_line(shell.name(done.command), COMMAND) if done.command else done.tool
+    if done.command and shell.does_work(done.command):
+        notes.commands.pop(name, None)
+        notes.commands[name] = ended
+    if ended != "ok" and (error or (exit_code(text) or 0) > 1 or not done.command or shell.does_work(done.command)):
+        notes.error = (name, error_line(text))
+    elif notes.error[0] == name:
+        notes.error = ("", "")
+
+
+def _touch(notes: _Notes, done: Act, text: str) -> None:
+    overwrote = done.command == "" and re.search(r"\b(?:updated|overw\w+|modified)\b", text[:300])
+    for path, state in done.files:
+        before = notes.files.pop(path, None)
+        known = before or ("read" if overwrote and state == "created" else None)
+        notes.files[path] = state_after(known, state)

@@ -1,0 +1,96 @@
+"""What a rule summary knows, as values, and how two of them become one."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import NamedTuple
+
+from refold.summarizers.rules.names import Entry, interleaved
+
+
+class Todo(NamedTuple):
+    """One item of a plan."""
+
+    text: str
+    status: str = "pending"
+    """`pending`, `active` or `done`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """What is kept of a stretch of conversation. Sequences are oldest first, except where noted."""
+
+    requests: tuple[str, ...] = ()
+    """What the user asked, verbatim."""
+    constraints: tuple[str, ...] = ()
+    """Standing rules out of the user's own words."""
+    decisions: tuple[str, ...] = ()
+    """Sentences in which something was decided, found or concluded."""
+    todos: tuple[Todo, ...] | None = None
+    """The latest plan; None where none was written down."""
+    open: tuple[str, ...] = ()
+    """Requests nobody has answered yet, and the last error."""
+    answered: bool = False
+    """Did this stretch answer what was open before it? Not rendered: it says how to merge."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Path to last state (`read`, `created`, `modified`, `deleted`), last touched last."""
+    commands: Mapping[str, str] = field(default_factory=dict)
+    """Command to its last outcome (`ok`, `exit 1`, `error`), last run last."""
+    index: tuple[Entry, ...] = ()
+    """Identifiers, most useful first."""
+    messages: int = 0
+    """Messages of the transcript."""
+    calls: Mapping[str, int] = field(default_factory=dict)
+    """Tool calls by tool name."""
+    notes: tuple[str, ...] = ()
+    """What an earlier summary said in no form of ours: a model's words, or the user's amendments."""
+
+
+def merge(old: Digest, new: Digest) -> Digest:
+    """One digest of two stretches that follow each other; the later wins where they disagree.
+
+    Deterministic, and nothing is summarised twice: values are joined, and the rankings of the two indexes interleaved.
+    """
+    files = joined_files(old.files, new.files)
+    return Digest(
+        requests=old.requests + new.requests,
+        constraints=unique(old.constraints + new.constraints),
+        decisions=unique(old.decisions + new.decisions),
+        todos=old.todos if new.todos is None else new.todos,
+        open=unique((() if new.answered else old.open) + new.open),
+        answered=old.answered or new.answered,
+        files=files,
+        commands=latest(old.commands, new.commands),
+        index=tuple(entry for entry in interleaved(new.index, old.index) if entry.text not in files),
+        messages=old.messages + new.messages,
+        calls={tool: old.calls.get(tool, 0) + new.calls.get(tool, 0) for tool in unique((*old.calls, *new.calls))},
+        notes=unique(old.notes + new.notes),
+    )
+
+
+def state_after(before: str | None, now: str) -> str:
+    """The state of a file that was *before* and to which *now* happened."""
+    match before, now:
+        case "created" | "modified", "read":
+            return str(before)
+        case "created", "modified" | "created":
+            return "created"
+        case "read" | "modified", "created":
+            return "modified"
+        case _:
+            return now
+
+
+def joined_files(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
+    """File states after both, the last touched last (cumulative: conformance 43)."""
+    return latest(old, {path: state_after(old.get(path), state) for path, state in new.items()})
+
+
+def latest(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
+    """Both mappings, the new one's values and order last."""
+    return dict(chain(((k, v) for k, v in old.items() if k not in new), new.items()))
+
+
+def unique(items: Iterable[str]) -> tuple[str, ...]:
+    """Each item once, where it stands first."""
+    return tuple(dict.fromkeys(items))

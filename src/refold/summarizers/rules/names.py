@@ -1,0 +1,146 @@
+"""Identifiers: which words of a text are some, and which of them a later tool call will most likely use.
+
+`score` is the whole ranking. Its figures were set on recorded sessions; docs/summaries.md says how well they do.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import log2
+from typing import NamedTuple
+
+from refold.summarizers.rules.text import scanned
+
+LONGEST = 120
+"""Characters of an identifier; what is longer is data."""
+
+_WORD = re.compile(r"(?<![<\\])(?:https?://[^\s\"'<>`)\]},;|\\]{3,}|[A-Za-z0-9_$@~./-]{4,})")
+_KIND = re.compile(
+    r"(?P<url>https?://)"
+    r"|(?P<noise>[\d.:,/_-]*$|.*(?:\.\.\.|//)|[-._/~$@]+\w{0,2}$|\d+-?[a-z]+$|@\w+$|/[a-z]+$|[A-Z]?[a-z]+(?:-[a-z]+)*$|[A-Z]+s?$"
+    r"|(?=.*\d)(?=.*[A-Z])(?=.*[a-z])[A-Za-z0-9]{25,}$)"
+    r"|(?P<common>__\w+__$|(?:Math|console|JSON|Object|Array|Promise|process|sys|os|np|re|str|self|String|Enum|Map|List)\.\w+)"
+    r"|(?P<path>(?=.*/).*[^/]\.[A-Za-z]\w{0,11}$)"
+    r"|(?P<folder>(?=.*/)[\w.~$@/-]+$)"
+    r"|(?P<file>[\w-]+\.(?:py|pyi|js|jsx|ts|tsx|md|json|jsonl|yml|yaml|toml|txt|rs|go|java|rb|c|h|cc|cpp|cs|ex|exs|sh|css|html|sql|cfg|ini|lock|rst|xml)$)"
+    r"|(?P<dotted>.*[A-Za-z_]\.[A-Za-z_])"
+    r"|(?P<id>(?=.*\d)[\w$@-]+$)"
+    r"|(?P<snake>_?[a-z0-9$]+_\w+$|\w*_\w*[a-z]\w*$)"
+    r"|(?P<upper>[A-Z0-9]+_[A-Z0-9_]+$)"
+    r"|(?P<pascal>[A-Z][A-Za-z]*[a-z][A-Z][A-Za-z]*$)"
+    r"|(?P<camel>[a-z$@]\w+$)"
+)
+_WEIGHT = {
+    "url": 0.7, "path": 2.0, "folder": 0.7, "file": 0.4, "dotted": 0.7, "id": 1.3, "snake": 1.2,
+    "upper": 1.0, "pascal": 1.3, "camel": 1.2, "value": 1.6, "common": 0.3,
+}  # fmt: skip
+_DEFINED = re.compile(
+    r"\b(?:def|class|function|func|fn|interface|type|struct|enum|trait|defmodule|defp|module|const)[ \t]+([A-Za-z_$][\w.$]{2,80})"
+)
+_VALUE = re.compile(
+    r"\"(\w{0,40}(?:id|Id|ID|number|code|sha|hash|ref|key|email|uuid|token|name|path|url))\"\s{0,4}:\s{0,4}\"?([\w@.:/+#-]{3,80})(?=[\",\s}\]])"
+)
+_FIELD = re.compile(r"\"([A-Za-z_$][\w$-]{2,60})\"\s{0,4}:")
+
+
+class Entry(NamedTuple):
+    """One line of the index."""
+
+    kind: str
+    """`path` (listed, never opened), `value` (of a field) or `name`."""
+    text: str
+    field: str = ""
+    """Of a value: the field it stood in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Where identifiers stood, filled in one pass."""
+
+    count: Counter[str] = field(default_factory=Counter)
+    """Times it occurs."""
+    spread: Counter[str] = field(default_factory=Counter)
+    """Messages it occurs in."""
+    last: dict[str, int] = field(default_factory=dict)
+    """The last message it occurs in."""
+    kinds: dict[str, str] = field(default_factory=dict)
+    """Kind by word, empty for what is no identifier."""
+    defined: set[str] = field(default_factory=set)
+    fields: dict[str, str] = field(default_factory=dict)
+    """Field by value."""
+    keys: set[str] = field(default_factory=set)
+    """Field names of structured results: the tool's vocabulary, not news."""
+
+
+def note(tally: Tally, text: str, at: int, *, result: bool = False) -> None:
+    """Count the identifiers of one text of message *at*; of a tool *result* also fields and definitions."""
+    text = scanned(text)
+    if result:
+        tally.defined.update(_DEFINED.findall(text))
+        if '":' in text or '" :' in text:
+            tally.keys.update(_FIELD.findall(text))
+            tally.fields.update((value, key) for key, value in _VALUE.findall(text))
+    for word, count in Counter(_WORD.findall(text)).items():
+        name = _trimmed(word)
+        if tally.kinds.get(name) is None:
+            tally.kinds[name] = kind(name)
+        if tally.kinds[name]:
+            tally.count[name] += count
+            tally.spread[name] += tally.last.get(name) != at
+            tally.last[name] = at
+
+
+def _trimmed(word: str) -> str:
+    word = word.rstrip(".-/:~@") if not word.startswith("http") else word.rstrip(".-:")
+    word = word.lstrip("-") if not word.startswith("..") else word
+    return word.removeprefix("./").removeprefix("a/").removeprefix("b/").removeprefix("this.").removeprefix("self.")
+
+
+def kind(word: str) -> str:
+    """What sort of identifier a word is; empty for an ordinary word, a number or data."""
+    if not 3 < len(word) <= LONGEST:
+        return ""
+    found = _KIND.match(word)
+    return "" if not found or found.lastgroup == "noise" else str(found.lastgroup)
+
+
+def score(sort: str, count: int, spread: int, age: int, *, defined: bool, cost: float) -> float:
+    """How much an identifier is worth a token.
+
+    weight of its kind x (1 + log2(occurrences, at most 8) / 2) x (1 + further messages it occurs in,
+    at most 4, / 4) x 1.5 if it was defined here, / (1 + age / 150), age in messages since it last
+    occurred; over its cost in tokens plus 1, since an index that names everything helps nobody.
+    """
+    worth = _WEIGHT[sort] * (1 + log2(min(count, 8)) / 2) * (1 + min(spread - 1, 4) / 4) * (1.5 if defined else 1)
+    return worth / (1 + age / 150) / (1 + cost)
+
+
+def ranked(tally: Tally, now: int, skip: Iterable[str] = ()) -> tuple[Entry, ...]:
+    """The index, most useful first, without *skip* (files listed with their state elsewhere)."""
+    out, gone = list[tuple[float, str, Entry]](), set(skip) | (tally.keys - set(tally.fields))
+    for name, count in tally.count.items():
+        if name in gone:
+            continue
+        sort = "value" if name in tally.fields else tally.kinds[name]
+        cost = 1 + len(name.encode("utf-8", "replace")) / 4
+        points = score(
+            sort, count, tally.spread[name], now - tally.last[name], defined=name in tally.defined, cost=cost
+        )
+        out.append((-points, name, _entry(tally, sort, name)))
+    return tuple(entry for _, _, entry in sorted(out))
+
+
+def _entry(tally: Tally, sort: str, name: str) -> Entry:
+    if sort == "value":
+        return Entry("value", name, tally.fields[name])
+    return Entry("path" if sort == "path" else "name", name)
+
+
+def interleaved(new: tuple[Entry, ...], old: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    """Two rankings as one: 1 / (10 + rank), the old one's at 0.7 of that, added up where both have it."""
+    points: dict[Entry, float] = {}
+    for entries, weight in ((new, 1.0), (old, 0.7)):
+        for rank, entry in enumerate(entries):
+            points[entry] = points.get(entry, 0.0) + weight / (10 + rank)
+    return tuple(sorted(points, key=lambda entry: (-points[entry], entry)))

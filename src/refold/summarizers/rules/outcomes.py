@@ -1,0 +1,43 @@
+"""How a call ended: exit codes, and the line that says what went wrong."""
+
+import re
+
+from refold.failures import EXIT
+from refold.summarizers.rules.text import one_line
+
+_ERROR = re.compile(
+    r"^[^\n]{0,200}?(?:\b\w*(?:Error|Exception|Panic)\b\s*[:(]|\berror(?:\[\w+\]|\s+TS\d+)?:|\bfatal:|\bFAILED\b|\bpanicked at\b|"
+    r"No such file|not found|[Pp]ermission denied|错误[:：]|失败[:：]|异常[:：]|エラー|오류)[^\n]{0,300}",
+    re.MULTILINE,
+)
+_CODE_ONLY = re.compile(
+    r"\W*(?:command|process|tool)?\s*(?:exit|return)\w*[ _]?(?:with)?\s*(?:code|status)?\W*-?\d+\W*$", re.IGNORECASE
+)
+ENDS = 4_000
+"""Characters at either end of a result where errors are looked for; exit codes in the first and last 400."""
+
+
+def exit_code(text: str) -> int | None:
+    """The exit code a result states, at its end or else at its beginning; None if it states none."""
+    for part in (text[-400:], text[:400]):
+        if found := EXIT.findall(part):
+            return int(found[-1])
+    return None
+
+
+def outcome(text: str, *, error: bool) -> str:
+    """`ok`, `exit N` or `error`."""
+    code = exit_code(text)
+    if code:
+        return f"exit {code}"
+    return "error" if error else "ok"
+
+
+def error_line(text: str) -> str:
+    """The line that says what went wrong: the last one that names an error, else the last line with
+    more to say than an exit code.
+    """
+    found = _ERROR.findall(text[-ENDS:]) or _ERROR.findall(text[:ENDS])
+    rows = [row for row in text[-ENDS:].splitlines() if row.strip() and not _CODE_ONLY.match(row)]
+    line = found[-1] if found else rows[-1] if rows else ""
+    return one_line(line.strip(), 240)

@@ -1,0 +1,126 @@
+"""What a shell command does to files."""
+
+import re
+from collections.abc import Iterator
+
+LONGEST = 20_000
+"""Characters of a command that are looked at."""
+
+_HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
+_WORD = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|(\d?>>?|&&|\|\|?|;|\n)|([^\s\"'>|;&]+)")
+_BREAKS = frozenset({"&&", "||", "|", ";", "\n"})
+_READS = frozenset({"cat", "head", "tail", "less", "more", "bat", "nl", "wc", "diff", "od", "xxd", "sed", "awk", "jq"})
+_PATTERN_FIRST = frozenset({"sed", "awk", "jq", "grep"})
+_WRITES = {"touch": "created", "tee": "modified", "rm": "deleted", "unlink": "deleted"}
+_PATH = re.compile(r"[^\s*?{}$()<>|;&\"'`=,!\\]{1,300}")
+_TRIMS = re.compile(r"(?:\s*2>&1|\s*\|&?\s*(?:tail|head|cat|tee)\b[^|&;]*)+$")
+_LOOKS = frozenset({
+    "cat", "head", "tail", "less", "more", "ls", "grep", "rg", "find", "sed", "awk", "echo", "cd", "pwd", "wc", "nl", "tree",
+    "which", "sleep", "true", "jq", "diff", "stat", "file", "sort", "uniq", "cut", "fd", "ag", "printf", "export", "set",
+})  # fmt: skip
+_SETUP = re.compile(
+    r"^\s*(?:cd\s+[^\s&;|]+\s*(?:&&|;)\s*|source\s+\S+\s*(?:&&|;)\s*|export\s+\S+\s*(?:&&|;)\s*|[A-Z_]+=\S+\s+)"
+)
+
+
+def effects(command: str) -> Iterator[tuple[str, str]]:
+    """Paths that a command reads, creates, modifies or deletes, as (path, state), in order."""
+    for words in _simple_commands(without_heredocs(command[:LONGEST])):
+        yield from _redirects(words)
+        yield from _of_program([word for word in _arguments(words) if word])
+
+
+def does_work(command: str) -> bool:
+    """Does it do more than look around? Tests, builds and commits do; `ls` and `grep` do not."""
+    words = plain(command).split(None, 1)
+    return bool(words) and words[0].rpartition("/")[2] not in _LOOKS
+
+
+def plain(command: str) -> str:
+    """The command without leading `cd`, `source`, `export` and variables, heredocs cut off."""
+    command = without_heredocs(command[:LONGEST]).strip()
+    while found := _SETUP.match(command):
+        command = command[found.end() :]
+    return command
+
+
+def name(command: str) -> str:
+    """The command as it is listed: without set-up and without what only trims its output."""
+    return _TRIMS.sub("", " ".join(plain(command).split()))
+
+
+def without_heredocs(command: str) -> str:
+    """The command without the bodies of its heredocs."""
+    lines, out, end = command.split("\n"), list[str](), ""
+    for line in lines:
+        if end:
+            end = "" if line.strip() == end else end
+            continue
+        out.append(line)
+        if found := _HEREDOC.search(line):
+            end = found[2]
+    return "\n".join(out)
+
+
+def _simple_commands(command: str) -> Iterator[list[str]]:
+    words = list[str]()
+    for double, single, mark, bare in _WORD.findall(command):
+        if mark in _BREAKS:
+            yield words
+            words = []
+        else:
+            words.append(double or single or mark or bare)
+    yield words
+
+
+def _redirects(words: list[str]) -> Iterator[tuple[str, str]]:
+    for mark, path in zip(words, words[1:], strict=False):
+        if mark.lstrip("1") in {">", ">>"} and is_path(path):
+            yield path, "created" if mark.endswith(">") and not mark.endswith(">>") else "modified"
+
+
+def _arguments(words: list[str]) -> list[str]:
+    """Words that are neither redirections nor their targets nor variables set in front."""
+    out, skip = list[str](), False
+    for word in words:
+        if ">" in word and word.strip("12&>") == "":
+            skip = True
+        elif not skip:
+            out.append(word)
+        else:
+            skip = False
+    while out and re.fullmatch(r"[A-Z_]+=.*|sudo|time|git", out[0]):
+        out = out[1:]
+    return out
+
+
+def _of_program(words: list[str]) -> Iterator[tuple[str, str]]:
+    if not words:
+        return
+    program, *rest = words
+    program = program.rpartition("/")[2]
+    paths = [word for word in rest if not word.startswith("-") and is_path(word)]
+    if program in {"mv", "cp"} and len(paths) >= 2:
+        yield from ((path, "deleted" if program == "mv" else "read") for path in paths[:-1])
+        yield paths[-1], "created"
+    elif program in _WRITES:
+        yield from ((path, _WRITES[program]) for path in paths)
+    elif program in {"sed", "perl"} and any(word.startswith(("-i", "--in-place", "-pi")) for word in rest):
+        yield from ((path, "modified") for path in paths if _has_name(path))
+    elif program in _READS:
+        yield from ((path, "read") for path in paths if _has_name(path))
+
+
+def _has_name(path: str) -> bool:
+    """A path rather than a pattern, a number or a script."""
+    return "/" in path.strip("/") or bool(re.search(r"[^.\d]\.\w{1,12}$", path))
+
+
+def is_path(word: str) -> bool:
+    """May this word name a file?"""
+    return (
+        bool(_PATH.fullmatch(word))
+        and not word.startswith(("/dev/", "&"))
+        and not word.isdigit()
+        and word.strip("./~-") != ""
+    )
