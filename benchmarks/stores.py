@@ -1,6 +1,6 @@
 """What the stores cost: microseconds per call (median), for each store and each setting of SQLite.
 
-python benchmarks/stores.py [directory on the disk to measure]
+python -m benchmarks.stores [directory on the disk to measure]
 """
 
 import os
@@ -22,7 +22,10 @@ def tip(n):
 
 
 def edits(first, count=3):
-    return [Edit(n, n + 20, (user("what was done and found, " * 80),), tip(n), "Summarize(keep=8)") for n in range(first, first + count)]
+    return [
+        Edit(n, n + 20, (user("what was done and found, " * 80),), tip(n), "Summarize(keep=8)")
+        for n in range(first, first + count)
+    ]
 
 
 def median_us(act, times):
@@ -63,4 +66,5 @@ def main() -> None:
     print(f"{os.cpu_count()} cores, Python {sys.version.split()[0]}")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -148,6 +148,9 @@ def test_the_ledger_keeps_rows_in_order(kind, tmp_path):
         assert list(store.ledger()) == [first, second]
         assert list(store.ledger("e1")) == [first]
         assert not store.ledger("e2")
+        odd = Row(when=3.0, outcome="applied", edit="\ud800\x00")
+        store.record([odd])
+        assert list(store.ledger("\ud800\x00")) == [odd]
 
 
 @pytest.mark.parametrize("kind", FILES)

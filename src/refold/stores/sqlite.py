@@ -19,7 +19,8 @@ LOAD = "SELECT edits.json FROM json_each(?) AS asked CROSS JOIN edits ON edits.t
 SAVE = "INSERT OR REPLACE INTO edits (id, tip, json) VALUES (?, ?, ?)"
 REMOVE = "DELETE FROM edits WHERE id IN (SELECT value FROM json_each(?))"
 RECORD = "INSERT INTO ledger (edit, json) VALUES (?, ?)"
-LEDGER = "SELECT json FROM ledger WHERE ?1 IS NULL OR edit = ?1 ORDER BY seq"
+LEDGER = "SELECT json FROM ledger ORDER BY seq"
+LEDGER_OF = "SELECT json FROM ledger WHERE edit = ? ORDER BY seq"
 
 
 class SQLiteStore:
@@ -66,14 +67,15 @@ class SQLiteStore:
 
     def record(self, rows: Iterable[Row]) -> None:
         """Add *rows* to the ledger, all or none. Raises `StoreError`."""
-        new = [(row.edit, dump_row(row)) for row in rows]
+        new = [(None if row.edit is None else _key(row.edit), dump_row(row)) for row in rows]
         with self._link.writing() as connection:
             connection.executemany(RECORD, new)
 
     def ledger(self, edit: str | None = None) -> Sequence[Row]:
         """All rows, or those about the edit with this full id, in the order of recording. Raises `StoreError`."""
+        query, keys = (LEDGER, ()) if edit is None else (LEDGER_OF, (_key(edit),))
         with self._link.at("read") as connection:
-            return tuple(load_row(text) for (text,) in connection.execute(LEDGER, (edit,)).fetchall())
+            return tuple(load_row(text) for (text,) in connection.execute(query, keys).fetchall())
 
     def close(self) -> None:
         """Let go of the file. The store cannot be used after; closing twice is fine."""
