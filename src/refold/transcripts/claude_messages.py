@@ -27,14 +27,17 @@ class Node:
 
 
 def is_boundary(record: Record) -> bool:
+    """Whether a compaction is recorded here."""
     return record.get("type") == "system" and record.get("subtype") == "compact_boundary"
 
 
 def is_summary(record: Record) -> bool:
+    """Whether this user line is the summary that a compaction left."""
     return record.get("isCompactSummary") is True
 
 
 def metadata(record: Record) -> Mapping[str, Any]:
+    """What a boundary says of its compaction; the SDK spells the key in snake case."""
     return mapping(record, "compactMetadata") or mapping(record, "compact_metadata")
 
 

@@ -174,7 +174,14 @@ def unzstd(data: bytes, name: str, modules: Sequence[str] = ZSTD_MODULES) -> byt
         except ImportError:
             continue
         try:
-            return cast("bytes", zstd.open(BytesIO(data), "rb").read())
+            return cast("bytes", _zstd_reader(zstd, BytesIO(data)).read())
         except (zstd.ZstdError, EOFError, OSError, ValueError) as error:
             raise FormatError(f"{name}: damaged zstd data ({error})") from error
     raise FormatError(f"{name} is compressed with zstd: install it with `pip install zstandard`, or use Python 3.14")
+
+
+def _zstd_reader(zstd: Any, stream: BinaryIO) -> Any:
+    """A stream of the decompressed data, all frames of it. The two modules differ in how to ask."""
+    if hasattr(zstd, "ZstdFile"):
+        return zstd.ZstdFile(stream)
+    return zstd.ZstdDecompressor().stream_reader(stream, read_across_frames=True)

@@ -1,0 +1,278 @@
+"""Claude Code: every documented kind of line, in small files written here."""
+
+import json
+
+from refold import transcripts
+
+SESSION = {"sessionId": "s1", "cwd": "/w", "isSidechain": False, "timestamp": "2026-02-11T20:00:00.000Z"}
+
+
+def user(uuid, parent, content, **more):
+    message = {"role": "user", "content": content}
+    return {**SESSION, "type": "user", "uuid": uuid, "parentUuid": parent, "message": message, **more}
+
+
+def answer(uuid, parent, id, *blocks, **more):
+    message = {"id": id, "model": "m", "role": "assistant", "content": list(blocks), "usage": {"input_tokens": 7}}
+    return {**SESSION, "type": "assistant", "uuid": uuid, "parentUuid": parent, "message": {**message, **more}}
+
+
+def text(said):
+    return {"type": "text", "text": said}
+
+
+def call(id):
+    return {"type": "tool_use", "id": id, "name": "Bash", "input": {"command": id}}
+
+
+def result(id, content="done"):
+    return {"type": "tool_result", "tool_use_id": id, "content": content}
+
+
+def boundary(uuid, before, **meta):
+    fields = {"type": "system", "subtype": "compact_boundary", "parentUuid": None, "logicalParentUuid": before}
+    return {**SESSION, **fields, "uuid": uuid, "compactMetadata": {"trigger": "auto", **meta}}
+
+
+def summary(uuid, parent, said="what happened", **more):
+    return user(uuid, parent, said, isCompactSummary=True, isVisibleInTranscriptOnly=True, **more)
+
+
+def read(*records, raw=b""):
+    return transcripts.read_bytes(b"\n".join([json.dumps(r).encode() for r in records] + [raw]), "s1.jsonl")
+
+
+def said(session):
+    """Role and text, or call and result ids, of each message."""
+    return [(one["role"], _words(one["content"])) for one in session.messages]
+
+
+def _words(content):
+    if isinstance(content, str):
+        return content
+    return " ".join(b.get("text") or b.get("id") or b.get("tool_use_id") or b["type"] for b in content)
+
+
+def test_an_answer_spread_over_lines_is_one_message():
+    thinking = {"type": "thinking", "thinking": "hm", "signature": "sig"}
+    session = read(
+        user("a", None, "go"),
+        answer("b", "a", "m1", thinking),
+        answer("c", "b", "m1", text("I look")),
+        answer("d", "c", "m1", call("t1"), usage={"input_tokens": 9, "output_tokens": 5}),
+        user("e", "d", [result("t1")], toolUseResult={"stdout": "done"}),
+    )
+    assert said(session) == [("user", "go"), ("assistant", "thinking I look t1"), ("user", "t1")]
+    assert session.messages[1]["content"][0] == thinking
+    assert session.usage == ((2, {"input_tokens": 9, "output_tokens": 5}),)
+    assert (session.client, session.format, session.id, session.cwd) == ("claude_code", "anthropic", "s1", "/w")
+    assert session.payload == {"model": "m", "messages": session.messages}
+    assert session.effective == session.messages
+    assert session.started.isoformat() == "2026-02-11T20:00:00+00:00"
+
+
+def test_parallel_calls_on_side_branches_come_together_with_results_in_order_of_the_calls():
+    session = read(
+        user("a", None, "go"),
+        answer("b", "a", "m1", call("t1")),
+        user("r1", "b", [result("t1")]),
+        answer("c", "b", "m1", call("t2")),
+        answer("d", "c", "m1", call("t3")),
+        user("r3", "d", [result("t3")]),
+        user("r2", "c", [result("t2")]),
+        answer("e", "r2", "m2", text("all done")),
+    )
+    assert said(session) == [("user", "go"), ("assistant", "t1 t2 t3"), ("user", "t1 t2 t3"), ("assistant", "all done")]
+
+
+def test_the_branch_that_was_left_is_not_part_of_the_conversation():
+    session = read(
+        user("a", None, "go"),
+        answer("b", "a", "m1", text("first")),
+        user("c", "b", "wrong turn"),
+        answer("d", "c", "m2", text("lost")),
+        user("e", "b", "another way"),
+    )
+    assert said(session) == [("user", "go"), ("assistant", "first"), ("user", "another way")]
+
+
+def test_the_leaf_that_the_client_named_last_is_the_active_one():
+    tree = [
+        user("a", None, "go"),
+        answer("b", "a", "m1", text("one")),
+        user("c", "a", "another"),
+    ]
+    assert said(read(*tree)) == [("user", "go"), ("user", "another")]
+    named = {"type": "last-prompt", "lastPrompt": "go", "leafUuid": "b", "sessionId": "s1"}
+    assert said(read(*tree, named)) == [("user", "go"), ("assistant", "one")]
+    assert said(read(named, *tree)) == [("user", "go"), ("user", "another")], "what came later counts"
+    behind = {**named, "leafUuid": "a"}
+    assert said(read(*tree, behind)) == [("user", "go"), ("user", "another")], "a leaf that only lags behind"
+
+
+def test_a_compaction_is_bridged_and_recorded():
+    session = read(
+        user("a", None, "go"),
+        answer("b", "a", "m1", text("one")),
+        boundary("k", "b", preTokens=1000),
+        summary("s", "k"),
+        user("c", "s", "go on"),
+        answer("d", "c", "m2", text("two")),
+    )
+    assert said(session) == [("user", "go"), ("assistant", "one"), ("user", "go on"), ("assistant", "two")]
+    (one,) = session.compactions
+    assert (one.start, one.stop, one.trigger, one.meta["preTokens"]) == (0, 2, "auto", 1000)
+    assert [m["content"] for m in session.effective[:2]] == ["what happened", "go on"]
+    assert session.effective_payload["messages"] == session.effective
+
+
+def test_of_two_compactions_the_later_shows():
+    session = read(
+        user("a", None, "go"),
+        boundary("k", "a"),
+        summary("s", "k", "first summary"),
+        user("b", "s", "go on"),
+        boundary("l", "b"),
+        summary("t", "l", "second summary"),
+        user("c", "t", "and on"),
+    )
+    assert [m["content"] for m in session.messages] == ["go", "go on", "and on"]
+    assert [(one.start, one.stop) for one in session.compactions] == [(0, 1), (0, 2)]
+    assert [m["content"] for m in session.effective] == ["second summary", "and on"]
+
+
+def test_a_compaction_that_keeps_a_tail_hides_only_what_is_before_it():
+    before = [user("a", None, "go"), answer("b", "a", "m1", text("one")), user("c", "b", "more")]
+    keeps = {"preservedSegment": {"headUuid": "c", "anchorUuid": "s", "tailUuid": "c"}}
+    on_the_summary = read(*before, boundary("k", "c", **keeps), summary("s", "k"), user("d", "s", "go on"))
+    on_the_tail = read(*before, boundary("k", "c", **keeps), summary("s", "k"), user("d", "c", "go on"))
+    for session in (on_the_summary, on_the_tail):
+        assert [(one.start, one.stop) for one in session.compactions] == [(0, 2)]
+        assert [m["content"] for m in session.effective] == ["what happened", "more", "go on"]
+
+
+def test_a_compaction_that_keeps_a_middle_shows_it_after_the_summary():
+    keeps = {"preservedSegment": {"headUuid": "a", "anchorUuid": "s", "tailUuid": "a"}}
+    before = [user("a", None, "go"), answer("b", "a", "m1", text("one"))]
+    session = read(*before, boundary("k", "b", **keeps), summary("s", "k"), user("d", "s", "go on"))
+    assert [m["content"] for m in session.effective] == ["what happened", "go", "go on"]
+
+
+def test_an_old_compaction_without_boundary_is_recognised():
+    session = read(user("a", None, "go"), summary("s", None), user("b", "s", "go on"))
+    assert [(one.start, one.stop) for one in session.compactions] == [(0, 1)]
+    assert [m["content"] for m in session.messages] == ["go", "go on"]
+
+
+def test_a_compaction_without_summary_is_a_problem():
+    session = read(user("a", None, "go"), boundary("k", "a"), user("b", "k", "go on"))
+    assert session.compactions == ()
+    assert [str(p) for p in session.problems] == ["line 2: a compaction without a summary; passed over"]
+
+
+def test_a_microcompaction_clears_results_one_message_at_a_time():
+    session = read(
+        user("a", None, "go"),
+        answer("b", "a", "m1", call("t1"), call("t2")),
+        user("c", "b", [result("t1", "long"), result("t2", "short")]),
+        {
+            **SESSION,
+            "type": "system",
+            "subtype": "microcompact_boundary",
+            "uuid": "m",
+            "parentUuid": "c",
+            "microcompactMetadata": {"compactedToolIds": ["t1"], "tokensSaved": 5},
+        },
+        user("d", "m", "go on"),
+    )
+    (one,) = session.compactions
+    assert (one.start, one.stop, one.trigger, one.meta["tokensSaved"]) == (2, 3, "microcompact", 5)
+    assert [b["content"] for b in session.messages[2]["content"]] == ["long", "short"]
+    assert [b["content"] for b in session.effective[2]["content"]] == ["[Old tool result content cleared]", "short"]
+
+
+def test_what_the_model_never_saw_is_left_out():
+    session = read(
+        {"type": "summary", "summary": "old title", "leafUuid": "x"},
+        {"type": "file-history-snapshot", "messageId": "x", "snapshot": {}},
+        user("a", None, "go"),
+        {**SESSION, "type": "progress", "uuid": "p", "parentUuid": "a", "data": {}},
+        {**SESSION, "type": "attachment", "uuid": "at", "parentUuid": "p", "attachment": {}},
+        {**SESSION, "type": "made-up-later", "uuid": "n", "parentUuid": "at"},
+        answer("e", "n", "m0", text("API Error"), model="<synthetic>"),
+        {**answer("f", "e", "m9", text("API Error")), "isApiErrorMessage": True},
+        user("v", "f", "only on the screen", isVisibleInTranscriptOnly=True),
+        user("w", "v", [text("  \n")]),
+        answer("b", "w", "m1", text("\n\n"), text("one")),
+        user("side", "b", "subagent", isSidechain=True),
+        {"type": "queue-operation", "operation": "enqueue", "sessionId": "s1"},
+        {"type": "ai-title", "aiTitle": "by the model", "sessionId": "s1"},
+        {"type": "custom-title", "customTitle": "mine", "sessionId": "s1"},
+    )
+    assert said(session) == [("user", "go"), ("assistant", "one")]
+    assert session.title == "mine"
+    assert session.problems == ()
+
+
+def test_meta_lines_and_images_are_kept():
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+    session = read(user("a", None, "Caveat", isMeta=True), user("b", "a", [image, text("看图")]))
+    assert said(session) == [("user", "Caveat"), ("user", "image 看图")]
+    assert session.messages[1]["content"][0] == image
+
+
+def test_a_line_that_is_there_twice_counts_once():
+    first = user("a", None, "go")
+    again = {**first, "sessionId": "s2"}
+    session = read(first, again, {**answer("b", "a", "m1", text("one")), "sessionId": "s2"})
+    assert said(session) == [("user", "go"), ("assistant", "one")]
+    assert session.id == "s2"
+
+
+def test_a_subagents_file_is_a_session_of_its_own():
+    fields = {"isSidechain": True, "agentId": "ag7"}
+    session = read({**user("a", None, "search"), **fields}, {**answer("b", "a", "m1", text("found")), **fields})
+    assert said(session) == [("user", "search"), ("assistant", "found")]
+    assert session.id == "ag7"
+
+
+def test_calls_that_were_interrupted_stay_open():
+    session = read(user("a", None, "go"), answer("b", "a", "m1", call("t1")), user("c", "b", "stop"))
+    assert said(session) == [("user", "go"), ("assistant", "t1"), ("user", "stop")]
+
+
+def test_a_broken_line_does_not_cut_off_what_is_before_it():
+    lines = [json.dumps(user("a", None, "go")), '{"type":"assistant","uuid":"b"', json.dumps(user("c", "b", "more"))]
+    session = transcripts.read_bytes("\n".join(lines).encode())
+    assert said(session) == [("user", "go"), ("user", "more")]
+    assert [p.line for p in session.problems] == [2, 3]
+    assert "no JSON" in session.problems[0].text
+    assert "parent b is not in the file" in session.problems[1].text
+
+
+def test_a_truncated_last_line_is_a_problem():
+    session = read(user("a", None, "go"), raw=b'{"type":"user","uuid":"b","mess')
+    assert said(session) == [("user", "go")]
+    assert [p.line for p in session.problems] == [2]
+
+
+def test_parents_in_a_circle_end():
+    session = read(user("a", "b", "one"), user("b", "a", "two"))
+    assert sorted(said(session)) == [("user", "one"), ("user", "two")]
+
+
+def test_a_file_of_records_about_the_session_only_says_so():
+    session = read({"type": "file-history-snapshot", "messageId": "x", "snapshot": {}})
+    assert session.messages == []
+    assert "no messages" in session.problems[0].text
+
+
+def test_a_line_with_null_content_and_strange_shapes_is_survived():
+    session = read(
+        user("a", None, None),
+        user("b", "a", [result("t0", None), "loose text", 5, None]),
+        {**SESSION, "type": "user", "uuid": "c", "parentUuid": "b", "message": "no object"},
+        answer("d", "c", ["no", "text"], "loose", 7),
+        {**SESSION, "type": "assistant", "uuid": ["x"], "parentUuid": {}, "message": {"content": {}}},
+    )
+    assert [m["content"] for m in session.messages] == [[result("t0", None)]]

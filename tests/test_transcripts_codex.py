@@ -1,0 +1,166 @@
+"""Codex: every documented kind of line, in small files written here."""
+
+import json
+
+import pytest
+
+from refold import transcripts
+from refold.errors import FormatError
+from refold.transcripts.source import unzstd
+
+META = {"id": "c1", "timestamp": "2026-05-12T09:59:55Z", "cwd": "/w", "base_instructions": {"text": "You are Codex."}}
+
+
+def line(type, /, **payload):
+    return {"timestamp": "2026-05-12T10:00:00.000Z", "type": type, "payload": payload}
+
+
+def item(**payload):
+    return line("response_item", **payload)
+
+
+def user(said):
+    return item(type="message", role="user", content=[{"type": "input_text", "text": said}])
+
+
+def answer(said):
+    return item(type="message", role="assistant", content=[{"type": "output_text", "text": said}])
+
+
+def encode(*records):
+    return "\n".join(json.dumps(record) for record in records).encode()
+
+
+def read(*records):
+    return transcripts.read_bytes(encode(line("session_meta", **META), *records), "rollout.jsonl")
+
+
+def said(entries):
+    return [entry["content"][0]["text"] if "content" in entry else entry["type"] for entry in entries]
+
+
+def test_items_are_kept_as_they_were_sent():
+    turn = [
+        item(type="message", role="developer", content=[{"type": "input_text", "text": "<permissions>"}]),
+        user("<environment_context>\n</environment_context>"),
+        line("turn_context", cwd="/w/sub", model="gpt-5"),
+        user("fix it"),
+        line("event_msg", type="user_message", message="fix it"),
+        item(type="reasoning", summary=[], content=None, encrypted_content="gAAA"),
+        item(type="function_call", name="shell", arguments='{"cmd": "ls"}', call_id="k1"),
+        line("event_msg", type="token_count", info=None),
+        line("event_msg", type="token_count", info={"last_token_usage": {"input_tokens": 9}}),
+        item(type="function_call_output", call_id="k1", output="a.py"),
+        item(type="custom_tool_call", name="apply_patch", input="*** Begin", call_id="k2"),
+        item(type="custom_tool_call_output", call_id="k2", output=[{"type": "input_text", "text": "ok"}]),
+        item(type="local_shell_call", call_id="k3", status="completed", action={}),
+        item(type="web_search_call", id="ws", status="completed"),
+        item(type="ghost_snapshot", ghost_commit={}),
+        line("world_state", anything=1),
+        line("event_msg", type="agent_message", message="done"),
+        answer("done"),
+    ]
+    session = read(*turn)
+    sent = [record["payload"] for record in turn if record["type"] == "response_item"]
+    assert session.messages == [payload for payload in sent if payload["type"] != "ghost_snapshot"]
+    assert session.usage == ((5, {"input_tokens": 9}),)
+    assert session.body == {"model": "gpt-5", "instructions": "You are Codex."}
+    assert session.payload["input"] is session.messages
+    assert (session.client, session.format, session.id, session.cwd) == ("codex", "openai_responses", "c1", "/w/sub")
+    assert session.problems == ()
+
+
+def test_user_messages_that_are_only_events_are_taken_from_there():
+    session = read(
+        line("event_msg", type="user_message", message="\nfirst\n"), answer("one"),
+        user("second"), line("event_msg", type="user_message", message="second"), answer("two"),
+    )  # fmt: skip
+    assert said(session.messages) == ["\nfirst\n", "one", "second", "two"]
+
+
+def test_a_compaction_with_its_history():
+    kept = user("Summary: all is well")["payload"]
+    session = read(
+        user("go"), answer("one"), line("compacted", message="", replacement_history=[kept], window_number=1),
+        user("go on"),
+    )  # fmt: skip
+    (one,) = session.compactions
+    assert (one.start, one.stop, one.insert, one.meta) == (0, 2, (kept,), {"message": "", "window_number": 1})
+    assert said(session.messages) == ["go", "one", "go on"]
+    assert said(session.effective) == ["Summary: all is well", "go on"]
+
+
+def test_a_compaction_without_history_keeps_the_users_messages_and_the_summary():
+    session = read(
+        user("<environment_context>"), user("go"), answer("one"), user("x" * 79_990), user("最后"),
+        line("compacted", message="what happened"), user("go on"),
+    )  # fmt: skip
+    assert [text[:20] for text in said(session.effective)] == ["go", "x" * 20, "最后", "what happened", "go on"]
+
+
+def test_a_rollback_takes_back_turns_of_the_user():
+    back = line("event_msg", type="thread_rolled_back", num_turns=1)
+    session = read(
+        user("go"), answer("one"), user("<environment_context>"), user("bad"), answer("two"), back, user("x")
+    )
+    assert said(session.messages) == ["go", "one", "<environment_context>", "x"]
+    assert (
+        said(read(user("go"), answer("one"), {**back, "payload": {**back["payload"], "num_turns": 9}}).messages) == []
+    )
+
+
+def test_a_rollback_over_a_compaction_takes_from_what_it_shows():
+    kept = [user("go")["payload"], user("bad")["payload"], user("<turn_aborted> summary")["payload"]]
+    session = read(
+        user("go"), user("bad"), line("compacted", message="", replacement_history=kept), user("worse"),
+        line("event_msg", type="thread_rolled_back", num_turns=2), user("again"),
+    )  # fmt: skip
+    assert said(session.messages) == ["go", "again"]
+    assert said(session.effective) == ["go", "again"]
+
+
+def test_the_two_older_forms():
+    items = [user("go")["payload"], answer("one")["payload"]]
+    first = {"id": "old", "timestamp": "2025-05-01T00:00:00Z", "instructions": "Be brief."}
+    bare = transcripts.read_bytes(encode(first, items[0], {"record_type": "state"}, items[1]))
+    whole = transcripts.read_bytes(json.dumps({"session": first, "items": items}, indent=1).encode())
+    for session in (bare, whole):
+        assert (session.client, session.id, session.body) == ("codex", "old", {"instructions": "Be brief."})
+        assert session.messages == items
+
+
+def test_a_forks_own_header_counts():
+    session = read(line("session_meta", **{**META, "id": "parent"}), user("go"))
+    assert session.id == "c1"
+
+
+def test_a_file_without_messages_says_so():
+    assert "no messages" in read().problems[0].text
+
+
+def test_a_compressed_file_that_nothing_can_open_says_what_to_install():
+    with pytest.raises(FormatError, match="pip install zstandard"):
+        unzstd(b"\x28\xb5\x2f\xfd", "rollout.jsonl.zst", modules=("refold_has_no_such_module",))
+
+
+def zstd_frame(data):
+    """An uncompressed zstd frame: magic, one segment with its size in 4 bytes, raw blocks, no checksum."""
+    size = 1 << 16
+    parts = [data[at : at + size] for at in range(0, len(data), size)]
+    heads = [(len(part) << 3 | (at == len(parts) - 1)).to_bytes(3, "little") for at, part in enumerate(parts)]
+    blocks = b"".join(head + part for head, part in zip(heads, parts, strict=True))
+    return b"\x28\xb5\x2f\xfd\xa0" + len(data).to_bytes(4, "little") + blocks
+
+
+def test_a_compressed_file_is_read_where_a_module_is_installed(tmp_path):
+    path = tmp_path / "rollout-1.jsonl.zst"
+    frames = [zstd_frame(encode(record) + b"\n") for record in (line("session_meta", **META), user("go"))]
+    path.write_bytes(b"".join(frames))
+    try:
+        session = transcripts.read(path)
+    except FormatError as error:
+        assert "pip install zstandard" in str(error)
+    else:
+        assert said(session.messages) == ["go"]
+        with pytest.raises(FormatError, match="damaged"):
+            transcripts.read_bytes(frames[0][:9] + b"\xff" * 9)

@@ -1,0 +1,244 @@
+"""OpenCode: a database with the documented tables, made here."""
+
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from refold import transcripts
+from refold.errors import FormatError
+
+SCHEMA = """
+CREATE TABLE session (id TEXT PRIMARY KEY, project_id TEXT, parent_id TEXT, directory TEXT, title TEXT, version TEXT,
+  revert TEXT, time_created INTEGER, time_updated INTEGER, time_compacting INTEGER);
+CREATE TABLE message (id TEXT PRIMARY KEY, session_id TEXT, time_created INTEGER, data TEXT);
+CREATE TABLE part (id TEXT PRIMARY KEY, message_id TEXT, session_id TEXT, data TEXT);
+CREATE TABLE todo (session_id TEXT, content TEXT, status TEXT, priority TEXT, position INTEGER);
+"""
+
+
+def text(said, **more):
+    return {"type": "text", "text": said, **more}
+
+
+def tool(id, status="completed", **state):
+    return {"type": "tool", "callID": id, "tool": "read", "state": {"status": status, "input": {"path": id}, **state}}
+
+
+def done(id, output="text", **time):
+    return tool(id, output=output, time={"start": 1, "end": 2, **time})
+
+
+class Base:
+    """A database being written."""
+
+    def __init__(self, path):
+        self.path = path
+        self.base = sqlite3.connect(path)
+        self.base.execute("PRAGMA journal_mode = WAL")
+        self.base.executescript(SCHEMA)
+        self.count = 0
+
+    def session(self, id, updated=1_767_225_600_000, revert=None):
+        row = (id, "prj", None, "/w", "a title", "1.2", revert, 1_767_225_600_000, updated, None)
+        self.base.execute("INSERT INTO session VALUES (?,?,?,?,?,?,?,?,?,?)", row)
+        self.base.commit()
+
+    def message(self, session, data, *parts):
+        self.count += 1
+        id = f"msg_{self.count:03}"
+        self.base.execute("INSERT INTO message VALUES (?,?,?,?)", (id, session, self.count, _dump(data)))
+        for at, part in enumerate(parts):
+            self.base.execute(
+                "INSERT INTO part VALUES (?,?,?,?)", (f"prt_{self.count:03}{at}", id, session, _dump(part))
+            )
+        self.base.commit()
+        return id
+
+    def user(self, session, *parts):
+        return self.message(session, {"role": "user"}, *parts)
+
+    def answer(self, session, *parts, **data):
+        return self.message(session, {"role": "assistant", "modelID": "m", **data}, *parts)
+
+
+def _dump(data):
+    return data if isinstance(data, str) else json.dumps(data)
+
+
+@pytest.fixture
+def base(tmp_path):
+    base = Base(tmp_path / "opencode.db")
+    base.session("ses_1")
+    yield base
+    base.base.close()
+
+
+def words(entries):
+    return [
+        (one["role"], *[b.get("text") or b.get("id") or b.get("content") or b["type"] for b in one["content"]])
+        for one in entries
+    ]
+
+
+def test_messages_become_anthropic_blocks(base):
+    picture = {"type": "file", "mime": "image/png", "filename": "a.png", "url": "data:image/png;base64,aGk="}
+    base.user("ses_1", text("go"), text("for people", ignored=True), picture, {**picture, "mime": "text/plain"})
+    base.answer(
+        "ses_1",
+        {"type": "step-start"},
+        {"type": "reasoning", "text": "hm", "metadata": {"anthropic": {"signature": "sig"}}},
+        text("I read"),
+        done("k1"),
+        tool("k2", "error", error="no such file"),
+        {"type": "step-finish", "tokens": {}},
+        {"type": "snapshot", "snapshot": "x"},
+        {"type": "step-start"},
+        text("read it"),
+        tokens={"input": 9, "output": 1},
+    )
+    session = transcripts.read(base.path)
+    assert session.messages == [
+        {
+            "role": "user",
+            "content": [
+                text("go"),
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "sig"},
+                text("I read"),
+                {"type": "tool_use", "id": "k1", "name": "read", "input": {"path": "k1"}},
+                {"type": "tool_use", "id": "k2", "name": "read", "input": {"path": "k2"}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "k1", "content": "text"},
+                {"type": "tool_result", "tool_use_id": "k2", "content": "no such file", "is_error": True},
+            ],
+        },
+        {"role": "assistant", "content": [text("read it")]},
+    ]
+    assert session.usage == ((4, {"input": 9, "output": 1}),)
+    assert (session.client, session.format, session.id, session.cwd) == ("opencode", "anthropic", "ses_1", "/w")
+    assert (session.title, session.body, session.started.year) == ("a title", {"model": "m"}, 2026)
+
+
+def test_attachments_of_results_and_links_to_files(base):
+    url = {"type": "file", "mime": "application/pdf", "url": "https://example.org/a.pdf"}
+    base.user("ses_1", url, {"type": "subtask", "prompt": "x"})
+    base.answer("ses_1", tool("k1", output="seen", attachments=[{**url, "mime": "image/png"}]))
+    messages = transcripts.read(base.path).messages
+    assert messages[0]["content"][0] == {"type": "document", "source": {"type": "url", "url": url["url"]}}
+    assert [block["type"] for block in messages[2]["content"][0]["content"]] == ["text", "image"]
+
+
+def test_a_finished_compaction_is_recorded(base):
+    base.user("ses_1", text("go"))
+    base.answer("ses_1", text("one"))
+    kept = base.user("ses_1", text("more"))
+    asked = base.user("ses_1", {"type": "compaction", "auto": True, "tail_start_id": kept})
+    base.answer("ses_1", text("what happened"), parentID=asked, summary=True, finish="stop")
+    base.user("ses_1", text("go on", synthetic=True))
+    session = transcripts.read(base.path)
+    (one,) = session.compactions
+    assert (one.start, one.stop, one.trigger) == (0, 2, "auto")
+    assert words(session.messages) == [("user", "go"), ("assistant", "one"), ("user", "more"), ("user", "go on")]
+    assert words(session.effective) == [
+        ("user", "What did we do so far?"), ("assistant", "what happened"), ("user", "more"), ("user", "go on"),
+    ]  # fmt: skip
+
+
+def test_a_compaction_that_failed_changed_nothing(base):
+    base.user("ses_1", text("go"))
+    asked = base.user("ses_1", {"type": "compaction", "auto": False})
+    base.answer("ses_1", text("half"), parentID=asked, summary=True, finish="stop", error={"name": "aborted"})
+    base.answer("ses_1", text("half"), parentID=asked, summary=True)
+    session = transcripts.read(base.path)
+    assert (words(session.messages), session.compactions) == ([("user", "go")], ())
+
+
+def test_pruned_results_are_whole_in_the_full_transcript(base):
+    base.user("ses_1", text("go"))
+    base.answer("ses_1", done("k1", "long", compacted=5), done("k2", "short"))
+    session = transcripts.read(base.path)
+    assert [b["content"] for b in session.messages[2]["content"]] == ["long", "short"]
+    assert [b["content"] for b in session.effective[2]["content"]] == ["[Old tool result content cleared]", "short"]
+    assert session.compactions[0].trigger == "prune"
+
+
+def test_what_was_taken_back_is_not_part_of_the_conversation(base):
+    base.user("ses_2", text("go"))
+    bad = base.user("ses_2", text("bad"), text("worse"))
+    base.session("ses_2", 2_000_000_000_000, revert=json.dumps({"messageID": bad}))
+    assert words(transcripts.read(base.path).messages) == [("user", "go")]
+    base.base.execute("UPDATE session SET revert = ?", (json.dumps({"messageID": bad, "partID": "prt_0021"}),))
+    base.base.commit()
+    assert words(transcripts.read(base.path).messages) == [("user", "go"), ("user", "bad")]
+
+
+def test_calls_that_never_ended_stay_open(base):
+    base.user("ses_1", text("go"))
+    base.answer("ses_1", tool("k1", "running"))
+    assert words(transcripts.read(base.path).messages) == [("user", "go"), ("assistant", "k1")]
+
+
+def test_of_several_sessions_the_latest_is_read_and_all_can_be(base):
+    base.session("ses_0", 1_999_999_999_999)
+    base.user("ses_0", text("later"))
+    base.user("ses_1", text("earlier"))
+    assert transcripts.read(base.path).id == "ses_0"
+    assert transcripts.read(base.path, "ses_1").messages[0]["content"] == [text("earlier")]
+    assert [session.id for session in transcripts.read_all(base.path)] == ["ses_1", "ses_0"]
+    with pytest.raises(FormatError, match="no session 'nobody'"):
+        transcripts.read(base.path, "nobody")
+
+
+def test_what_is_only_in_the_log_of_a_running_client_is_read_and_nothing_is_written(base):
+    base.user("ses_1", text("go"))
+    log = base.path.with_name("opencode.db-wal")
+    before = (base.path.read_bytes(), log.read_bytes())
+    assert len(before[1]) > 0
+    assert words(transcripts.read(base.path).messages) == [("user", "go")]
+    assert (base.path.read_bytes(), log.read_bytes()) == before
+
+
+def test_a_database_as_bytes(base):
+    base.user("ses_1", text("go"))
+    base.base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert words(transcripts.read_bytes(base.path.read_bytes()).messages) == [("user", "go")]
+
+
+def test_broken_rows_and_damaged_databases(base, tmp_path):
+    base.user("ses_1", text("go"), '{"type": "te', "[]")
+    base.message("ses_1", "no json", text("lost role"))
+    session = transcripts.read(base.path)
+    assert words(session.messages)[0] == ("user", "go")
+    assert len(session.problems) == 2
+    copy = tmp_path / "half.db"
+    base.base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    shutil.copyfile(base.path, copy)
+    copy.write_bytes(copy.read_bytes()[:5000])
+    with pytest.raises(FormatError):
+        transcripts.read(copy)
+
+
+def test_another_clients_database_and_an_empty_one(tmp_path):
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE session (id)")
+    with pytest.raises(FormatError, match="no table message, part"):
+        transcripts.read(path)
+    empty = Base(tmp_path / "empty.db")
+    with pytest.raises(FormatError, match="has no sessions"):
+        transcripts.read(empty.path)
+    empty.session("ses_1")
+    assert "no messages" in transcripts.read(empty.path).problems[0].text
+    empty.base.close()

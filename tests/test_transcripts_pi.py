@@ -1,0 +1,166 @@
+"""pi: every documented kind of entry, in small files written here."""
+
+import json
+
+from refold import transcripts
+
+HEAD = {"type": "session", "version": 3, "id": "p1", "timestamp": "2026-01-01T00:00:00Z", "cwd": "/w"}
+
+
+def entry(id, parent, type="message", **more):
+    return {"type": type, "id": id, "parentId": parent, "timestamp": "2026-01-01T00:00:01Z", **more}
+
+
+def user(id, parent, said):
+    return entry(id, parent, message={"role": "user", "content": said})
+
+
+def answer(id, parent, *blocks, **more):
+    return entry(id, parent, message={"role": "assistant", "content": list(blocks), "model": "m", **more})
+
+
+def result(id, parent, call, said="done", **more):
+    content = [{"type": "text", "text": said}]
+    return entry(
+        id, parent, message={"role": "toolResult", "toolCallId": call, "toolName": "read", "content": content, **more}
+    )
+
+
+def text(said):
+    return {"type": "text", "text": said}
+
+
+def call(id):
+    return {"type": "toolCall", "id": id, "name": "read", "arguments": {"path": id}}
+
+
+def read(*records):
+    return transcripts.read_bytes("\n".join(json.dumps(r) for r in records).encode(), "p1.jsonl")
+
+
+def said(entries):
+    return [entry["content"][0].get("text") or entry["content"][0]["type"] for entry in entries]
+
+
+def test_messages_become_anthropic_blocks():
+    picture = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+    session = read(
+        HEAD,
+        user("1", None, "go"),
+        answer(
+            "2",
+            "1",
+            {"type": "thinking", "thinking": "hm", "thinkingSignature": "sig"},
+            {"type": "thinking", "thinking": "", "thinkingSignature": "enc", "redacted": True},
+            text("I read"),
+            call("k1"),
+            call("k2"),
+            usage={"input": 3, "output": 1, "cacheRead": 0, "cacheWrite": 0},
+        ),
+        result("3", "2", "k1"),
+        result("4", "3", "k2", "no such file", isError=True),
+        entry("5", "4", message={"role": "user", "content": [picture, text("看")]}),
+    )
+    assert session.messages == [
+        {"role": "user", "content": [text("go")]},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "sig"},
+                {"type": "redacted_thinking", "data": "enc"},
+                text("I read"),
+                {"type": "tool_use", "id": "k1", "name": "read", "input": {"path": "k1"}},
+                {"type": "tool_use", "id": "k2", "name": "read", "input": {"path": "k2"}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "k1", "content": [text("done")]},
+                {"type": "tool_result", "tool_use_id": "k2", "content": [text("no such file")], "is_error": True},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
+                text("看"),
+            ],
+        },
+    ]
+    assert [at for at, _ in session.usage] == [2]
+    assert (session.client, session.id, session.cwd, session.body) == ("pi", "p1", "/w", {"model": "m"})
+
+
+def test_the_branch_of_the_last_entry_is_the_active_one():
+    session = read(
+        HEAD,
+        user("1", None, "go"),
+        user("2", "1", "left behind"),
+        entry("3", "1", "branch_summary", fromId="2", summary="tried something"),
+        user("4", "3", "more"),
+    )
+    assert [one.split("\n")[0] for one in said(session.messages)] == [
+        "go",
+        "The following is a summary of a branch that this conversation came back from:",
+        "more",
+    ]
+
+
+def test_a_compaction_keeps_from_its_first_kept_entry_on():
+    session = read(
+        HEAD,
+        user("1", None, "go"),
+        answer("2", "1", text("one")),
+        user("3", "2", "more"),
+        entry("4", "3", "compaction", summary="what happened", firstKeptEntryId="3", tokensBefore=90),
+        user("5", "4", "go on"),
+    )
+    (one,) = session.compactions
+    assert (one.start, one.stop, one.meta) == (0, 2, {"tokensBefore": 90})
+    assert said(session.messages) == ["go", "one", "more", "go on"]
+    assert said(session.effective)[1:] == ["more", "go on"]
+    assert "<summary>\nwhat happened\n</summary>" in said(session.effective)[0]
+
+
+def test_the_first_version_has_no_ids():
+    lines = [HEAD, user("1", None, "go"), answer("2", None, text("one")), user("3", None, "more")]
+    bare = [{key: value for key, value in line.items() if key not in {"parentId", "version"}} for line in lines]
+    for line in bare[1:]:
+        del line["id"]
+    compaction = {"type": "compaction", "summary": "all", "firstKeptEntryIndex": 3, "tokensBefore": 9, "timestamp": "x"}
+    session = read(*bare, compaction)
+    assert said(session.messages) == ["go", "one", "more"]
+    assert [(one.start, one.stop) for one in session.compactions] == [(0, 2)]
+
+
+def test_commands_of_the_user_are_told_in_pis_words():
+    ran = {"role": "bashExecution", "command": "ls", "output": "a.py", "exitCode": 2}
+    session = read(
+        HEAD,
+        entry("1", None, message=ran),
+        entry("2", "1", message={**ran, "output": "", "exitCode": 0, "cancelled": True}),
+        entry("3", "2", message={**ran, "exitCode": 0, "truncated": True, "fullOutputPath": "/o"}),
+        entry("4", "3", message={**ran, "excludeFromContext": True}),
+    )
+    assert said(session.messages) == [
+        "Ran `ls`\n```\na.py\n```\n\nCommand exited with code 2",
+        "Ran `ls`\n(no output)\n\n(command cancelled)",
+        "Ran `ls`\n```\na.py\n```\n\n[Output truncated. Full output: /o]",
+    ]
+
+
+def test_what_the_model_never_saw_is_left_out():
+    session = read(
+        HEAD,
+        user("1", None, "go"),
+        entry("2", "1", "model_change", provider="x", modelId="y"),
+        entry("3", "2", "thinking_level_change", thinkingLevel="high"),
+        entry("4", "3", "custom", customType="state", data={}),
+        answer("5", "4", stopReason="aborted"),
+        entry("6", "5", "custom_message", customType="note", content="from an extension"),
+        entry("7", "6", "session_info", name="a title"),
+        answer("8", "7", text(""), call("open")),
+    )
+    assert said(session.messages) == ["go", "from an extension", "tool_use"]
+    assert session.title == "a title"
