@@ -1,13 +1,13 @@
 """Answers as blocks of the message after an assistant turn (Anthropic, Gemini): where they belong."""
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from refold.messages import Message, Part
-from refold.rules.draft import Entry, Mended, Ref, Repair, lead, pick, remove
-from refold.rules.mending import messages_of, put_after, stand_in, stood_in
+from refold.messages import Message, Part, ToolCall
+from refold.rules.draft import Entry, Mended, Ref, Repair, lead, no_result, pick, remove
+from refold.rules.mending import messages_of, put_after, stood_in
 from refold.rules.pairing import Spot, client, pair, turn_ends
 
 Found = tuple[Part, Ref | None]
@@ -36,15 +36,18 @@ def settle_blocks(entries: Sequence[Entry], rule: str, at: Iterable[int]) -> Men
 
 
 def _answers(messages: Sequence[Message], ends: Sequence[int]) -> dict[int, list[Answer]]:
-    """For each home the answers that belong there, pending calls left out. A call without result
-    whose id another call of its turn has is left out too: one result would answer both."""
+    """For each home the answers that belong there, pending calls left out. Of calls of one turn that
+    share an id the first gets the first result, and none gets one that says that there is none
+    where another has one: the provider could not tell them apart."""
     pairing, answers = pair(messages, client), defaultdict[int, list[Answer]](list)
-    results = dict(pairing.pairs)
-    taken = {(ends[call.at], call.id) for call in results}
-    for call in sorted(chain(results, pairing.unanswered)):
+    results = defaultdict[tuple[int, str], deque[Spot]](deque)
+    for call, result in sorted(pairing.pairs, key=lambda one: one.result):
+        results[ends[call.at], call.id].append(result)
+    taken = set(results)
+    for call in sorted((*(call for call, _ in pairing.pairs), *pairing.unanswered)):
         key = (ends[call.at], call.id)
-        if call in results or key not in taken:
-            answers[ends[call.at]].append(Answer(call, results.get(call)))
+        if results[key] or key not in taken:
+            answers[ends[call.at]].append(Answer(call, results[key].popleft() if results[key] else None))
             taken.add(key)
     return answers
 
@@ -93,7 +96,8 @@ def _moved(entries: Sequence[Entry], wanted: Mapping[int, Sequence[Answer]]) -> 
 
 def _found(entries: Sequence[Entry], answer: Answer) -> Found:
     if answer.result is None:
-        return stand_in(entries[answer.call.at], answer.call).message.parts[0], None
+        made = entries[answer.call.at].message.parts[answer.call.part]
+        return no_result(answer.call.id, made.name if isinstance(made, ToolCall) else ""), None
     entry = entries[answer.result.at]
     return entry.message.parts[answer.result.part], entry.refs[answer.result.part]
 

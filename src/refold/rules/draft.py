@@ -79,7 +79,7 @@ def lead(entry: Entry, parts: Sequence[tuple[Part, Ref | None]]) -> Entry:
     return Entry(message, (*(ref for _, ref in parts), *entry.refs), entry.near)
 
 
-def no_result(id: str, name: str) -> ToolResult:
+def no_result(id: str, name: str = "") -> ToolResult:
     """The result of a call that nobody answered."""
     return ToolResult(id, (Text(NO_RESULT),), error=True, name=name)
 

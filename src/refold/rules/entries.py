@@ -3,8 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from refold.rules.draft import Entry, Mended, Repair
-from refold.rules.mending import messages_of, put_after, stand_in, stood_in
+from refold.messages import Message
+from refold.rules.draft import Entry, Mended, Repair, no_result
+from refold.rules.mending import messages_of, put_after, stood_in
 from refold.rules.pairing import Pairing, Spot, turn_ends
 
 
@@ -26,6 +27,11 @@ def settle_entries(entries: Sequence[Entry], rule: str, pairing: Pairing, at: It
     repairs += (put_after(rule, entries[n]) for n in strayed)
     out = ([*([] if n in moved else [entry]), *after.get(n, ())] for n, entry in enumerate(entries))
     return [entry for few in out for entry in few], repairs
+
+
+def stand_in(entry: Entry, call: Spot) -> Entry:
+    """The result of a call of *entry* that nobody answered, as an entry of its own."""
+    return Entry(Message("tool", (no_result(call.id),)), (None,), entry.near)
 
 
 def _strays(call: Spot, result: Spot, moved: set[int]) -> bool:

@@ -3,8 +3,8 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from refold.messages import Message, ToolCall
-from refold.rules.draft import Entry, Mended, Repair, no_result, remove
+from refold.messages import Message
+from refold.rules.draft import Entry, Mended, Repair, remove
 from refold.rules.pairing import Spot
 
 
@@ -23,15 +23,8 @@ def take_out(entries: Sequence[Entry], rule: str, spots: Iterable[Spot], why: st
     return out, repairs if out != list(entries) else []
 
 
-def stand_in(entry: Entry, call: Spot) -> Entry:
-    """The result of a call of *entry* that nobody answered, as an entry of its own."""
-    part = entry.message.parts[call.part]
-    name = part.name if isinstance(part, ToolCall) else ""
-    return Entry(Message("tool", (no_result(call.id, name),)), (None,), entry.near)
-
-
 def stood_in(rule: str, entry: Entry, call: Spot) -> Repair:
-    """The repair that `stand_in` is."""
+    """The repair of a call of *entry* that nobody answered."""
     return Repair(rule, entry.near, f"added a result to call {call.id!r}, which says that none was recorded")
 
 

@@ -1,0 +1,127 @@
+"""`check` on requests as clients send them."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.checking import check
+from refold.errors import FormatError
+
+REFUSED_BY_DESIGN = {
+    ("gemini_resume", "GE-2"): "Gemini CLI, resumed, sends every functionResponse twice",
+    ("gemini_own_compaction", "GE-2"): "the recording resumes a session: every functionResponse is sent twice",
+}
+"""Recordings that break a rule, and why that is the client's doing."""
+
+
+def bodies(file: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Position, path and body of each recorded request that holds a conversation."""
+    for n, line in enumerate(file.read_text(encoding="utf-8").splitlines()):
+        record = json.loads(line)
+        body = json.loads(record["body"]) if isinstance(record["body"], str) and record["body"] else record["body"]
+        if isinstance(body, dict) and any(field in body for field in ("messages", "input", "contents")):
+            yield n, record["path"], body
+
+
+def test_no_recorded_request_is_refused_but_for_known_reasons(shared: Path) -> None:
+    found, seen = Counter[tuple[str, str]](), 0
+    for file in sorted((shared / "fixtures" / "requests").glob("*.jsonl")):
+        for _, _, body in bodies(file):
+            seen += 1
+            found.update((file.stem, violation.rule) for violation in check(body))
+    assert seen > 400
+    assert set(found) == set(REFUSED_BY_DESIGN), found
+
+
+def test_every_response_sent_twice_is_seen(shared: Path) -> None:
+    _, _, body = next(bodies(shared / "fixtures" / "requests" / "gemini_resume.jsonl"))
+    responses = sum("functionResponse" in part for content in body["contents"] for part in content["parts"])
+    doubled = [violation for violation in check(body) if violation.rule == "GE-2"]
+    assert len(doubled) * 2 == responses > 0
+
+
+MESSAGES = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "List the files."},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}],
+    },
+    {"role": "user", "content": "Well?"},
+]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        MESSAGES,
+        {"model": "gpt-5.1", "messages": MESSAGES},
+        json.dumps(MESSAGES),
+        json.dumps({"messages": MESSAGES}).encode(),
+    ],
+    ids=["list", "body", "text", "bytes"],
+)
+def test_any_payload_is_checked_and_the_system_message_is_not_counted(payload: Any) -> None:
+    (found,) = check(payload)
+    assert (found.rule, found.at, found.subject) == ("OA-1", 1, "c1")
+    assert check(payload, "openai_chat") == (found,)
+
+
+def test_the_body_is_looked_at_too() -> None:
+    items = [
+        {"type": "message", "role": "user", "content": "Why?"},
+        {"type": "reasoning", "id": "rs_1", "summary": []},
+        {"type": "message", "role": "assistant", "content": "Because."},
+    ]
+    assert [one.rule for one in check({"input": items, "store": False})] == ["OA-5"]
+    assert check({"input": items, "store": True}) == ()
+
+
+def test_violations_come_in_order_of_position() -> None:
+    found = check(
+        [{"role": "assistant", "content": [{"type": "text", "text": ""}]}, {"role": "user", "content": ""}], "anthropic"
+    )
+    assert [(one.at, one.rule) for one in found] == [(0, "AN-4"), (0, "AN-5"), (1, "AN-5")]
+
+
+@pytest.mark.parametrize(
+    "payload", [[], {"messages": []}, "[]", [{"role": "system", "content": "x"}], [{"role": "user", "content": "x"}]]
+)
+def test_conversations_with_next_to_nothing_are_no_violation(payload: Any) -> None:
+    assert check(payload) == ()
+
+
+@pytest.mark.parametrize("payload", [7, None, "{", b"\xff", {"model": "x"}, [1, 2], {"messages": 3}])
+def test_what_is_no_conversation_is_an_error_in_words(payload: Any) -> None:
+    with pytest.raises(FormatError, match=r"\w+ \w+"):
+        check(payload)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["role", "content", "type", "id", "tool_use_id", "tool_calls", "parts", "text", "call_id"]),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.lists(JSON, max_size=4), st.sampled_from([None, "anthropic", "openai_chat", "openai_responses", "gemini"]))
+def test_anything_is_judged_or_refused_in_words(items: list[Any], format: str | None) -> None:
+    try:
+        found = check(items, format)
+    except FormatError:
+        return
+    assert all(0 <= one.at < len(items) for one in found)
