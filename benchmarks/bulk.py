@@ -1,0 +1,86 @@
+"""Compacting a million tokens, from JSON bytes to JSON bytes: time and memory; import and install."""
+
+import gc
+import importlib.metadata
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.synthetic import anthropic
+from benchmarks.table import table
+
+ROOT = Path(__file__).parent.parent
+CHILD = """
+import resource, sys, time
+from pathlib import Path
+import refold
+from refold.strategies import *
+body = Path(sys.argv[1]).read_bytes()
+strategies = {
+    "local and clearing": [DropDuplicates(), ClipResults(2_000), ClearThinking(keep=2), ClearToolResults(keep=3)],
+    "with the rule summarizer": [ClearToolResults(keep=3), Summarize(keep=8)],
+}[sys.argv[2]]
+def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+compact = refold.Compactor(strategies, refold.Budget(int(sys.argv[3]), int(sys.argv[3])))
+refold.Compactor(strategies, refold.Budget(10, 10))(body[:0] + b'[{"role":"user","content":"warm"}]')
+before, start = peak(), time.perf_counter()
+view = compact(body)
+out = view.payload
+taken = time.perf_counter() - start
+said = view.lens.fixed + view.ground.sums[-1]
+print(taken, (peak() - before) / len(body), said, view.tokens, len(out))
+"""
+
+
+def million() -> bytes:
+    """A session of about a million tokens as a request body."""
+    return json.dumps({"model": "claude-opus-5-5", "messages": anthropic(7_200)}).encode()
+
+
+def run(path: Path, kind: str, target: int) -> list[str]:
+    """One row, measured in a process of its own (median time of 3, memory beyond the body itself)."""
+    figures = []
+    for _ in range(3):
+        out = subprocess.run([sys.executable, "-c", CHILD, path, kind, str(target)], check=True, capture_output=True, text=True)
+        figures.append([float(x) for x in out.stdout.split()])
+    taken, share, said, sent, _ = sorted(figures)[1]
+    return [kind, f"{said:,.0f}", f"{sent:,.0f}", f"{taken:.2f} s", f"{1 + share:.1f} x"]
+
+
+def import_time() -> float:
+    """Milliseconds that `import refold` adds to a bare interpreter: the median of 11."""
+    taken = []
+    for _ in range(11):
+        code = "import time; t = time.perf_counter(); import refold; print((time.perf_counter() - t) * 1000)"
+        out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+        taken.append(float(out.stdout))
+    return sorted(taken)[5]
+
+
+def installed_size() -> float:
+    """Megabytes of the package as its wheel would install it (compiled files included)."""
+    source = ROOT / "src" / "refold"
+    return sum(path.stat().st_size for path in source.rglob("*") if path.is_file()) / 1e6
+
+
+def main() -> None:
+    """Print the tables."""
+    body = million()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "body.json"
+        path.write_bytes(body)
+        rows = [run(path, "local and clearing", 400_000), run(path, "with the rule summarizer", 60_000)]
+    print(f"request body: {len(body) / 1e6:.1f} MB of JSON; memory is the peak, the body included, in sizes of the body\n")
+    print(table(["strategies", "tokens said", "tokens sent", "time", "memory"], rows))
+    print(f"\nimport refold: {import_time():.0f} ms; installed: {installed_size():.1f} MB, dependencies: none")
+    assert not (importlib.metadata.requires("refold") or [""])[0].startswith("=")
+
+
+if __name__ == "__main__":
+    gc.collect()
+    resource.getrusage(resource.RUSAGE_SELF)
+    main()

@@ -1,0 +1,97 @@
+"""Runs inside the peers' own environment: the overhead of one turn, in milliseconds, as JSON.
+
+    .bench/bin/python benchmarks/peers_worker.py 100 1000 10000
+"""
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from langchain.agents.middleware import ClearToolUsesEdit, ContextEditingMiddleware, SummarizationMiddleware
+from langchain.agents.middleware.types import ModelRequest
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages.utils import count_tokens_approximately, trim_messages
+from langmem.short_term import SummarizationNode
+from splintr import Tokenizer
+
+sys.path.insert(0, str(Path(__file__).parent))
+from synthetic import turns
+
+NEVER = 10**9
+MODEL = FakeListChatModel(responses=["summary"])
+O200K = Tokenizer.from_pretrained("o200k_base")
+
+
+def exact(messages: Any) -> int:
+    """Tokens by the o200k vocabulary, as `tiktoken` would count them."""
+    return sum(len(O200K.encode(str(message.content))) + 4 for message in messages)
+
+
+def langchain_messages(count: int) -> list[AnyMessage]:
+    """The same session in LangChain's classes."""
+    out: list[AnyMessage] = []
+    for number, (kind, f) in enumerate(turns(count)):
+        if kind == "user":
+            out.append(HumanMessage(f["text"], id=str(number)))
+        elif kind == "call":
+            call = {"id": f["id"], "name": f["name"], "args": f["arguments"]}
+            out.append(AIMessage(f["text"], tool_calls=[call], id=str(number)))
+        elif kind == "result":
+            out.append(ToolMessage(f["text"], tool_call_id=f["id"], id=str(number)))
+        else:
+            out.append(AIMessage(f["text"], id=str(number)))
+    return out
+
+
+def peers() -> dict[str, Callable[[list[AnyMessage]], Any]]:
+    """Each peer as a function of the history, set so that it has nothing to do."""
+    approximate = SummarizationMiddleware(MODEL, trigger=("tokens", NEVER), token_counter=count_tokens_approximately)
+    counted = SummarizationMiddleware(MODEL, trigger=("tokens", NEVER), token_counter=exact)
+    editing = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=NEVER)])
+    node = SummarizationNode(model=MODEL, max_tokens=NEVER)
+
+    def edit(messages: list[AnyMessage]) -> Any:
+        request = ModelRequest(model=MODEL, messages=messages, tools=[], state={"messages": messages}, runtime=None)
+        return editing.wrap_model_call(request, lambda r: r.messages)
+
+    def trim(counter: Any) -> Callable[[list[AnyMessage]], Any]:
+        return lambda messages: trim_messages(messages, max_tokens=NEVER, token_counter=counter, strategy="last")
+
+    return {
+        "LangChain SummarizationMiddleware, approximate": lambda m: approximate.before_model({"messages": m}, None),
+        "LangChain SummarizationMiddleware, exact": lambda m: counted.before_model({"messages": m}, None),
+        "LangChain ContextEditingMiddleware": edit,
+        "LangChain trim_messages, approximate": trim(count_tokens_approximately),
+        "LangChain trim_messages, exact": trim(exact),
+        "LangMem SummarizationNode": lambda m: node.invoke({"messages": m, "context": {}}),
+    }
+
+
+def milliseconds(run: Callable[[list[AnyMessage]], Any], messages: list[AnyMessage]) -> float:
+    """Median of several calls, within about two seconds."""
+    times, until = [], time.perf_counter() + 2
+    while len(times) < 3 or (time.perf_counter() < until and len(times) < 30):
+        start = time.perf_counter()
+        run(messages)
+        times.append((time.perf_counter() - start) * 1_000)
+    return statistics.median(times)
+
+
+def main() -> None:
+    """Print {peer: {size: milliseconds}}."""
+    sizes = [int(arg) for arg in sys.argv[1:]]
+    table: dict[str, dict[int, float]] = {name: {} for name in peers()}
+    for size in sizes:
+        messages = langchain_messages(size)
+        for name, run in peers().items():
+            table[name][size] = milliseconds(run, messages)
+    json.dump(table, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""The overhead of one turn: a session that grows by 3 messages, against peers in the same run."""
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import refold
+from benchmarks.synthetic import anthropic
+from benchmarks.table import table
+
+ROOT = Path(__file__).parent.parent
+SIZES = (100, 1_000, 10_000)
+NEVER = refold.Budget(10**9, 10**9)
+
+
+def compactor() -> refold.Compactor:
+    """The default strategies with a trigger that is never reached: what a turn costs when nothing is due."""
+    return refold.Compactor(refold.default_strategies(), NEVER)
+
+
+def growing(size: int) -> float:
+    """A session told only what is new: 3 messages appended and the payload read."""
+    history = anthropic(size + 300)
+    talk = compactor().session(history[:size])
+    steps = iter(range(size, size + 300, 3))
+    return _median(lambda: talk.append(*history[(at := next(steps)) : at + 3]).payload, 100)
+
+
+def resent(size: int) -> float:
+    """The whole list again, 3 messages longer: the same objects, as an agent's loop sends them."""
+    history = anthropic(size + 90)
+    compact, steps = compactor(), iter(range(size, size + 90, 3))
+    compact(history[:size])
+    return _timed(lambda: history[: next(steps) + 3], lambda h: compact(h).payload, 30)
+
+
+def resent_copies(size: int) -> float:
+    """As `resent`, with every message a fresh object (as parsed from a request)."""
+    history = anthropic(size + 90)
+    compact, steps = compactor(), iter(range(size, size + 90, 3))
+    compact(history[:size])
+    return _timed(lambda: json.loads(json.dumps(history[: next(steps) + 3])), lambda h: compact(h).payload, 30)
+
+
+def cold(size: int) -> float:
+    """A history never seen before: decoded, hashed and counted from its beginning."""
+    history = anthropic(size)
+    return _median(lambda: compactor()(history).payload, 3)
+
+
+def _median(run: Callable[[], Any], times: int) -> float:
+    return _timed(lambda: None, lambda _: run(), times)
+
+
+def _timed(prepare: Callable[[], Any], run: Callable[[Any], Any], times: int) -> float:
+    taken = []
+    for _ in range(times):
+        given = prepare()
+        start = time.perf_counter()
+        run(given)
+        taken.append((time.perf_counter() - start) * 1_000)
+    return statistics.median(taken)
+
+
+def peers() -> dict[str, dict[str, float]]:
+    """The peers' figures, measured in an environment of their own."""
+    python = ROOT / ".bench" / "bin" / "python"
+    if not python.exists():
+        venv.create(ROOT / ".bench", with_pip=True)
+    pip = [python, "-m", "pip", "install", "--quiet", "--requirement", ROOT / "requirements" / "bench.txt"]
+    subprocess.run(pip, check=True)
+    worker = Path(__file__).with_name("peers_worker.py")
+    out = subprocess.run([python, worker, *map(str, SIZES)], check=True, capture_output=True, text=True)
+    return json.loads(out.stdout)
+
+
+def main() -> None:
+    """Print the table: milliseconds a turn, medians, and how they grow."""
+    ours = {
+        "refold, growing session": growing,
+        "refold, whole list resent, same objects": resent,
+        "refold, whole list resent, fresh objects": resent_copies,
+        "refold, never seen before": cold,
+    }
+    rows = {name: [run(size) for size in SIZES] for name, run in ours.items()}
+    theirs = {name: [figures[str(size)] for size in SIZES] for name, figures in peers().items()}
+    fastest = [min(row[i] for row in theirs.values()) for i in range(len(SIZES))]
+    cells = [[name, *(f"{x:.3f}" for x in row), f"{row[-1] / row[0]:.1f}"] for name, row in {**rows, **theirs}.items()]
+    print(table(["one turn, ms, at N messages", *map(str, SIZES), "10,000 / 100"], cells))
+    print(f"\nfastest peer: {', '.join(f'{x:.3f}' for x in fastest)} ms")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
