@@ -42,7 +42,9 @@ def _is_older(model: Any) -> bool:
 
 
 def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:
-    """Blocks, `system` and `input_schema` are sure signs; a `claude` model is a weak one."""
+    """Blocks, answers put back as they came, `system` and `input_schema` are sure signs; a `claude`
+    model is a weak one.
+    """
     if not all(isinstance(item, dict) or hasattr(item, "model_dump") for item in items):
         return 0
     score = 1 + 3 * ("system" in body) + 3 * _has_schema(body.get("tools")) + 2 * ("thinking" in body)
@@ -51,7 +53,8 @@ def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:
         if isinstance(item, dict):
             if item.get("role") == "tool" or not _NOT_OURS.isdisjoint(item):
                 return 0
-            score += 3 * any(_type(block) in _BLOCKS for block in _list(item.get("content")))
+            blocks = any(_type(block) in _BLOCKS for block in _list(item.get("content")))
+            score += 3 * (blocks or "stop_reason" in item)
     return score
 
 

@@ -349,6 +349,7 @@ def merge(first: Wire, second: Wire) -> Wire:
         raise FormatError("two results of tools cannot share one chat message")
     slots = [*_slots(one, 0), *_slots(two, 0)]
     pairs: list[tuple[Slot | None, Part]] = [(slot, slot.part) for slot in slots if slot.field == "content"]
-    out = {**two, **one, "content": _content([], pairs, empty=one.get("content"))}
+    value = next((item["content"] for item in (one, two) if isinstance(item.get("content"), list)), one.get("content"))
+    out = {**two, **one, "content": _content(value, pairs, empty=one.get("content"))}
     calls = [*_calls(one), *_calls(two)]
     return {**out, "tool_calls": calls} if calls else out

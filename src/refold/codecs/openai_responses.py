@@ -20,7 +20,7 @@ MOVED = ("id", "status", "cache_control")
 """Fields of an item that clients make, drop and change; `call_id` is what links."""
 
 _ENDINGS = ("_call", "_output", "_request", "_response")
-_KINDS = frozenset({"message", "reasoning", "item_reference", "compaction", "compaction_trigger", "additional_tools"})
+_KINDS = frozenset({"reasoning", "item_reference", "compaction", "compaction_trigger", "additional_tools"})
 _TEXTS = frozenset({"input_text", "output_text", "text"})
 _USERS = frozenset({"compaction_trigger", "mcp_approval_response"})
 
@@ -37,15 +37,21 @@ def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:
         if isinstance(item, str):
             continue
         if isinstance(item, dict):
-            score += 3 * _is_typed(item)
+            score += _item_fits(item)
         elif not hasattr(item, "model_dump"):
             return 0
     return score
 
 
-def _is_typed(item: dict[str, Any]) -> bool:
+def _item_fits(item: dict[str, Any]) -> int:
+    """A message may be another API's answer, put back as it came, so its blocks decide."""
     kind = item.get("type")
-    return isinstance(kind, str) and (kind in _KINDS or kind.endswith(_ENDINGS))
+    if not isinstance(kind, str):
+        return 0
+    if kind != "message":
+        return 3 * (kind in _KINDS or kind.endswith(_ENDINGS))
+    blocks = (block.get("type") for block in _list(item.get("content")) if isinstance(block, dict))
+    return 1 + 2 * any(block in ("input_text", "output_text") for block in blocks)
 
 
 def is_system(item: Wire) -> bool:

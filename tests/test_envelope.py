@@ -1,0 +1,156 @@
+"""Payloads are taken apart and put together again without losing a byte (issue 2, section 3)."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.codecs import decode_all, open_payload
+from refold.envelope import Envelope, dump, unpack
+from refold.errors import FormatError
+from refold.messages import Text
+
+ITEM = '{"role":"user","content":"hi"}'
+
+ODD = {
+    "big numbers": f'{{"seed":123456789012345678901234567890,"messages":[{ITEM[:-1]},"n":18446744073709551616123}}]}}',
+    "duplicate keys": '{"a":1,"a":2,"messages":[{"role":"user","role":"user","content":"x","content":"y"}]}',
+    "float spelling": '{"temperature":1.00,"top_p":1E-2,"messages":[{"role":"user","content":"x","w":0.10e+1}]}',
+    "key order": '{"z":1,"messages":[{"content":"x","role":"user"}],"a":2}',
+    "escapes": r'{"messages":[{"role":"user","content":"\u0041\/\ud83d\ude00\u00e9"}]}',
+    "lone surrogate": r'[{"role":"user","content":"\ud800 alone"}]',
+    "odd whitespace": ' \r\n\t{ "messages" :\n[ {"role" : "user" ,\t"content":"x"}\n ,\r\n{"role":"assistant","content":"y"} ] \n} \n',
+    "not a number": '{"messages":[{"role":"user","content":"x","n":NaN,"m":-Infinity}]}',
+    "byte order mark": f"\ufeff[{ITEM}]",
+    "control characters": '[{"role":"user","content":"a\x01\tb"}]',
+    "no entries": '{"messages":[ ]}',
+    "no entries, bare": "[ \n]",
+    "two conversations": f'{{"input":[1.0],"messages":[{ITEM}],"contents":"c"}}',
+    "the field twice": f'{{"messages":[],"messages":[{ITEM}]}}',
+}
+
+
+def whole(envelope: Envelope) -> list[slice]:
+    return [slice(0, len(envelope))]
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_spelling_is_kept(name: str):
+    text = ODD[name]
+    envelope = open_payload(text)
+    assert envelope.seal(whole(envelope)) == text
+    binary = text.encode()
+    assert open_payload(binary).seal(whole(envelope)) == binary
+    assert open_payload(bytearray(binary)).seal(whole(envelope)) == binary
+
+
+def test_bytes_that_are_no_utf8_are_kept():
+    payload = b'[{"role":"user","content":"caf\xe9 \xff\xfe"},{"role":"assistant","content":"ok"}]'
+    envelope = open_payload(payload)
+    assert envelope.seal(whole(envelope)) == payload
+    assert envelope.seal([slice(0, 1)]) == payload[: payload.index(b',{"role":"assistant"')] + b"]"
+    assert len(decode_all(envelope)) == 2
+
+
+def test_an_entry_with_bytes_that_are_no_utf8_can_be_rewritten():
+    envelope = open_payload(b'[{"role":"user","content":"\xff"}]')
+    sealed = envelope.seal([envelope.item(0)])
+    assert json.loads(sealed) == [{"role": "user", "content": "\udcff"}]
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_untouched_neighbours_keep_their_spelling(name: str):
+    text = ODD[name]
+    envelope = open_payload(text)
+    new = {"role": "user", "content": "新"}
+    sealed = envelope.seal([*whole(envelope), new])
+    assert sealed.count(dump(new)) == 1
+    assert all(wire.spelling in sealed for wire in envelope.parcel.wires)
+    again = open_payload(sealed)
+    assert repr(list(again.items())[:-1]) == repr(list(envelope.items()))  # by repr, since NaN is not equal to NaN
+    assert again.body == envelope.body
+
+
+def test_what_stood_between_neighbours_stays():
+    text = '[ {"role":"user","content":"a"}  ,\n {"role":"assistant","content":"b"} , {"role":"user","content":"c"} ]'
+    sealed = open_payload(text).seal([slice(0, 2)])
+    assert sealed == '[{"role":"user","content":"a"}  ,\n {"role":"assistant","content":"b"}]'
+
+
+def test_objects_stay_the_same_objects():
+    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    sealed = open_payload(messages).seal([slice(0, 2)])
+    assert all(one is other for one, other in zip(sealed, messages, strict=True))
+    body = {"model": "m", "messages": messages, "x": {"y": 1}}
+    out = open_payload(body).seal([slice(0, 1)])
+    assert out == {**body, "messages": messages[:1]}
+    assert list(out) == list(body)
+    assert out["messages"][0] is messages[0]
+    assert out["x"] is body["x"]
+
+
+@pytest.mark.parametrize("payload", ['{"input": "hi", "model":"m"}', {"input": "hi", "model": "m"}])
+def test_a_lone_string_is_a_conversation(payload: object):
+    envelope = open_payload(payload)
+    assert envelope.codec.NAME == "openai_responses"
+    assert decode_all(envelope)[0].parts == (Text("hi"),)
+    assert envelope.seal([slice(0, 1)]) == payload
+    longer = envelope.seal([slice(0, 1), {"role": "user", "content": "x"}])
+    body = json.loads(longer) if isinstance(longer, str) else longer
+    assert body["input"] == ["hi", {"role": "user", "content": "x"}]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", " ", "nonsense", "{", "[", "[}", "{]", '{"messages"', '{"messages":', '{"messages":[', '{"messages":[1', "[1 2]",
+        '{"messages":[],}', "[{},]", '{"messages":[]} x', '{"messages" []}', "{1:2}", '{"messages":[]', '"text"', "3", "null",
+        "[" * 100_000, '{"messages":[' + '{"a":' * 100_000, "[" + "9" * 5_000 + "]",
+    ],
+)  # fmt: skip
+def test_malformed_json_is_named(text: str):
+    with pytest.raises(FormatError, match=r"malformed JSON|a payload is|a number|null"):
+        open_payload(text)
+
+
+@pytest.mark.parametrize(
+    "payload", [None, 3, object(), {}, {"prompt": "x"}, {"messages": 3}, {"messages": None}, '{"input":{}}']
+)
+def test_what_holds_no_conversation_is_refused(payload: object):
+    with pytest.raises(FormatError):
+        unpack(payload)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+SPACE = st.text(" \n\r\t", max_size=3)
+
+
+@given(st.lists(JSON, max_size=6), st.booleans(), SPACE, SPACE, st.sampled_from(["", "messages", "contents", "input"]))
+def test_any_json_splits_and_joins(items: list, ascii_only: bool, before: str, after: str, field: str):
+    entries = (after + "," + before).join(json.dumps(item, ensure_ascii=ascii_only) for item in items)
+    array = f"[{before}{entries}{after}]"
+    text = before + (f'{{"a":[1.50,{{}}],"{field}"{after}:{array},"b":1e3}}' if field else array) + after
+    parcel = unpack(text)
+    assert parcel.close(list(parcel.wires)) == text
+    assert [wire.load() for wire in parcel.wires] == json.loads(json.dumps(items)) or "NaN" in text
+    assert unpack(parcel.close(parcel.wires[1:])).wires == parcel.wires[1:]
+
+
+@given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
+def test_any_bytes_open_or_are_refused(junk: bytes):
+    for payload in (
+        junk,
+        b"[" + junk,
+        b'{"messages":[' + junk,
+        b'{"messages":[{"role":"user","content":"' + junk + b'"}]}',
+    ):
+        try:
+            envelope = open_payload(payload)
+        except FormatError:
+            continue
+        assert envelope.seal(whole(envelope)) == payload
