@@ -41,7 +41,7 @@ def tail_start(view: View, keep: float) -> int:
     return found if found > _first(view) else _latest_exchange(view, marks)
 
 
-def _by_count(view: View, keep: int) -> int:
+def _by_count(view: View, keep: float) -> int:
     limit = len(view.transcript) - keep
     return max((cut for cut in view.cuts if cut <= limit), default=0)
 
@@ -50,6 +50,8 @@ def _by_share(view: View, marks: _Marks, keep: float) -> int:
     end, total = len(view.transcript), marks.sums[-1]
     at = bisect_left(marks.sums, total * (1 - keep))
     target = marks.starts[at] if at < len(marks.starts) else end
+    if target == 0:
+        return 0
     if after := _at_or_after(marks.turns, target):
         return after
     last, plain = _before(marks.turns, target), _ends_plain(view)

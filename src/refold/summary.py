@@ -41,7 +41,7 @@ def without_summary(message: Message) -> Message:
 
 
 def is_only_summary(message: Message) -> bool:
-    """Is *message* one of our summaries and nothing else?"""
+    """Whether *message* is one of our summaries and nothing else."""
     return previous(message) is not None and not without_summary(message).parts
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 LONGEST = 20_000
 """Characters of a command that are looked at."""
@@ -10,7 +11,7 @@ _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 _WORD = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|(\d?>>?|&&|\|\|?|;|\n)|([^\s\"'>|;&]+)")
 _BREAKS = frozenset({"&&", "||", "|", ";", "\n"})
 _READS = frozenset({"cat", "head", "tail", "less", "more", "bat", "nl", "wc", "diff", "od", "xxd", "sed", "awk", "jq"})
-_PATTERN_FIRST = frozenset({"sed", "awk", "jq", "grep"})
+_SCRIPT_FIRST = frozenset({"sed", "awk", "jq", "perl"})
 _WRITES = {"touch": "created", "tee": "modified", "rm": "deleted", "unlink": "deleted"}
 _PATH = re.compile(r"[^\s*?{}$()<>|;&\"'`=,!\\]{1,300}")
 _TRIMS = re.compile(r"(?:\s*2>&1|\s*\|&?\s*(?:tail|head|cat|tee)\b[^|&;]*)+$")
@@ -74,7 +75,7 @@ def _simple_commands(command: str) -> Iterator[list[str]]:
 
 
 def _redirects(words: list[str]) -> Iterator[tuple[str, str]]:
-    for mark, path in zip(words, words[1:], strict=False):
+    for mark, path in pairwise(words):
         if mark.lstrip("1") in {">", ">>"} and is_path(path):
             yield path, "created" if mark.endswith(">") and not mark.endswith(">>") else "modified"
 
@@ -99,7 +100,8 @@ def _of_program(words: list[str]) -> Iterator[tuple[str, str]]:
         return
     program, *rest = words
     program = program.rpartition("/")[2]
-    paths = [word for word in rest if not word.startswith("-") and is_path(word)]
+    words = [word for word in rest if not word.startswith("-")]
+    paths = [word for word in (words[1:] if program in _SCRIPT_FIRST else words) if is_path(word)]
     if program in {"mv", "cp"} and len(paths) >= 2:
         yield from ((path, "deleted" if program == "mv" else "read") for path in paths[:-1])
         yield paths[-1], "created"
@@ -117,7 +119,7 @@ def _has_name(path: str) -> bool:
 
 
 def is_path(word: str) -> bool:
-    """May this word name a file?"""
+    """Whether this word may name a file."""
     return (
         bool(_PATH.fullmatch(word))
         and not word.startswith(("/dev/", "&"))

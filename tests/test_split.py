@@ -1,0 +1,47 @@
+"""Where the kept tail begins, over random conversations."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.lens import Lens
+from refold.rules import anthropic, openai_chat
+from refold.rules.verdict import Rules
+from refold.split import tail_start
+from refold.testing import transcripts
+from refold.view import View
+
+RULES = st.sampled_from([Rules(), Rules(openai_chat.RULES), Rules(anthropic.RULES, alternate=True)])
+KEEP = st.one_of(st.integers(0, 30), st.floats(0, 1))
+
+
+@given(transcripts(), RULES, KEEP)
+def test_it_is_a_legal_cut_or_nothing(messages, rules, keep):
+    view = View.of(messages, lens=Lens(rules=rules))
+    start = tail_start(view, keep)
+    assert start == 0 or start in view.cuts
+
+
+@given(transcripts(tidy=False), RULES, KEEP)
+def test_odd_conversations_are_split_too(messages, rules, keep):
+    view = View.of(messages, lens=Lens(rules=rules))
+    assert 0 <= tail_start(view, keep) <= len(messages)
+
+
+@given(transcripts(max_turns=6), RULES, st.integers(1, 30))
+def test_at_least_so_many_messages_stay_where_older_ones_can_go(messages, rules, keep):
+    view = View.of(messages, lens=Lens(rules=rules))
+    older = [cut for cut in view.cuts if 0 < cut <= len(messages) - keep]
+    assert tail_start(view, keep) == max(older) if older else True
+
+
+@given(transcripts(), RULES, KEEP)
+def test_no_edit_is_cut_through(messages, rules, keep):
+    view = View.of(messages, lens=Lens(rules=rules))
+    cuts = sorted(view.cuts)
+    if len(cuts) < 3 or any(m.calls or m.results for m in messages[: cuts[1]]):
+        return
+    stop = cuts[len(cuts) // 2]
+    if stop == 0:
+        return
+    folded = view.apply(view.fold(0, stop, messages[0]))
+    assert not 0 < tail_start(folded, keep) < stop
