@@ -7,7 +7,6 @@ import resource
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from benchmarks.synthetic import anthropic
@@ -45,7 +44,9 @@ def run(path: Path, kind: str, target: int) -> list[str]:
     """One row, measured in a process of its own (median time of 3, memory beyond the body itself)."""
     figures = []
     for _ in range(3):
-        out = subprocess.run([sys.executable, "-c", CHILD, path, kind, str(target)], check=True, capture_output=True, text=True)
+        out = subprocess.run(
+            [sys.executable, "-c", CHILD, path, kind, str(target)], check=True, capture_output=True, text=True
+        )
         figures.append([float(x) for x in out.stdout.split()])
     taken, share, said, sent, _ = sorted(figures)[1]
     return [kind, f"{said:,.0f}", f"{sent:,.0f}", f"{taken:.2f} s", f"{1 + share:.1f} x"]
@@ -74,7 +75,9 @@ def main() -> None:
         path = Path(folder) / "body.json"
         path.write_bytes(body)
         rows = [run(path, "local and clearing", 400_000), run(path, "with the rule summarizer", 60_000)]
-    print(f"request body: {len(body) / 1e6:.1f} MB of JSON; memory is the peak, the body included, in sizes of the body\n")
+    print(
+        f"request body: {len(body) / 1e6:.1f} MB of JSON; memory is the peak, the body included, in sizes of the body\n"
+    )
     print(table(["strategies", "tokens said", "tokens sent", "time", "memory"], rows))
     print(f"\nimport refold: {import_time():.0f} ms; installed: {installed_size():.1f} MB, dependencies: none")
     assert not (importlib.metadata.requires("refold") or [""])[0].startswith("=")

@@ -1,6 +1,6 @@
 """Runs inside the peers' own environment: the overhead of one turn, in milliseconds, as JSON.
 
-    .bench/bin/python benchmarks/peers_worker.py 100 1000 10000
+.bench/bin/python benchmarks/peers_worker.py 100 1000 10000
 """
 
 import json

@@ -4,7 +4,24 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-WORDS = "value index parser token cache result error request handler config stream buffer module test path node".split()
+WORDS = [
+    "value",
+    "index",
+    "parser",
+    "token",
+    "cache",
+    "result",
+    "error",
+    "request",
+    "handler",
+    "config",
+    "stream",
+    "buffer",
+    "module",
+    "test",
+    "path",
+    "node",
+]
 
 
 def turns(count: int, seed: int = 7) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -44,4 +61,6 @@ def _prose(random: Random, words: int) -> str:
 
 
 def _lines(random: Random, lines: int) -> str:
-    return "\n".join(f"    {random.choice(WORDS)} = self.{random.choice(WORDS)}({random.randrange(999)})" for _ in range(lines))
+    return "\n".join(
+        f"    {random.choice(WORDS)} = self.{random.choice(WORDS)}({random.randrange(999)})" for _ in range(lines)
+    )

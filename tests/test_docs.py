@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from pages import PAGES, ROOT, blocks
 
 import refold
+from pages import PAGES, ROOT, blocks
 from refold import strategies
 
 

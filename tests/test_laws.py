@@ -218,8 +218,8 @@ def test_binding(messages, trigger):
         if message.role == "assistant":
             view = drive(steps(view, STRATEGIES, Budget(trigger, trigger // 2)), answer).view
             assert unbound(view.messages) == []
-            message = replace(message, parts=(Thinking("hm", sign(view.messages)), *message.parts))
-        view = view.grow([message])
+        thought = (Thinking("hm", sign(view.messages)),) if message.role == "assistant" else ()
+        view = view.grow([replace(message, parts=(*thought, *message.parts))])
     assert unbound(drive(steps(view, STRATEGIES, TIGHT), answer).view.messages) == []
 
 

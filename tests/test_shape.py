@@ -42,12 +42,23 @@ def test_files_can_be_read_in_one_sitting(path: Path) -> None:
 
 
 def test_no_imports_inside_functions() -> None:
-    inside = [f"{n.name}:{i.lineno}" for n in functions() for i in ast.walk(n) if isinstance(i, ast.Import | ast.ImportFrom)]
+    inside = [
+        f"{n.name}:{i.lineno}" for n in functions() for i in ast.walk(n) if isinstance(i, ast.Import | ast.ImportFrom)
+    ]
     assert inside == []
 
 
 def test_no_module_is_named_for_nothing() -> None:
-    assert not {path.stem for path in FILES} & {"utils", "util", "helpers", "helper", "common", "misc", "manager", "base"}
+    assert not {path.stem for path in FILES} & {
+        "utils",
+        "util",
+        "helpers",
+        "helper",
+        "common",
+        "misc",
+        "manager",
+        "base",
+    }
 
 
 def test_a_public_function_and_a_module_never_share_a_name() -> None:
@@ -65,6 +76,10 @@ def test_importing_refold_imports_nothing_that_is_not_python() -> None:
         "import sys, refold; "
         "print(sorted({m.partition('.')[0] for m in sys.modules} - set(sys.stdlib_module_names) - {'refold', '__main__'}))"
     )
-    out = subprocess.run([sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, {str(SOURCE.parent)!r}); {code}"],
-                         capture_output=True, text=True, check=True)
+    out = subprocess.run(
+        [sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, {str(SOURCE.parent)!r}); {code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert out.stdout.strip() == "[]"

@@ -14,7 +14,7 @@ from refold.edits import Edit
 from refold.envelope import Envelope
 from refold.lens import Lens
 from refold.log import Log
-from refold.loop import AsyncAsker, Asker, Compaction, Effect, adrive, drive, first_sight, steps
+from refold.loop import Asker, AsyncAsker, Compaction, Effect, adrive, drive, first_sight, steps
 from refold.store import Store
 from refold.stores.memory import MemoryStore
 from refold.strategy import Answer, Ask, Strategy, is_local
@@ -172,7 +172,9 @@ class Compactor:
             return State(envelope.codec, bare, bare, Log(), frame, -1)
         ground = state.kept.ground
         ground = Ground(ground.transcript, lens, ground.sums)
-        return replace(state, kept=state.kept.over(ground, envelope), view=state.view.over(ground, envelope), frame=frame)
+        return replace(
+            state, kept=state.kept.over(ground, envelope), view=state.view.over(ground, envelope), frame=frame
+        )
 
     async def _ask_in_thread(self, ask: Ask) -> Answer | None:
         return await asyncio.to_thread(self.ask, ask) if self.ask else None

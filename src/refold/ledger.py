@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-Outcome = Literal["applied", "noop", "rejected", "degraded", "failed"]
-"""How an attempt ended. `degraded`: applied, on a lower rung than the one first tried."""
+from refold.attempt import Outcome
 
 Grade = Literal["", "exact", "recoverable", "lossy"]
 """What an edit costs in content: nothing; nothing while the transcript is kept; something. `""` is unknown."""

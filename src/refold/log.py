@@ -1,6 +1,6 @@
 """An append-only sequence whose prefixes share one buffer."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from threading import Lock
 from typing import TypeVar, overload
@@ -42,7 +42,7 @@ class Log(Sequence[T]):
     def __len__(self) -> int:
         return self._length
 
-    def __iter__(self):  # type: ignore[no-untyped-def]  # Iterator[T]; islice needs no copy
+    def __iter__(self) -> Iterator[T]:
         return islice(self._buffer, self._length)
 
     @overload

@@ -1,7 +1,7 @@
 """Run strategies until the view fits: one generator, a sync and an async driver."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -28,9 +28,7 @@ class Compaction:
     attempts: tuple[Attempt, ...] = ()
 
 
-def steps(
-    view: View, strategies: Iterable[Strategy], budget: Budget
-) -> Generator[Ask, Answer | None, Compaction]:
+def steps(view: View, strategies: Iterable[Strategy], budget: Budget) -> Generator[Ask, Answer | None, Compaction]:
     """Compact *view* with *strategies*, gentlest first, until it fits the budget's target.
 
     Nothing runs under the trigger. An edit that does not make the view smaller, or would make the

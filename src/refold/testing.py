@@ -23,9 +23,7 @@ TEXTS = st.one_of(
 
 
 @st.composite
-def transcripts(
-    draw: st.DrawFn, *, max_turns: int = 8, signed: bool = False, tidy: bool = True
-) -> tuple[Message, ...]:
+def transcripts(draw: st.DrawFn, *, max_turns: int = 8, signed: bool = False, tidy: bool = True) -> tuple[Message, ...]:
     """Random transcripts: requests, answers, thinking, single and parallel calls (answered in one
     message or in several), media, unknown parts, system notes in the middle, open calls at the end.
 
@@ -61,7 +59,9 @@ def _turn(draw: st.DrawFn, ids: Iterator[str], *, signed: bool) -> list[Message]
 
 @st.composite
 def _request_parts(draw: st.DrawFn) -> tuple[Part, ...]:
-    media = draw(st.lists(st.builds(Media, st.just("image"), st.just("image/png"), st.text("ab", min_size=1)), max_size=1))
+    media = draw(
+        st.lists(st.builds(Media, st.just("image"), st.just("image/png"), st.text("ab", min_size=1)), max_size=1)
+    )
     return (Text(draw(TEXTS)), *media)
 
 

@@ -192,7 +192,9 @@ class View:
                 last.append(one)
 
     def _last(self, piece: "slice | list[Shown]") -> Shown:
-        return Shown(self.transcript.messages[piece.stop - 1], piece.stop - 1) if isinstance(piece, slice) else piece[-1]
+        return (
+            Shown(self.transcript.messages[piece.stop - 1], piece.stop - 1) if isinstance(piece, slice) else piece[-1]
+        )
 
     def _join(self, left: "slice | list[Shown]", right: Shown) -> bool:
         """Do neighbours of one role become one? Not where they stood side by side in the transcript."""
@@ -336,7 +338,9 @@ class View:
         rules, insert = self.lens.rules, edit.insert
         if rules.alternate and edit.start == 0 and (not insert or insert[0].role != "user"):
             raise EditError(f"edit {edit.id} hides the beginning and must show a user message instead")
-        if any(m.calls or m.results for m in insert) and (not {0, len(insert)} <= rules.cuts(insert) or rules.check(insert)):
+        if any(m.calls or m.results for m in insert) and (
+            not {0, len(insert)} <= rules.cuts(insert) or rules.check(insert)
+        ):
             raise EditError(f"edit {edit.id} shows calls and results that do not pair")
 
 
