@@ -1,0 +1,45 @@
+"""Fuzz the codecs: any bytes open and come back as they were, or are refused with a `FormatError`.
+
+    python tests/fuzz_codecs.py -max_total_time=600
+
+Needs atheris, which is no dependency of the project: without it, it says so and ends.
+"""
+
+import sys
+
+try:
+    import atheris
+except ImportError:
+    sys.exit("atheris is not installed: nothing was fuzzed")
+
+with atheris.instrument_imports(include=["refold"]):
+    from refold.codecs import CODECS, decode_all, open_payload
+    from refold.errors import FormatError
+    from refold.messages import Message, Text
+    from refold.transcript import Transcript
+
+FORMATS = (None, *(codec.NAME for codec in CODECS))
+
+
+def fuzz(data: bytes) -> None:
+    """The first byte picks the format; the rest is the payload."""
+    format = FORMATS[data[0] % len(FORMATS)] if data else None
+    payload = data[1:]
+    try:
+        envelope = open_payload(payload, format)
+        messages = decode_all(envelope)
+    except FormatError:
+        return
+    assert envelope.seal([slice(0, len(envelope))]) == payload
+    assert len(Transcript.of(messages)) == len(envelope)
+    for item, message in zip(envelope.items(), messages, strict=True):
+        assert envelope.codec.patch(item, message) is item
+        try:
+            envelope.codec.decode(envelope.codec.patch(item, Message(message.role, (Text("new"),))), ())
+        except FormatError:
+            continue
+
+
+if __name__ == "__main__":
+    atheris.Setup(sys.argv, fuzz)
+    atheris.Fuzz()
