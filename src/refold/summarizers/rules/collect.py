@@ -109,6 +109,7 @@ def _say(notes: _Notes, text: str, at: int, *, final: bool) -> None:
     text = scanned(text)
     actions = _ACTION.findall(text) if final else []
     notes.action = actions[-1] if actions else ""
+    note(notes.tally, notes.action, at, "call")
     prose = _ACTION.sub("", text) if actions else text
     notes.conclusions += conclusions(prose, final=final and not actions)
     if boxes := _BOX.findall(prose):
@@ -125,7 +126,7 @@ def _call(notes: _Notes, call: ToolCall, at: int) -> None:
     notes.pending[call.id] = done
     if done.todos is not None:
         notes.todos = done.todos
-    note(notes.tally, done.said, at)
+    note(notes.tally, done.said, at, "call")
 
 
 def _observe(notes: _Notes, text: str, at: int) -> None:
@@ -136,7 +137,7 @@ def _observe(notes: _Notes, text: str, at: int) -> None:
 
 
 def _result(notes: _Notes, done: Act, text: str, error: bool, at: int) -> None:
-    note(notes.tally, text, at, result=True)
+    note(notes.tally, text, at, "result")
     ended = outcome(text, error=error)
     if ended == "ok" or not error:
         _touch(notes, done, text)

@@ -4,14 +4,14 @@
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from math import log2
-from typing import NamedTuple
+from math import sqrt
+from typing import Literal, NamedTuple
 
 from refold.summarizers.rules.text import scanned
 
+Source = Literal["said", "call", "result"]
 LONGEST = 120
 """Characters of an identifier; what is longer is data."""
 
@@ -32,7 +32,7 @@ _KIND = re.compile(
     r"|(?P<camel>[a-z$@]\w+$)"
 )
 _WEIGHT = {
-    "url": 0.7, "path": 2.0, "folder": 0.7, "file": 0.4, "dotted": 0.7, "id": 1.3, "snake": 1.2,
+    "url": 0.7, "path": 2.0, "folder": 0.7, "file": 0.4, "dotted": 1.0, "id": 1.3, "snake": 1.2,
     "upper": 1.0, "pascal": 1.3, "camel": 1.2, "value": 1.6, "common": 0.3,
 }  # fmt: skip
 _DEFINED = re.compile(
@@ -58,37 +58,45 @@ class Entry(NamedTuple):
 class Tally:
     """Where identifiers stood, filled in one pass."""
 
-    count: Counter[str] = field(default_factory=Counter)
-    """Times it occurs."""
-    spread: Counter[str] = field(default_factory=Counter)
-    """Messages it occurs in."""
     last: dict[str, int] = field(default_factory=dict)
     """The last message it occurs in."""
+    names: dict[str, str] = field(default_factory=dict)
+    """Identifier by the word it was found as, empty for what is none."""
     kinds: dict[str, str] = field(default_factory=dict)
-    """Kind by word, empty for what is no identifier."""
+    """Kind by identifier."""
     defined: set[str] = field(default_factory=set)
+    used: set[str] = field(default_factory=set)
+    """Named in a tool call."""
     fields: dict[str, str] = field(default_factory=dict)
     """Field by value."""
     keys: set[str] = field(default_factory=set)
     """Field names of structured results: the tool's vocabulary, not news."""
 
 
-def note(tally: Tally, text: str, at: int, *, result: bool = False) -> None:
-    """Count the identifiers of one text of message *at*; of a tool *result* also fields and definitions."""
+def note(tally: Tally, text: str, at: int, source: Source = "said") -> None:
+    """Take down the identifiers of one text of message *at*; of a `result` also fields and definitions."""
     text = scanned(text)
-    if result:
+    if source == "result":
         tally.defined.update(_DEFINED.findall(text))
         if '":' in text or '" :' in text:
             tally.keys.update(_FIELD.findall(text))
             tally.fields.update((value, key) for key, value in _VALUE.findall(text))
-    for word, count in Counter(_WORD.findall(text)).items():
-        name = _trimmed(word)
-        if tally.kinds.get(name) is None:
-            tally.kinds[name] = kind(name)
-        if tally.kinds[name]:
-            tally.count[name] += count
-            tally.spread[name] += tally.last.get(name) != at
+    for word in set(_WORD.findall(text)):
+        name = tally.names.get(word)
+        if name is None:
+            name = tally.names[word] = _admit(tally, _trimmed(word))
+        if name:
             tally.last[name] = at
+            if source == "call":
+                tally.used.add(name)
+
+
+def _admit(tally: Tally, name: str) -> str:
+    """The name if it is an identifier, else nothing."""
+    sort = kind(name)
+    if sort:
+        tally.kinds[name] = sort
+    return name if sort else ""
 
 
 def _trimmed(word: str) -> str:
@@ -105,33 +113,51 @@ def kind(word: str) -> str:
     return "" if not found or found.lastgroup == "noise" else str(found.lastgroup)
 
 
-def score(sort: str, count: int, spread: int, age: int, *, defined: bool, cost: float) -> float:
-    """How much an identifier is worth a token.
+class Standing(NamedTuple):
+    """What is known of an identifier when the index is made."""
 
-    weight of its kind x (1 + log2(occurrences, at most 8) / 2) x (1 + further messages it occurs in,
-    at most 4, / 4) x 1.5 if it was defined here, / (1 + age / 150), age in messages since it last
-    occurred; over its cost in tokens plus 1, since an index that names everything helps nobody.
+    kind: str
+    age: int
+    """Messages since it last occurred."""
+    defined: bool
+    """Whether a definition of it was seen."""
+    used: bool
+    """Whether a tool call has named it already."""
+    cost: float
+    """Tokens, estimated."""
+
+
+def score(name: Standing) -> float:
+    """How much it is worth to list an identifier.
+
+    weight of its kind x 1.5 if it was defined here x 0.7 if a call has used it already
+    / (1 + age / 60) / sqrt(1 + cost).
+
+    How often it occurs is left out on purpose: on recorded sessions it made the ranking worse. What
+    has been in sight all along and was not used will not be; and what is used often stays in sight.
     """
-    worth = _WEIGHT[sort] * (1 + log2(min(count, 8)) / 2) * (1 + min(spread - 1, 4) / 4) * (1.5 if defined else 1)
-    return worth / (1 + age / 150) / (1 + cost)
+    worth: float = _WEIGHT[name.kind] * (1.5 if name.defined else 1.0) * (0.7 if name.used else 1.0)
+    return worth / (1 + name.age / 60) / sqrt(1 + name.cost)
 
 
 def ranked(tally: Tally, now: int, skip: Iterable[str] = ()) -> tuple[Entry, ...]:
     """The index, most useful first, without *skip* (files listed with their state elsewhere)."""
-    out, gone = list[tuple[float, str, Entry]](), set(skip) | (tally.keys - set(tally.fields))
-    for name, count in tally.count.items():
-        if name in gone:
-            continue
-        sort = "value" if name in tally.fields else tally.kinds[name]
-        cost = 1 + len(name.encode("utf-8", "replace")) / 4
-        points = score(
-            sort, count, tally.spread[name], now - tally.last[name], defined=name in tally.defined, cost=cost
-        )
-        out.append((-points, name, _entry(tally, sort, name)))
-    return tuple(entry for _, _, entry in sorted(out))
+    gone = set(skip) | (tally.keys - set(tally.fields))
+    points = {name: score(_standing(tally, name, now)) for name in tally.last if name not in gone}
+    return tuple(_entry(tally, name) for name in sorted(points, key=lambda name: (-points[name], name)))
 
 
-def _entry(tally: Tally, sort: str, name: str) -> Entry:
+def _standing(tally: Tally, name: str, now: int) -> Standing:
+    cost = 1 + len(name.encode("utf-8", "replace")) / 4
+    return Standing(_sort(tally, name), now - tally.last[name], name in tally.defined, name in tally.used, cost)
+
+
+def _sort(tally: Tally, name: str) -> str:
+    return "value" if name in tally.fields else tally.kinds[name]
+
+
+def _entry(tally: Tally, name: str) -> Entry:
+    sort = _sort(tally, name)
     if sort == "value":
         return Entry("value", name, tally.fields[name])
     return Entry("path" if sort == "path" else "name", name)

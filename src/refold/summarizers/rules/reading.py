@@ -15,8 +15,8 @@ TITLES = (
 _STATUS = {mark: status for status, mark in MARKS.items()}
 _TODO = re.compile(r"\[([ ~x])\] (.+)", re.DOTALL)
 _COMMAND = re.compile(r"\[(ok|error|exit -?\d+)\] (.+)", re.DOTALL)
-_TOKEN = re.compile(r"\"(?:[^\"\\]|\\.)*\"|[^\s\"{}]*\{[^\s\"{}]*\}|[^\s\"]+")
-_COUNT = re.compile(r"(\"(?:[^\"\\]|\\.)*\"|[^\s\",]+) (\d{1,15})(?:, |$)")
+_TOKEN = re.compile(r"\"(?:[^\"\\]|\\.)*(?:\"|$)|[^\s\"{}]*\{[^\s\"{}]*\}|[^\s\"]+")
+_COUNT = re.compile(r"(\"(?:[^\"\\]|\\.)*(?:\"|$)|[^\s\",]+) (\d{1,15})(?:, |$)")
 _MESSAGES = re.compile(r"messages (\d{1,15})(?:; calls (.*))?")
 
 

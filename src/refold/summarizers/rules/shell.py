@@ -8,7 +8,7 @@ LONGEST = 20_000
 """Characters of a command that are looked at."""
 
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
-_WORD = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|(\d?>>?|&&|\|\|?|;|\n)|([^\s\"'>|;&]+)")
+_WORD = re.compile(r"\"((?:[^\"\\]|\\.)*)(?:\"|$)|'([^']*)(?:'|$)|(\d?>>?|&&|\|\|?|;|\n)|([^\s\"'>|;&]+)")
 _BREAKS = frozenset({"&&", "||", "|", ";", "\n"})
 _READS = frozenset({"cat", "head", "tail", "less", "more", "bat", "nl", "wc", "diff", "od", "xxd", "sed", "awk", "jq"})
 _SCRIPT_FIRST = frozenset({"sed", "awk", "jq", "perl"})
