@@ -13,8 +13,9 @@ from refold.messages import Message, ToolResult
 from refold.rules.draft import Entry, Ref, Repair, draft
 from refold.rules.verdict import Violation
 
-ROUNDS = 8
-"""Most times that a payload is mended anew: what one rule mends can concern another."""
+ROUNDS = 32
+"""Most mends in a row. Each starts from what the one before made, read anew: what one rule mends can
+concern another, and may change which result answers which call (Gemini)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +55,14 @@ def repair(payload: Any, format: str | None = None) -> Repaired:
 
 
 def _mend(envelope: Envelope, messages: Sequence[Message]) -> tuple[list[Entry], list[Repair]]:
-    """Each rule's mend after the other, where the rule is broken."""
-    entries, done = draft(messages), list[Repair]()
-    for rule in envelope.codec.rules(envelope.body).rules:
-        if rule.mend and rule.judge([entry.message for entry in entries], envelope.body).violations:
-            entries, repairs = rule.mend(entries, envelope.body)
-            done += repairs
-    return entries, done
+    """What the first rule can mend that is broken and can mend anything."""
+    rules, body, entries = envelope.codec.rules(envelope.body).rules, envelope.body, draft(messages)
+    for rule in rules:
+        if rule.mend and rule.judge(messages, body).violations:
+            mended, repairs = rule.mend(entries, body)
+            if repairs:
+                return mended, repairs
+    return entries, []
 
 
 # --- back into wire form ----------------------------------------------------------------------

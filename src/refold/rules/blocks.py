@@ -59,16 +59,11 @@ def _is_settled(answers: Sequence[Answer], home: int) -> bool:
 
 
 def _repairs(entries: Sequence[Entry], rule: str, wanted: Mapping[int, Sequence[Answer]]) -> Iterator[Repair]:
-    for answers in wanted.values():
+    for home, answers in wanted.items():
         missing = [answer.call for answer in answers if answer.result is None]
         yield from (stood_in(rule, entries[call.at], call) for call in missing)
-        if not _is_settled([answer for answer in answers if answer.result], _home(answers)):
+        if not _is_settled([answer for answer in answers if answer.result], home):
             yield put_after(rule, entries[answers[0].call.at])
-
-
-def _home(answers: Sequence[Answer]) -> int:
-    """Where the first of these results is; -1 if there is none."""
-    return next((answer.result.at for answer in answers if answer.result), -1)
 
 
 def _moved(entries: Sequence[Entry], wanted: Mapping[int, Sequence[Answer]]) -> list[Entry]:

@@ -68,7 +68,9 @@ def pick(entry: Entry, keep: Callable[[int], bool]) -> Entry:
 
 
 def join(first: Entry, second: Entry) -> Entry:
-    """Two neighbours as one entry."""
+    """Two neighbours as one entry; one that holds nothing adds nothing."""
+    if not (first.refs and second.refs):
+        return first if first.refs else second
     parts = (*first.message.parts, *second.message.parts)
     return Entry(replace(first.message, parts=parts), (*first.refs, *second.refs), first.near)
 

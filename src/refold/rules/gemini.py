@@ -1,8 +1,8 @@
 """What Gemini's generateContent refuses (GE-1, GE-2, GE-4)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from refold.messages import Message
+from refold.messages import Message, ToolCall, ToolResult, user
 from refold.rules.blocks import settle_blocks
 from refold.rules.draft import Entry, Mended, Repair, join
 from refold.rules.judging import Body, answered_again, away_from_home, misplaced, orphaned, repeated, unanswered
@@ -25,11 +25,17 @@ def turns(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001 -
 
 def join_turns(entries: Sequence[Entry], body: Body) -> Mended:  # noqa: ARG001
     """Mend GE-1: a turn that calls functions becomes one with the model's turn before it."""
+    return _joined(entries, "GE-1", lambda before, entry: bool(entry.calls))
+
+
+def _joined(entries: Sequence[Entry], rule: str, belong: Callable[[Message, Message], bool]) -> Mended:
+    """Make those neighbours one that are both the model's and *belong* together."""
     out, repairs = list[Entry](), list[Repair]()
     for entry in entries:
-        if entry.message.calls and out and out[-1].message.role == "assistant":
+        before = out[-1].message if out else user("")
+        if before.role == entry.message.role == "assistant" and belong(before, entry.message):
             out[-1] = join(out[-1], entry)
-            repairs.append(Repair("GE-1", entry.near, "joined with the model's turn before it"))
+            repairs.append(Repair(rule, entry.near, "joined with the model's turn before it"))
         else:
             out.append(entry)
     return out, repairs
@@ -42,7 +48,7 @@ def responses(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG0
     violations = (
         *unanswered("GE-2", pairing.unanswered),
         *misplaced("GE-2", away_from_home(pairing, ends)),
-        *_disordered(pairing, ends),
+        *_disordered(messages, pairing, ends),
         *orphaned("GE-2", pairing.orphans),
         *answered_again("GE-2", pairing.again),
         *repeated("GE-2", repeats(pairing, ends)),
@@ -51,8 +57,10 @@ def responses(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG0
 
 
 def settle(entries: Sequence[Entry], body: Body) -> Mended:  # noqa: ARG001
-    """Mend GE-2: responses go where they belong, calls nobody answered get one, others go."""
-    return in_turn(entries, _settle_calls, _drop_strays)
+    """Mend GE-2: responses go where they belong, calls nobody answered get one, others go. Turns of
+    the model that a response follows come first: they are joined, and the ids read anew."""
+    joined, repairs = _joined(entries, "GE-2", lambda before, _: bool(before.calls))
+    return (joined, repairs) if repairs else in_turn(entries, _settle_calls, _drop_strays)
 
 
 def _settle_calls(entries: Sequence[Entry]) -> Mended:
@@ -65,15 +73,21 @@ def _drop_strays(entries: Sequence[Entry]) -> Mended:
     return take_out(entries, "GE-2", strays, "a response without a call of its own,", alternate=True)
 
 
-def _disordered(pairing: Pairing, ends: Sequence[int]) -> Iterator[Violation]:
-    """Responses at home that stand before the response of an earlier call."""
+def _disordered(messages: Sequence[Message], pairing: Pairing, ends: Sequence[int]) -> Iterator[Violation]:
+    """Responses at home that stand before the response of an earlier call. One of another name than
+    its call's was matched for want of a better: its place says nothing."""
     last: Pair | None = None
-    for one in sorted(p for p in pairing.pairs if p.result.at == ends[p.call.at]):
+    for one in sorted(p for p in pairing.pairs if p.result.at == ends[p.call.at] and _is_namesake(messages, p)):
         if last and last.result.at == one.result.at and last.result.part > one.result.part:
             text = f"response {one.result.id!r} stands before that of an earlier call"
             yield Violation("GE-2", one.result.at, text, one.result.id)
         else:
             last = one
+
+
+def _is_namesake(messages: Sequence[Message], pair: Pair) -> bool:
+    call, result = (messages[spot.at].parts[spot.part] for spot in pair)
+    return isinstance(call, ToolCall) and isinstance(result, ToolResult) and result.name in ("", call.name)
 
 
 def roles(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
