@@ -25,6 +25,9 @@ from refold.view import Ground, View
 REMEMBERED = 8
 """How many conversations a compactor knows again, so that a resent history costs only what is new."""
 
+AS_SAID = "as said"
+"""What makes the edits that show a message as it was said, against a local strategy."""
+
 
 @dataclass(frozen=True)
 class State:
@@ -95,7 +98,7 @@ class Compactor:
         """Take stored edits back for good (all, without *ids*). An edit of a local strategy comes
         back by itself, so the message itself is stored as what to show. Raises `EditError`."""
         view = drive(self._look(history)).view
-        gone = [view.find(id) for id in ids] if ids else list(view.edits)
+        gone = [view.find(id) for id in ids] if ids else [e for e in view.edits if not e.by.startswith(AS_SAID)]
         self.store.remove(edit.id for edit in gone)
         local = {repr(strategy) for strategy in self.local}
         self.store.save(_as_said(view, edit) for edit in gone if edit.by in local)
@@ -225,7 +228,7 @@ class Session:
 
 
 def _as_said(view: View, edit: Edit) -> Edit:
-    return view.swap(edit.start, view.transcript.messages[edit.start], by=f"as said ({edit.by})")
+    return view.swap(edit.start, view.transcript.messages[edit.start], by=f"{AS_SAID} ({edit.by})")
 
 
 def _frame(envelope: Envelope) -> Any:

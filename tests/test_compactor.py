@@ -1,0 +1,254 @@
+"""The front door: one call, kept edits, known conversations."""
+
+import asyncio
+import copy
+import json
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import refold
+from refold.compactor import REMEMBERED
+from refold.strategies import ClearToolResults, ClipResults, DropDuplicates, Summarize
+
+
+def conversation(rounds: int, size: int = 600) -> list[dict]:
+    """An agent that reads files: one request, then *rounds* of a call and its result."""
+    rng = random.Random(rounds)
+    messages = [{"role": "user", "content": "Fix the parser. Never touch the migrations."}]
+    for n in range(rounds):
+        text = " ".join(rng.choices(["alpha", "beta", "gamma", "delta"], k=size // 5))
+        call = {"type": "tool_use", "id": f"t{n}", "name": "read", "input": {"path": f"src/m{n}.py"}}
+        messages.append({"role": "assistant", "content": [{"type": "text", "text": f"Reading m{n}."}, call]})
+        messages.append({"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"t{n}", "content": text}]})
+    return messages
+
+
+STRATEGIES = [DropDuplicates(), ClipResults(2_000), ClearToolResults(keep=2), Summarize(keep=4)]
+
+
+def compactor(store=None, trigger=3_000, target=1_500) -> refold.Compactor:
+    return refold.Compactor(STRATEGIES, refold.Budget(trigger, target), store)
+
+
+def test_the_history_is_left_alone_and_untouched_messages_are_the_same_objects():
+    history = conversation(60)
+    before = copy.deepcopy(history)
+    view = compactor()(history)
+    assert history == before
+    assert view.edits
+    assert view.payload[-1] is history[-1]
+    assert view.revert().payload == history
+    assert all(a is b for a, b in zip(view.revert().payload, history, strict=True))
+
+
+def test_a_body_and_its_bytes_come_back_as_what_they_were():
+    history = conversation(60)
+    body = {"model": "claude-opus-5-5", "max_tokens": 10, "messages": history, "x-unknown": [1.0, 10**30]}
+    view = compactor()(body)
+    assert {**view.payload, "messages": history} == body
+    data = json.dumps(body, indent=1).encode()
+    as_bytes = compactor()(data)
+    assert isinstance(as_bytes.payload, bytes)
+    assert json.loads(as_bytes.payload) == view.payload
+    assert as_bytes.revert().payload == data
+    assert isinstance(compactor()(data.decode()).payload, str)
+
+
+def test_under_the_trigger_nothing_is_edited():
+    history = conversation(4)
+    view = compactor(trigger=10**6)(history)
+    assert (view.edits, view.attempts) == ((), ())
+    assert view.payload == history
+
+
+def test_the_view_holds_still_between_compactions():
+    """What was shown once is shown again, until the trigger is reached: the prompt cache holds."""
+    compact, history, breaks, before = compactor(), conversation(80), 0, []
+    for stop in range(1, len(history) + 1):
+        view = compact(history[:stop])
+        breaks += view.payload[: len(before)] != before
+        before = view.payload
+        assert view.tokens < 3_000
+        assert refold.check(view.payload) == ()
+    assert 1 <= breaks <= 20
+
+
+def test_a_session_a_resent_list_and_a_new_process_show_the_same():
+    history = conversation(50)
+    store = refold.MemoryStore()
+    compact = compactor(store)
+    talk = compactor(refold.MemoryStore()).session()
+    for stop in range(1, len(history) + 1):
+        resent, grown = compact(history[:stop]), talk.append(history[stop - 1])
+        assert resent.payload == grown.payload
+    assert compactor(store)(history).payload == resent.payload  # nothing but the store in common
+    assert compactor(store)(json.loads(json.dumps(history))).payload == resent.payload
+
+
+def test_async_does_what_sync_does():
+    history = conversation(40)
+    assert asyncio.run(compactor().acompact(history)).payload == compactor()(history).payload
+
+
+def test_a_fork_finds_the_edits_of_its_own_past_only():
+    store, history = refold.MemoryStore(), conversation(60)
+    edits = compactor(store)(history).edits
+    fork = [*history[:41], {"role": "assistant", "content": "Done."}]
+    found = compactor(store, trigger=10**6, target=10**6)(fork).edits
+    kept = [edit for edit in edits if edit.stop <= 41 and "ClearToolResults" in edit.by]
+    assert [e.id for e in found if "ClearToolResults" in e.by] == [e.id for e in kept]
+    assert kept
+
+
+def test_another_salt_finds_nothing():
+    store, history = refold.MemoryStore(), conversation(60)
+    compactor(store)(history)
+    other = refold.Compactor(STRATEGIES, refold.Budget(10**6, 10**6), store, salt="tenant 2")
+    assert [edit for edit in other(history).edits if "ClearToolResults" in edit.by] == []
+
+
+def test_a_list_that_was_changed_in_place_is_another_history():
+    compact, history = compactor(trigger=10**6), conversation(5)
+    compact(history)
+    history[0]["content"] = "Something else."
+    assert compact(history).messages[0].text == "Something else."
+
+
+def test_a_moved_cache_control_is_the_same_history():
+    store, history = refold.MemoryStore(), conversation(60)
+    view = compactor(store)(history)
+    marked = json.loads(json.dumps(history))
+    marked[-1]["content"][0]["cache_control"] = {"type": "ephemeral"}
+    again = compactor(store)(marked)
+    assert [e.id for e in again.edits] == [e.id for e in view.edits]
+    assert again.payload[-1]["content"][0]["cache_control"] == {"type": "ephemeral"}
+
+
+def test_a_changed_system_prompt_is_counted_anew_and_keeps_the_edits():
+    store, history = refold.MemoryStore(), conversation(60)
+    compact = compactor(store)
+    one = compact({"system": "short", "messages": history})
+    two = compact({"system": "long " * 500, "messages": history})
+    assert two.lens.fixed > one.lens.fixed + 400
+    assert {e.id for e in one.edits} <= {e.id for e in two.edits}
+
+
+def test_edits_of_another_writer_are_seen_and_so_are_its_reverts():
+    store, history = refold.MemoryStore(), conversation(60)
+    here = compactor(store, trigger=10**6, target=10**6)
+    assert not any("Clear" in edit.by for edit in here(history).edits)
+    there = compactor(store)(history)
+    assert here(history).payload == there.payload
+    store.remove([edit.id for edit in there.edits])
+    assert here(history).payload == history
+
+
+def test_revert_is_for_good_for_stored_and_for_local_edits():
+    history = conversation(6, size=4_000)
+    compact = compactor(trigger=10**6, target=10**6)
+    clipped = compact(history)
+    first = clipped.edits[0]
+    assert "ClipResults" in first.by
+    after = compact.revert(history, first.id[:8])
+    assert after.messages[first.start] == after.transcript.messages[first.start]
+    assert compact(history).payload == after.payload
+    assert len(compact(history).payload) == len(history)
+    assert compact.revert(history).payload == history
+    with pytest.raises(refold.EditError, match="no edit"):
+        compact.revert(history, "ffff")
+
+
+def test_the_target_may_be_out_of_reach_and_the_view_says_so():
+    view = refold.Compactor([ClearToolResults(keep=3)], refold.Budget(100, 100))(conversation(2))
+    assert view.tokens > 100
+    assert [attempt.outcome for attempt in view.attempts] == ["noop"]
+
+
+def test_attempts_tell_how_each_strategy_ended():
+    view = compactor(target=200)(conversation(60))
+    assert [a.outcome for a in view.attempts] == ["applied", "applied"]
+    assert view.attempts[0].before > view.attempts[0].after >= view.attempts[1].before > view.attempts[1].after
+
+
+def test_a_store_that_refuses_leaves_no_trace():
+    class Full(refold.MemoryStore):
+        def save(self, edits):
+            raise refold.StoreError("disk full")
+
+    history = conversation(60)
+    before = copy.deepcopy(history)
+    with pytest.raises(refold.StoreError, match="disk full"):
+        compactor(Full())(history)
+    assert history == before
+
+
+def test_a_session_that_is_told_nonsense_has_not_grown():
+    talk = compactor().session(conversation(2))
+    with pytest.raises(refold.FormatError):
+        talk.append(42)
+    assert talk.append({"role": "assistant", "content": "ok"}).payload[-1] == {"role": "assistant", "content": "ok"}
+
+
+def test_only_so_many_conversations_are_remembered():
+    compact = compactor()
+    for number in range(REMEMBERED + 3):
+        compact([{"role": "user", "content": f"{number}"}])
+    assert len(compact._states) == REMEMBERED
+
+
+def test_budgets_that_contradict_themselves_are_refused():
+    for wrong in ({"trigger": 1, "target": 2}, {"trigger": 5, "target": -1}, {"trigger": 5, "target": 1, "soft": 6}):
+        with pytest.raises(ValueError, match="must"):
+            refold.Budget(**wrong)
+    with pytest.raises(ValueError, match="nothing"):
+        refold.Budget.of_window(10_000, reserve=10_000)
+    assert refold.Budget.of_window(200_000) == refold.Budget(180_000, 90_000)
+
+
+def test_conformance_44_exactly_at_the_trigger_fires_and_one_below_does_not():
+    history = conversation(60)
+    tokens = refold.Compactor([], refold.Budget(10**6, 10**6))(history).tokens
+    at = refold.Compactor([ClearToolResults(keep=2)], refold.Budget(tokens, tokens // 2))(history)
+    below = refold.Compactor([ClearToolResults(keep=2)], refold.Budget(tokens + 1, tokens // 2))(history)
+    assert (bool(at.attempts), bool(below.attempts)) == (True, False)
+
+
+def test_soft_is_said_and_nothing_is_done():
+    budget = refold.Budget(trigger=10**6, target=10, soft=10)
+    view = refold.Compactor(STRATEGIES, budget)(conversation(5))
+    assert budget.check(view) == "soft"
+    assert view.attempts == ()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["role", "content", "type", "parts", "text", "id", "tool_calls", "input", "messages", "contents"]
+            )
+            | st.text(max_size=3),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=150)
+@given(JSON)
+def test_whatever_is_thrown_at_it_it_answers_or_says_what_is_wrong(payload):
+    """Bad input: a clear error or an unchanged result, never a crash, never a lost message."""
+    before = copy.deepcopy(payload)
+    try:
+        view = refold.compact(payload, to=10_000)
+    except refold.FormatError as error:
+        assert str(error)
+    else:
+        assert view.revert().payload == before
+    assert payload == before
