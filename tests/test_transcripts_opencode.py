@@ -220,7 +220,7 @@ def test_broken_rows_and_damaged_databases(base, tmp_path):
     base.user("ses_1", text("go"), '{"type": "te', "[]")
     base.message("ses_1", "no json", text("lost role"))
     session = transcripts.read(base.path)
-    assert words(session.messages)[0] == ("user", "go")
+    assert words(session.messages) == [("user", "go")]
     assert len(session.problems) == 2
     copy = tmp_path / "half.db"
     base.base.execute("PRAGMA wal_checkpoint(TRUNCATE)")

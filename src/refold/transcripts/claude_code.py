@@ -82,7 +82,7 @@ def _is_subagent(source: Source) -> bool:
 
 
 def _is_said(record: Record) -> bool:
-    return record.get("type") in {"user", "assistant"}
+    return text(record, "type") in {"user", "assistant"}
 
 
 def _load(source: Source, side: bool, problems: list[Problem]) -> _Log:

@@ -207,7 +207,11 @@ def _add(wires: _Wires, one: _Said) -> None:
         blocks = [block for part in one.parts for block in _spoken(part)]
         if blocks:
             wires.messages.append({"role": "user", "content": blocks})
-        return
+    elif text(one.data, "role") == "assistant":
+        _add_answer(wires, one)
+
+
+def _add_answer(wires: _Wires, one: _Said) -> None:
     at = len(wires.messages)
     for step in _steps(one.parts):
         blocks = [block for part in step for block in _spoken(part)]

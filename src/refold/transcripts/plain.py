@@ -97,7 +97,7 @@ def guess(body: Mapping[str, Any], items: Sequence[Wire], field: str = "") -> Fo
     kinds = {text(part, "type") for item in items for part in mappings(item, "content")}
     if field == "input" or kinds & SPOKEN or any(text(item, "call_id") for item in items):
         return "openai_responses"
-    if any(item.get("role") in {"tool", "function", "developer"} or "tool_calls" in item for item in items):
+    if any(text(item, "role") in {"tool", "function", "developer"} or "tool_calls" in item for item in items):
         return "openai_chat"
     if kinds & BLOCKS or "system" in body or "anthropic_version" in body or _tools_are_anthropic(body):
         return "anthropic"

@@ -1,0 +1,317 @@
+"""Reading session files of any kind: recognition, bad input, plain lists, logs, benchmark results."""
+
+import json
+from io import BytesIO
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold import transcripts
+from refold.errors import FormatError
+from refold.transcripts import Compaction, Problem, Session
+from refold.transcripts.session import FIELDS
+from refold.transcripts.shape import moment
+from refold.transcripts.source import parse_lines
+
+GO = {"role": "user", "content": "go"}
+
+
+def read(value, **dump):
+    return transcripts.read_bytes(json.dumps(value, **dump).encode(), "it.json")
+
+
+def read_lines(*values):
+    return transcripts.read_bytes("\n".join(map(json.dumps, values)).encode(), "it.jsonl")
+
+
+# --- recognition and bad input ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("data", [b"", b"\n\n", b"\xef\xbb\xbf", b" \r\n"])
+def test_an_empty_file_is_an_error_that_says_so(data):
+    with pytest.raises(FormatError, match="the file is empty"):
+        transcripts.read_bytes(data)
+
+
+def test_a_file_of_nobody_names_everything_that_was_tried_and_why_not():
+    with pytest.raises(FormatError) as caught:
+        read({"hello": "world"})
+    for reader in transcripts.READERS:
+        assert f"{reader.client} (" in str(caught.value)
+
+
+def test_a_file_that_is_no_json_says_where():
+    with pytest.raises(FormatError, match="line 1: no JSON"):
+        transcripts.read_bytes(b"# a heading\n\ntext")
+
+
+def test_a_missing_file_is_an_os_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        transcripts.read(tmp_path / "none.jsonl")
+
+
+def test_broken_lines_are_problems_with_their_numbers():
+    lines = [
+        b"\xef\xbb\xbf" + json.dumps(GO).encode() + b"\r",
+        b"",
+        b'{"role": "user", "content": "broken',
+        b"\x00\x01\x02\xff",
+        b'{"role": "user", "content": "caf\xe9"}',
+        b"\x00\x00" + json.dumps(GO).encode(),
+        b"[1, 2]",
+        b"[" * 100_000,
+        b'{"role": "user", "content": ' + b"9" * 5000 + b"}",
+        b'{"role": "user", "content": "\\ud800 \x01 tab\t"}',
+    ]
+    session = transcripts.read_bytes(b"\n".join(lines))
+    assert [m["content"] for m in session.messages] == ["go", "caf�", "go", "\ud800 \x01 tab\t"]
+    assert [p.line for p in session.problems if "NUL" not in p.text] == [3, 4, 4, 5, 7, 8, 9]
+    assert [p.line for p in session.problems if "NUL" in p.text] == [4, 6]
+
+
+def test_one_line_of_many_megabytes():
+    long = "x" * 30_000_000
+    session = read_lines(GO, {"role": "assistant", "content": long})
+    assert len(session.messages[1]["content"]) == len(long)
+
+
+def test_lines_are_read_one_at_a_time():
+    class Counting(BytesIO):
+        taken = 0
+
+        def __next__(self):
+            self.taken += 1
+            return super().__next__()
+
+    stream = Counting(b'{"a": 1}\n' * 1000)
+    next(parse_lines(stream, []))
+    assert stream.taken == 1
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+KEYS = st.sampled_from(
+    "type uuid parentUuid sessionId message role content parts payload id parentId timestamp cwd messages input contents "
+    "isSidechain isCompactSummary subtype compactMetadata preservedSegment headUuid tailUuid leafUuid logicalParentUuid "
+    "replacement_history num_turns call_id $set $rewindTo toolCalls result args projectHash startTime summary "
+    "firstKeptEntryId firstKeptEntryIndex traj simulations tool_calls tool_use_id compactedToolIds systemPayload "
+    "compressedHistory history trajectory_format info usage tokens text body kind session items "
+    "toolCallId thinking name tool_messages extra".split()  # noqa: SIM905 - words are easier to read
+)
+WORDS = st.sampled_from(
+    "user assistant system message session compaction text tool_use tool_result toolCall toolResult bashExecution "
+    "compact_boundary microcompact_boundary response_item event_msg compacted session_meta turn_context user_message "
+    "thread_rolled_back token_count chat_compression gemini last-prompt branch_summary main a b mini-swe-agent-1".split()  # noqa: SIM905 - likewise
+)
+VALUES = st.recursive(
+    WORDS | st.none() | st.booleans() | st.integers(-3, 9) | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5),
+    max_leaves=10,
+)
+RECORDS = st.dictionaries(KEYS, VALUES, max_size=8)
+LINES = st.lists(RECORDS.map(json.dumps) | JSON.map(json.dumps) | st.text(max_size=9), max_size=6)
+
+
+def survives(data):
+    """Reading gives a session or a FormatError, and the session can be looked at."""
+    try:
+        session = transcripts.read_bytes(data)
+    except FormatError:
+        return
+    assert isinstance(session.payload[FIELDS[session.format]], list)
+    assert all(isinstance(entry, dict) for entry in session.effective)
+    assert all(0 <= one.start <= one.stop <= len(session.messages) for one in session.compactions)
+    assert all(0 <= at <= len(session.messages) for at, _ in session.usage)
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_give_a_session_or_a_format_error(data):
+    survives(data)
+
+
+@given(st.sampled_from([b"SQLite format 3\0", b"\x28\xb5\x2f\xfd", b"{", b"[", b"\xef\xbb\xbf", b"\0"]), st.binary())
+def test_any_bytes_after_a_known_beginning_do_too(start, data):
+    survives(start + data)
+
+
+@given(LINES.map("\n".join))
+def test_lines_like_those_of_the_clients_do_too(text):
+    survives(text.encode("utf-8", "surrogatepass"))
+
+
+@given(VALUES | st.lists(RECORDS, max_size=4) | JSON)
+def test_documents_of_any_shape_do_too(value):
+    survives(json.dumps(value, indent=1).encode())
+
+
+CLIENTS = [
+    {"type": "user", "uuid": "a", "parentUuid": None, "sessionId": "s"},
+    {"type": "session_meta", "payload": {"id": "x"}},
+    {"sessionId": "s", "projectHash": "h"},
+    {"type": "session", "id": "p", "cwd": "/"},
+    {"uuid": "a", "sessionId": "s", "systemPayload": {}},
+]
+
+
+@given(st.sampled_from(CLIENTS), st.lists(RECORDS, max_size=8))
+def test_strange_records_after_a_clients_first_line_do_too(first, rest):
+    survives("\n".join(map(json.dumps, [first, *rest])).encode())
+
+
+# --- the value -------------------------------------------------------------------------------
+
+
+def test_of_compactions_the_outermost_show_and_of_two_on_one_span_the_later():
+    def made(*compactions):
+        messages = [{"n": n} for n in range(6)]
+        return Session(path="x", client="c", format="gemini", messages=messages, body={}, compactions=compactions)
+
+    def shown(*compactions):
+        return [entry["n"] for entry in made(*compactions).effective]
+
+    assert shown() == [0, 1, 2, 3, 4, 5]
+    assert shown(Compaction(0, 2, ({"n": "A"},)), Compaction(0, 4, ({"n": "B"},))) == ["B", 4, 5]
+    assert shown(Compaction(0, 4, ({"n": "A"},)), Compaction(2, 3, ({"n": "B"},))) == ["A", 4, 5]
+    assert shown(Compaction(1, 2, ({"n": "A"},)), Compaction(1, 2, ({"n": "B"},))) == [0, "B", 2, 3, 4, 5]
+    assert shown(Compaction(0, 0, ({"n": "A"},)), Compaction(5, 6, ())) == ["A", 0, 1, 2, 3, 4]
+
+
+def test_points_in_time_in_three_spellings():
+    spelled = ["2026-01-01T00:00:00Z", "2026-01-01T01:00:00+01:00", 1_767_225_600, 1_767_225_600_000]
+    assert {moment(one).isoformat() for one in spelled} == {"2026-01-01T00:00:00+00:00"}
+    assert [moment(one) for one in (None, "soon", True, 1e300, float("nan"), [])] == [None] * 6
+
+
+def test_a_problem_says_its_line():
+    assert str(Problem(3, "broken")) == "line 3: broken"
+    assert str(Problem(0, "empty")) == "empty"
+
+
+# --- plain lists, payloads and logs ----------------------------------------------------------
+
+TOOL_USE = {"role": "assistant", "content": [{"type": "tool_use", "id": "k", "name": "n", "input": {}}]}
+PAYLOADS = [
+    ("openai_chat", {"model": "m", "messages": [{"role": "system", "content": "s"}, GO]}),
+    ("openai_chat", {"messages": [GO, {"role": "assistant", "tool_calls": []}]}),
+    ("anthropic", {"system": "s", "messages": [GO]}),
+    ("anthropic", {"messages": [GO, TOOL_USE]}),
+    ("anthropic", {"messages": [GO], "tools": [{"name": "n", "input_schema": {}}]}),
+    ("openai_responses", {"instructions": "i", "input": [GO]}),
+    ("openai_responses", {"messages": [{"role": "user", "content": [{"type": "input_text", "text": "go"}]}]}),
+    ("gemini", {"contents": [{"role": "user", "parts": [{"text": "go"}]}]}),
+]
+
+
+@pytest.mark.parametrize(("format", "payload"), PAYLOADS)
+def test_request_bodies_of_the_four_formats(format, payload):
+    session = read(payload)
+    assert (session.client, session.format) == ("plain", format)
+    field = next(field for field in ("messages", "input", "contents") if field in payload)
+    assert session.messages == payload[field]
+    assert session.body == {key: value for key, value in payload.items() if key != field}
+
+
+def test_a_responses_input_of_one_text():
+    assert read({"model": "m", "input": "go"}).payload == {"model": "m", "input": [GO]}
+
+
+def test_lists_of_messages_as_document_and_as_lines():
+    entries = [GO, {"role": "assistant", "content": "好"}]
+    for session in (read(entries), read(entries, indent=2), read_lines(*entries)):
+        assert (session.format, session.messages, session.body) == ("openai_chat", entries, {})
+    items = [GO, {"type": "function_call", "call_id": "k", "name": "n", "arguments": "{}"}]
+    assert read(items).format == "openai_responses"
+    assert read_lines({"role": "user", "parts": [{"text": "go"}]}).format == "gemini"
+
+
+def test_an_empty_list_and_entries_that_are_no_objects_are_problems():
+    assert [str(p) for p in read([]).problems] == ["the conversation is empty"]
+    assert [str(p) for p in read([GO, "loose", 3]).problems] == ["2 entries are no JSON objects"]
+    with pytest.raises(FormatError, match="a list, but not of messages"):
+        read([{"a": 1}])
+
+
+def test_of_a_log_of_requests_the_last_main_one_is_read_and_each_can_be(tmp_path):
+    path = tmp_path / "log.jsonl"
+    rows = [
+        {"n": 1, "kind": "main", "body": {"messages": [GO]}},
+        {"n": 2, "kind": "main", "body": {"messages": [GO, GO]}},
+        {"n": 3, "kind": "side", "body": {"messages": [GO, GO, GO]}},
+        {"n": 4, "kind": "main", "body": None},
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    assert len(transcripts.read(path).messages) == 2
+    assert len(transcripts.read(path, "3").messages) == 3
+    assert [session.id for session in transcripts.read_all(path)] == ["3", "1", "2"]
+
+
+# --- benchmark results -----------------------------------------------------------------------
+
+
+def test_tau_bench():
+    document = [{"task_id": 4, "trial": 1, "traj": [GO], "info": {"task": {"instruction": "be"}}}, {"task_id": 5}]
+    session = read(document)
+    assert (session.client, session.id, session.messages, session.title) == ("tau", "4.1", [GO], "be")
+
+
+def test_tau2_bench():
+    asked = {"id": "k", "name": "get", "arguments": {"id": 1}, "requestor": "assistant"}
+    messages = [
+        {"role": "assistant", "content": "Hi!", "tool_calls": None, "turn_idx": 0},
+        {"role": "user", "content": "go"},
+        {"role": "user", "content": None, "tool_calls": [{**asked, "requestor": "user"}]},
+        {"role": "tool", "id": "k", "content": "of the user", "requestor": "user"},
+        {"role": "assistant", "content": None, "tool_calls": [asked], "usage": {"prompt_tokens": 9}},
+        {"role": "tool", "tool_messages": [{"role": "tool", "id": "k", "content": None, "requestor": "assistant"}]},
+    ]
+    info = {"environment_info": {"policy": "Be kind."}, "agent_info": {"llm": "m"}}
+    session = read({"info": info, "simulations": [{"task_id": "7", "trial": 0, "messages": messages}]})
+    call = {"id": "k", "type": "function", "function": {"name": "get", "arguments": '{"id": 1}'}}
+    assert session.messages == [
+        {"role": "system", "content": "Be kind."},
+        {"role": "assistant", "content": "Hi!"},
+        GO,
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "k", "content": ""},
+    ]
+    assert (session.client, session.id, session.body) == ("tau2", "7.0", {"model": "m"})
+    assert session.usage == ((4, {"prompt_tokens": 9}),)
+
+
+def test_mini_swe_agent():
+    usage = {"prompt_tokens": 9}
+    extra = {"response": {"created": 1_767_225_600, "usage": usage}}
+    messages = [
+        GO,
+        {"role": "assistant", "content": "ls", "extra": extra},
+        {"role": "exit", "content": ""},
+        {"object": "response"},
+    ]
+    info = {"config": {"model": {"model_name": "m"}, "environment": {"cwd": "/testbed"}}}
+    session = read({"trajectory_format": "mini-swe-agent-1", "instance_id": "i", "info": info, "messages": messages})
+    assert session.messages == [GO, {"role": "assistant", "content": "ls"}]
+    assert (session.client, session.id, session.cwd, session.body) == ("mini_swe", "i", "/testbed", {"model": "m"})
+    assert (session.usage, session.started.year) == (((2, usage),), 2026)
+    assert [str(p) for p in session.problems] == ["message 4 has no role that is sent"]
+
+
+def test_swe_agent():
+    call = {"id": "k", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
+    history = [
+        {**GO, "agent": "main"},
+        {"role": "assistant", "content": "", "thought": "t", "action": "a", "tool_calls": [call]},
+        {"role": "tool", "content": "out", "tool_call_ids": ["k"]},
+        {"role": "assistant", "content": "x", "tool_calls": None},
+    ]
+    session = read({"environment": "e", "trajectory": [], "history": history, "info": {}})
+    assert session.client == "swe_agent"
+    assert session.messages == [
+        GO,
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "content": "out", "tool_call_id": "k"},
+        {"role": "assistant", "content": "x"},
+    ]

@@ -1,0 +1,94 @@
+"""Finding sessions in a home directory made here."""
+
+import json
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from refold.transcripts import discover
+
+
+def put(path: Path, *records, age=0):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(map(json.dumps, records)))
+    os.utime(path, (1_800_000_000 - age, 1_800_000_000 - age))
+    return path
+
+
+def database(path: Path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(path)) as base:
+        base.execute("CREATE TABLE session (id, directory, title, time_updated)")
+        base.execute("CREATE TABLE message (id, session_id, data)")
+        base.execute("CREATE TABLE part (id, message_id, session_id, data)")
+        base.execute("INSERT INTO session VALUES ('ses_1', '/o', 'a title', 1700000000000)")
+        base.execute("INSERT INTO part VALUES ('p', 'm', 'ses_1', '12345678')")
+        base.commit()
+    return path
+
+
+def test_every_client_is_found_where_it_keeps_its_sessions(tmp_path):
+    claude = put(tmp_path / ".claude/projects/-w/s1.jsonl", {"type": "x"}, {"cwd": "/c"}, age=1)
+    put(tmp_path / ".claude/projects/-w/s1/subagents/agent-1.jsonl", {})
+    put(tmp_path / ".claude/history.jsonl", {})
+    other = put(tmp_path / ".config/claude/projects/-w/s2.jsonl", age=2)
+    codex = put(tmp_path / ".codex/sessions/2026/05/12/rollout-1.jsonl", {"payload": {"cwd": "/x"}}, age=3)
+    cold = put(tmp_path / ".codex/archived_sessions/rollout-2.jsonl.zst", age=4)
+    put(tmp_path / ".codex/history.jsonl", {})
+    gemini = put(tmp_path / ".gemini/tmp/ab/chats/session-1.jsonl", {}, age=5)
+    (tmp_path / ".gemini/tmp/ab/.project_root").write_text("/g\n")
+    qwen = put(tmp_path / ".qwen/projects/p/chats/q.jsonl", {"cwd": "/q"}, age=6)
+    pi = put(tmp_path / ".pi/agent/sessions/--w--/p.jsonl", {"cwd": "/p"}, age=7)
+    opencode = database(tmp_path / ".local/share/opencode/opencode.db")
+    found = discover(tmp_path, {})
+    assert [(one.client, one.path, one.cwd) for one in found] == [
+        ("claude_code", claude, "/c"),
+        ("claude_code", other, ""),
+        ("codex", codex, "/x"),
+        ("codex", cold, ""),
+        ("gemini_cli", gemini, "/g"),
+        ("qwen", qwen, "/q"),
+        ("pi", pi, "/p"),
+        ("opencode", opencode, "/o"),
+    ]
+    assert [one.size_bytes for one in found[:-1]] == [one.path.stat().st_size for one in found[:-1]]
+    assert (found[-1].id, found[-1].title) == ("ses_1", "a title")
+    assert found[-1].size_bytes == (8 if sqlite3.sqlite_version_info >= (3, 43) else -1)
+
+
+@pytest.mark.parametrize(
+    ("name", "client", "path"),
+    [
+        ("CLAUDE_CONFIG_DIR", "claude_code", "projects/-w/s.jsonl"),
+        ("CODEX_HOME", "codex", "sessions/2026/01/01/rollout-1.jsonl"),
+        ("GEMINI_CLI_HOME", "gemini_cli", "tmp/ab/chats/session-1.json"),
+    ],
+)
+def test_environment_variables_move_them(tmp_path, name, client, path):
+    put(tmp_path / "elsewhere" / path, {})
+    assert [one.client for one in discover(tmp_path, {name: str(tmp_path / "elsewhere")})] == [client]
+    assert discover(tmp_path, {}) == []
+
+
+def test_environment_variables_move_databases(tmp_path):
+    database(tmp_path / "data/opencode/opencode-dev.db")
+    database(tmp_path / "named.db")
+    assert [one.path.name for one in discover(tmp_path, {"XDG_DATA_HOME": str(tmp_path / "data")})] == [
+        "opencode-dev.db"
+    ]
+    assert [one.path.name for one in discover(tmp_path, {"OPENCODE_DB": str(tmp_path / "named.db")})] == ["named.db"]
+
+
+def test_what_cannot_be_read_is_passed_over(tmp_path):
+    put(tmp_path / ".claude/projects/-w/dead.jsonl").unlink()
+    (tmp_path / ".claude/projects/-w/dead.jsonl").symlink_to(tmp_path / "nowhere")
+    (tmp_path / ".claude/projects/-w/folder.jsonl").mkdir()
+    binary = put(tmp_path / ".claude/projects/-w/binary.jsonl")
+    binary.write_bytes(b"\0\xff\n{")
+    (tmp_path / ".local/share/opencode").mkdir(parents=True)
+    (tmp_path / ".local/share/opencode/opencode.db").write_text("no database")
+    assert [one.path for one in discover(tmp_path, {})] == [binary]
+    assert discover(tmp_path / "no such home", {"OPENCODE_DB": str(tmp_path / "none.db")}) == []

@@ -1,0 +1,239 @@
+"""Sessions that real clients recorded (not part of the repository): exact counts, and the codecs take them."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from refold import transcripts
+from refold.codecs import decode_all, open_payload
+
+CLAUDE_CODE = (
+    "claude_code_spotter/258c7280-ae70-4798-800f-63464d01a85d.jsonl",
+    "claude_code_spotter/ae4a77f8-aedd-4bc1-888f-c94edc91af04.jsonl",
+    "claude_code_spotter/short.jsonl",
+    "claude_code_spotter/tool_heavy.jsonl",
+    "codemie_multi_cli/session__fixtures__session-196820da.jsonl",
+    "codemie_multi_cli/session__fixtures__claude__incremental-subagents__turn-2.jsonl",
+)
+CODEX = (
+    "codemie_multi_cli/codex__fixtures__rollout-2026-05-11T13-28-45-019e1695-0522-7c83-8b39-0dd379793f80.jsonl",
+    "codemie_multi_cli/session__fixtures__codex__turn-2.jsonl",
+)
+GEMINI = "codemie_multi_cli/metrics__fixtures__gemini__session-2025-12-01T21-45-5b959dae.json"
+PI = "pi_sessions/large-session.jsonl"
+
+
+def path(shared, name):
+    found = shared / "datasets" / name
+    if not found.exists():
+        pytest.skip(f"{name} is not among the recordings here")
+    return found
+
+
+def rows(file):
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines() if line.strip()]
+
+
+def blocks(messages):
+    return [block for one in messages if isinstance(one["content"], list) for block in one["content"]]
+
+
+def folder(shared, name):
+    return sorted(one for one in (shared / "datasets" / name).rglob("*") if one.suffix in {".json", ".jsonl", ".traj"})
+
+
+@pytest.mark.parametrize("name", CLAUDE_CODE)
+def test_claude_code_every_call_result_and_prompt_is_there_once(shared, name):
+    file = path(shared, name)
+    lines = [row for row in rows(file) if row["type"] in {"user", "assistant"} and not row["isSidechain"]]
+    session = transcripts.read(file)
+    counted = Counter(
+        (block["type"], block.get("id") or block.get("tool_use_id"))
+        for row in lines
+        for block in (row["message"]["content"] if isinstance(row["message"]["content"], list) else [])
+        if block["type"] in {"tool_use", "tool_result"}
+    )
+    found = Counter(
+        (b["type"], b.get("id") or b.get("tool_use_id"))
+        for b in blocks(session.messages)
+        if b["type"] in {"tool_use", "tool_result"}
+    )
+    assert found == counted
+    answers = {
+        row["message"]["id"]
+        for row in lines
+        if row["type"] == "assistant" and _says_something(row["message"]["content"])
+    }
+    assert sum(one["role"] == "assistant" for one in session.messages) == len(answers)
+    prompts = [
+        row["message"]["content"]
+        for row in lines
+        if row["type"] == "user" and isinstance(row["message"]["content"], str) and "isCompactSummary" not in row
+    ]
+    assert [one["content"] for one in session.messages if isinstance(one["content"], str)] == prompts
+    assert session.problems == ()
+
+
+def _says_something(content):
+    return any(block["type"] != "text" or block["text"].strip() for block in content)
+
+
+@pytest.mark.parametrize("name", CLAUDE_CODE[:2])
+def test_claude_code_compactions(shared, name):
+    file = path(shared, name)
+    records = rows(file)
+    cut = next(at for at, row in enumerate(records) if row.get("subtype") == "compact_boundary")
+    session = transcripts.read(file)
+    (one,) = session.compactions
+    before = {
+        row["message"]["id"]
+        for row in records[:cut]
+        if row["type"] == "assistant" and _says_something(row["message"]["content"])
+    }
+    assert sum(entry["role"] == "assistant" for entry in session.messages[: one.stop]) == len(before)
+    assert (one.start, one.trigger, one.meta) == (
+        0,
+        records[cut]["compactMetadata"]["trigger"],
+        records[cut]["compactMetadata"],
+    )
+    assert session.effective[0]["content"].startswith("This session is being continued from a previous conversation")
+    assert session.effective[1:] == session.messages[one.stop :]
+
+
+def test_claude_code_subagents_are_sessions_of_their_own(shared):
+    for file in sorted((shared / "datasets/claude_code_spotter").glob("*/subagents/*.jsonl")):
+        session = transcripts.read(file)
+        lines = [row for row in rows(file) if row["type"] in {"user", "assistant"}]
+        assert session.id == lines[0]["agentId"]
+        assert len(session.usage) == len({row["message"]["id"] for row in lines if row["type"] == "assistant"})
+
+
+def test_codex(shared):
+    for name in CODEX:
+        file = path(shared, name)
+        items = [row["payload"] for row in rows(file) if row["type"] == "response_item"]
+        session = transcripts.read(file)
+        told = [row["payload"]["message"] for row in rows(file) if row["payload"].get("type") == "user_message"]
+        spoken = [part["text"] for one in session.messages if one.get("role") == "user" for part in one["content"]]
+        assert all(text in spoken for text in told)
+        assert [one for one in session.messages if one in items] == items
+        assert session.problems == ()
+    assert len(transcripts.read(path(shared, CODEX[0])).messages) == 95 + 3
+    assert len(transcripts.read(path(shared, CODEX[1])).messages) == 10
+
+
+def test_gemini_cli(shared):
+    file = path(shared, GEMINI)
+    document = json.loads(file.read_text("utf-8"))
+    session = transcripts.read(file)
+    results = sum(bool(one.get("toolCalls")) for one in document["messages"])
+    assert len(session.messages) == len(document["messages"]) + results == 22
+    assert len(session.usage) == sum("tokens" in one for one in document["messages"])
+    assert session.started.isoformat() == "2025-12-01T21:45:34.362000+00:00"
+
+
+def test_pi(shared):
+    file = path(shared, PI)
+    said = [row["message"] for row in rows(file) if row["type"] == "message"]
+    session = transcripts.read(file)
+    kinds = Counter(block["type"] for block in blocks(session.messages))
+    parts = Counter(part["type"] for one in said for part in one["content"] if one["role"] == "assistant")
+    assert kinds["tool_result"] == sum(one["role"] == "toolResult" for one in said) == 373
+    assert kinds["tool_use"] == parts["toolCall"] == 391
+    assert kinds["thinking"] == parts["thinking"] == 1
+    spoken = [one for one in said if one["role"] == "assistant" and one["content"]]
+    assert sum(one["role"] == "assistant" for one in session.messages) == len(spoken) == 439
+    assert (session.client, session.problems) == ("pi", ())
+
+
+def test_tau_bench(shared):
+    for file in folder(shared, "tau_bench"):
+        document = json.loads(file.read_text("utf-8"))
+        sessions = list(transcripts.read_all(file))
+        assert [one.messages for one in sessions] == [run["traj"] for run in document]
+        assert len({one.id for one in sessions}) == len(document)
+
+
+def test_tau2_bench(shared):
+    for file in folder(shared, "tau2_bench"):
+        document = json.loads(file.read_text("utf-8"))
+        sessions = list(transcripts.read_all(file))
+        assert len(sessions) == len(document["simulations"])
+        for session, run in zip(sessions, document["simulations"], strict=True):
+            mine = [m for m in run["messages"] if m["role"] != "tool" or m["requestor"] == "assistant"]
+            assert [m["role"] for m in session.messages] == ["system", *[m["role"] for m in mine]]
+
+
+def test_trajectories(shared):
+    for file in folder(shared, "miniswe_gemini3"):
+        document = json.loads(file.read_text("utf-8"))
+        session = transcripts.read(file)
+        assert [(m["role"], m["content"]) for m in session.messages] == [
+            (m["role"], m["content"]) for m in document["messages"]
+        ]
+        assert session.client == "mini_swe"
+    for file in folder(shared, "sweagent_traj"):
+        history = json.loads(file.read_text("utf-8"))["history"]
+        session = transcripts.read(file)
+        assert [(m["role"], m["content"]) for m in session.messages] == [(m["role"], m["content"]) for m in history]
+        assert session.client == "swe_agent"
+
+
+FOLDERS = (
+    "claude_code_spotter",
+    "codemie_multi_cli",
+    "pi_sessions",
+    "tau_bench",
+    "tau2_bench",
+    "miniswe_gemini3",
+    "sweagent_traj",
+    "openhands_sdk_llmlogs",
+)
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_every_session_is_taken_by_its_codec_and_comes_back_as_it_was(shared, name):
+    files = folder(shared, name)
+    assert files
+    for file in files:
+        for session in transcripts.read_all(file):
+            for payload in (session.payload, session.effective_payload):
+                envelope = open_payload(payload)
+                assert session.format == envelope.codec.NAME
+                assert len(decode_all(envelope)) == len(envelope)
+                assert envelope.seal([slice(0, len(envelope))]) == payload
+
+
+@pytest.mark.parametrize("name", [one for one in FOLDERS if one != "pi_sessions"])
+def test_every_session_keeps_to_the_rules_of_its_api(shared, name):
+    for file in folder(shared, name):
+        for session in transcripts.read_all(file):
+            for payload in (session.payload, session.effective_payload):
+                envelope = open_payload(payload)
+                assert envelope.codec.rules(envelope.body).check(decode_all(envelope), envelope.body) == (), file.name
+
+
+def test_in_the_pi_session_only_the_interrupted_calls_are_violations(shared):
+    session = transcripts.read(path(shared, PI))
+    envelope = open_payload(session.payload)
+    found = envelope.codec.rules(envelope.body).check(decode_all(envelope), envelope.body)
+    kinds = {
+        kind: {b.get("id") or b.get("tool_use_id") for b in blocks(session.messages) if b["type"] == kind}
+        for kind in ("tool_use", "tool_result")
+    }
+    assert {one.subject for one in found} == kinds["tool_use"] - kinds["tool_result"]
+    assert {one.rule for one in found} == {"AN-1"}
+
+
+def test_every_request_of_every_client_is_read_from_its_log(shared):
+    files = sorted((shared / "fixtures/requests").glob("*.jsonl"))
+    assert files
+    for file in files:
+        bodies = [row["body"] for row in rows(file) if isinstance(row["body"], dict)]
+        held = [body for body in bodies if not body.keys().isdisjoint({"messages", "input", "contents"})]
+        sessions = list(transcripts.read_all(file))
+        assert len(sessions) == len(held)
+        for session in sessions:
+            assert session.format == open_payload(session.payload).codec.NAME
+            assert session.problems == ()
