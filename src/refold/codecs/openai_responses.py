@@ -81,7 +81,7 @@ def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - t
         return Message("user", contents(item, _read))
     item = plain(item, "a Responses item")
     kind, role = item.get("type"), item.get("role")
-    if kind == "message" or (kind is None and "content" in item):
+    if _is_message(item):
         return Message(_role(role), contents(item.get("content"), _read))
     if kind == "reasoning":
         return Message("assistant", (_thinking(item),))
@@ -89,6 +89,10 @@ def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - t
         return _traffic(item, kind)
     except (KeyError, TypeError, AttributeError):
         return _unknown(item)
+
+
+def _is_message(item: dict[str, Any]) -> bool:
+    return item.get("type") == "message" or (item.get("type") is None and "content" in item)
 
 
 def _role(role: Any) -> str:
@@ -213,9 +217,9 @@ def patch(item: Wire, message: Message) -> Wire:
     if isinstance(item, str):
         return message.text if all(isinstance(part, Text) for part in message.parts) else encode(message)
     item = plain(item, "a Responses item")
-    if "content" in item and not any(isinstance(part, Thinking | ToolCall | ToolResult) for part in old.parts):
+    if _is_message(item):
         write = _write_said if old.role == "assistant" else _write
-        return {**item, "content": reshape(item["content"], message.parts, _read, write)}
+        return {**item, "content": reshape(item.get("content"), message.parts, _read, write)}
     if len(message.parts) != 1 or type(message.parts[0]) is not type(old.parts[0]):
         return encode(message)
     return {**item, **_changed(item, message.parts[0])}
@@ -265,15 +269,12 @@ def _write_said(block: Any, part: Part) -> Any:
 
 def merge(first: Wire, second: Wire) -> Wire:
     """Two messages of one role as one. Raises `FormatError` for items that are no messages."""
-    parts: list[Part] = [*decode(first, ()).parts, *decode(second, ()).parts]
     one = {"role": "user", "content": first} if isinstance(first, str) else plain(first, "a Responses item")
     two = {"role": "user", "content": second} if isinstance(second, str) else plain(second, "a Responses item")
-    if not ("content" in one and "content" in two) or any(
-        isinstance(p, Thinking | ToolCall | ToolResult) for p in parts
-    ):
+    if not (_is_message(one) and _is_message(two)):
         raise FormatError("only messages can be merged: every other Responses item stands alone")
     write = _write_said if one.get("role") == "assistant" else _write
-    return {**one, "content": [*_blocks(one["content"], write), *_blocks(two["content"], write)]}
+    return {**one, "content": [*_blocks(one.get("content"), write), *_blocks(two.get("content"), write)]}
 
 
 def _blocks(content: Any, write: Any) -> Sequence[Any]:
