@@ -95,17 +95,17 @@ JSON = st.recursive(
     max_leaves=12,
 )
 KEYS = st.sampled_from(
-    "type uuid parentUuid sessionId message role content parts payload id parentId timestamp cwd messages input contents "
+    "type uuid parentUuid sessionId message role content parts payload id parentId timestamp cwd messages input contents "  # noqa: SIM905 - words are easier to read
     "isSidechain isCompactSummary subtype compactMetadata preservedSegment headUuid tailUuid leafUuid logicalParentUuid "
     "replacement_history num_turns call_id $set $rewindTo toolCalls result args projectHash startTime summary "
     "firstKeptEntryId firstKeptEntryIndex traj simulations tool_calls tool_use_id compactedToolIds systemPayload "
     "compressedHistory history trajectory_format info usage tokens text body kind session items "
-    "toolCallId thinking name tool_messages extra".split()  # noqa: SIM905 - words are easier to read
+    "toolCallId thinking name tool_messages extra".split()
 )
 WORDS = st.sampled_from(
-    "user assistant system message session compaction text tool_use tool_result toolCall toolResult bashExecution "
+    "user assistant system message session compaction text tool_use tool_result toolCall toolResult bashExecution "  # noqa: SIM905 - words are easier to read
     "compact_boundary microcompact_boundary response_item event_msg compacted session_meta turn_context user_message "
-    "thread_rolled_back token_count chat_compression gemini last-prompt branch_summary main a b mini-swe-agent-1".split()  # noqa: SIM905 - likewise
+    "thread_rolled_back token_count chat_compression gemini last-prompt branch_summary main a b mini-swe-agent-1".split()
 )
 VALUES = st.recursive(
     WORDS | st.none() | st.booleans() | st.integers(-3, 9) | st.text(max_size=4),

@@ -9,7 +9,7 @@ from typing import Any
 def dig(value: Any, *keys: str) -> Any:
     """The value under *keys*, one inside the other; None where the path ends early."""
     for key in keys:
-        if not isinstance(value, Mapping):
+        if not isinstance(value, dict):
             return None
         value = value.get(key)
     return value
@@ -24,7 +24,7 @@ def text(value: Any, *keys: str) -> str:
 def mapping(value: Any, *keys: str) -> Mapping[str, Any]:
     """The object under *keys*; empty when there is none."""
     found = dig(value, *keys)
-    return found if isinstance(found, Mapping) else {}
+    return found if isinstance(found, dict) else {}
 
 
 def sequence(value: Any, *keys: str) -> list[Any]:

@@ -131,8 +131,8 @@ def _only_objects(lines: Iterable[Line], problems: list[Problem]) -> Iterator[tu
             problems.append(Problem(number, f"a JSON object was expected, not {type(value).__name__}"))
 
 
-def _loads(line: str) -> Any:
-    return json.loads(line, strict=False)
+_loads = json.JSONDecoder(strict=False).decode
+"""Control characters in a text are let pass."""
 
 
 def parse_lines(stream: BinaryIO, problems: list[Problem]) -> Iterator[Line]:
