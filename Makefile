@@ -20,7 +20,7 @@ bench: .venv/dev  ## the tables of docs/benchmarks.md; peers are installed in .b
 	$(BIN)/python -m benchmarks
 
 mutants: .venv/dev  ## mutation run over the core: which changes would no test notice?
-	$(BIN)/mutmut run
+	HYPOTHESIS_PROFILE=mutants $(BIN)/mutmut run
 	$(BIN)/mutmut results
 
 nightly: .venv/dev  ## the laws with many more examples, and the fuzzers

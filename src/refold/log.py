@@ -52,7 +52,9 @@ class Log(Sequence[T]):
     def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
         if isinstance(index, slice):
             start, stop, step = index.indices(self._length)
-            return tuple(self._buffer[start:stop:step])
+            if step == 1:
+                return tuple(self._buffer[start:stop])
+            return tuple(self._buffer[i] for i in range(start, stop, step))
         if not -self._length <= index < self._length:
             raise IndexError(index)
         return self._buffer[index if index >= 0 else self._length + index]

@@ -1,0 +1,346 @@
+"""Small facts about the values and the engine that the laws do not pin down."""
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+
+from refold.attempt import Attempt
+from refold.budget import Budget
+from refold.edits import Edit, edit_id
+from refold.errors import EditError
+from refold.lens import Lens
+from refold.log import Log
+from refold.loop import adrive, drive, first_sight, steps
+from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
+from refold.rules import anthropic
+from refold.rules.verdict import Rule, Rules, Verdict, Violation, free
+from refold.strategy import Answer, Ask, is_local
+from refold.testing import ScriptedModel
+from refold.transcript import Transcript, digest
+from refold.view import View
+
+
+def words(message: Message) -> int:
+    """One token a character: figures that a reader can check."""
+    return sum(len(part.text) for part in message.parts if isinstance(part, Text))
+
+
+def talk(*texts: str) -> tuple[Message, ...]:
+    return tuple(Message("user" if i % 2 == 0 else "assistant", (Text(t),)) for i, t in enumerate(texts))
+
+
+RULES = Rules(anthropic.RULES, alternate=True, thinking="bound")
+LENS = Lens(words, RULES)
+
+
+# --- edits and transcripts -------------------------------------------------------------------
+
+
+def test_an_edits_id_is_its_place_and_maker():
+    edit = Edit(1, 3, (user("x"),), "tip", "me")
+    assert edit.id == edit_id(1, 3, "tip", "me") == "b4627ca6eba9802e"
+    assert (
+        len({edit.id, Edit(2, 3, (), "tip", "me").id, Edit(1, 3, (), "tap", "me").id, Edit(1, 3, (), "tip", "").id})
+        == 4
+    )
+    assert Edit(1, 3, (), "tip", "me").id == edit.id
+    assert edit_id(0, 1, "", "\ud800") != edit_id(0, 1, "", "")
+
+
+def test_tips_name_prefixes_and_salts_keep_them_apart():
+    one, other = Transcript.of(talk("a", "b")), Transcript.of(talk("a", "c"))
+    assert one.tips[0] == "" and len(one.tips) == 3 and len(one) == 2
+    assert one.tips[:2] == other.tips[:2] and one.tips[2] != other.tips[2]
+    assert Transcript.of(talk("a"), salt="s").tips[0] != ""
+    assert Transcript.of(talk("a"), salt="s").tips[1] != one.tips[1]
+    assert one.extend(talk("x")).tips[:3] == tuple(one.tips)
+    assert all(len(tip) == 32 for tip in list(one.tips)[1:])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Message("assistant", (Text("a"),)),
+        Message("user", (Text("b"),)),
+        Message("user", (Text("a"), Text(""))),
+        Message("user", (Opaque("text", "a"),)),
+        Message("user", (Media("image", "a", "r"),)),
+        Message("user", (Media("image", "a", "s"),)),
+        Message("user", (Media("audio", "a", "s"),)),
+        Message("user", (ToolCall("i", "n", "{}"),)),
+        Message("user", (ToolCall("i", "n", "{1}"),)),
+        Message("user", (ToolCall("i", "m", "{}"),)),
+        Message("user", (ToolCall("j", "n", "{}"),)),
+        Message("user", (ToolResult("i", (Text("a"),)),)),
+        Message("user", (ToolResult("i", (Text("b"),)),)),
+        Message("user", (ToolResult("i", (Text("a"), Text("b"))),)),
+        Message("user", (ToolResult("i", (Text("a"),)), Text("b"))),
+        Message("user", (ToolResult("i", (Text("a"),), True),)),
+        Message("user", (ToolResult("k", (Text("a"),)),)),
+    ],
+)
+def test_messages_that_say_different_things_have_different_digests(other):
+    assert digest(other) != digest(user("a"))
+    assert digest(other) == digest(Message(other.role, other.parts))
+
+
+def test_digests_are_pairwise_different_and_thinking_is_no_part_of_them():
+    parts = [
+        (Text("ab"),),
+        (Text("a"), Text("b")),
+        (ToolResult("i", (Text("a"),)), Text("b")),
+        (ToolResult("i", (Text("a"), Text("b"))),),
+    ]
+    assert len({digest(Message("user", p)) for p in parts}) == len(parts)
+    assert digest(Message("user", (Thinking("x", "y"), Text("a")))) == digest(user("a"))
+    assert digest(user("\ud800")) != digest(user(""))
+
+
+def test_holds_only_within_the_transcript():
+    transcript = Transcript.of(talk("a", "b"))
+    tips = transcript.tips
+    assert transcript.holds(Edit(0, 1, (), tips[1]))
+    assert transcript.holds(Edit(1, 2, (), tips[2]))
+    for start, stop, tip in ((1, 1, tips[1]), (2, 1, tips[1]), (-1, 1, tips[1]), (0, 3, tips[2]), (0, 2, tips[1])):
+        assert not transcript.holds(Edit(start, stop, (), tip))
+
+
+def test_calls_by_id():
+    call = ToolCall("c", "read", "{}")
+    assert Transcript.of([Message("assistant", (call, Text("x")))]).calls() == {"c": call}
+
+
+def test_a_messages_calls_and_results_include_those_of_server_side_tools():
+    message = Message(
+        "assistant",
+        (ToolCall("a", "n", ""), Opaque("x", "", "b"), ToolResult("c"), Opaque("y", "", "", "d"), Opaque("z", "")),
+    )
+    assert message.calls == ("a", "b")
+    assert message.results == ("c", "d")
+    assert Message("user", (Text("a"), ToolResult("c"), Text("b"))).text == "a\nb"
+    assert user("x").is_request
+    assert not Message("user", (ToolResult("c"),)).is_request
+    assert not Message("assistant", (Text("x"),)).is_request
+    assert ToolResult("c", (Text("a"), Media("image"), Text("b"))).text == "a\nb"
+
+
+# --- logs ------------------------------------------------------------------------------------
+
+
+def test_logs_read_like_tuples():
+    log = Log("abc").extend("de")
+    assert (log[0], log[-1], log[1:3], log[:], len(log)) == ("a", "e", ("b", "c"), tuple("abcde"), 5)
+    assert list(log) == list("abcde") and "c" in log and log.index("c") == 2
+    assert log[::-2] == ("e", "c", "a")
+    for wrong in (5, -6):
+        with pytest.raises(IndexError):
+            log[wrong]
+
+
+def test_a_shorter_log_does_not_see_what_was_appended_to_its_buffer():
+    short = Log("ab")
+    long = short.extend("cd")
+    assert (list(short), len(short), short[-1], short[:]) == (["a", "b"], 2, "b", ("a", "b"))
+    with pytest.raises(IndexError):
+        short[2]
+    assert short != long and short == Log("ab") and short.__eq__(1) is NotImplemented
+    assert short.begins(long) and short.begins("abx") and not long.begins(short) and not short.begins("ax")
+    assert repr(short) == "Log(['a', 'b'])"
+    assert list(short.extend("x")) == ["a", "b", "x"] and list(long) == list("abcd")
+
+
+# --- rules -----------------------------------------------------------------------------------
+
+
+def test_free_cuts_are_those_that_part_no_pair():
+    assert free(4, []) == {0, 1, 2, 3, 4}
+    assert free(4, [(1, 2)]) == {0, 1, 3, 4}
+    assert free(4, [(0, 2), (1, 3)]) == {0, 4}
+    assert free(2, [(1, 9)]) == {0, 1}
+    assert free(0, []) == {0}
+
+
+def test_violations_come_in_order_and_the_body_reaches_the_rules():
+    def judge(messages, body):
+        return Verdict(
+            (Violation("B", 1, "b"), Violation("A", 1, "a"), Violation("C", 0, str(body.get("x")))), ((0, 1),)
+        )
+
+    rules = Rules((Rule("A", "t", judge),))
+    assert [v.rule for v in rules.check([], {})] == ["C", "A", "B"]
+    assert rules.check([], {"x": 1})[0].text == "1"
+    assert rules.check([])[0].text == "None"
+    assert rules.cuts(talk("a", "b")) == {0, 2}
+
+
+# --- views -----------------------------------------------------------------------------------
+
+
+def test_tokens_are_fixed_ones_and_what_is_shown_calibrated():
+    lens = Lens(words, RULES, fixed=100, calibrate=lambda n: 2 * n)
+    view = View.of(talk("aaaa", "bbb", "cc"), lens=lens)
+    assert (view.estimate, view.tokens) == (9, 218)
+    folded = view.apply(view.fold(1, 2, Message("assistant", (Text("b"),))))
+    assert (folded.estimate, folded.tokens) == (7, 214)
+    outer = folded.apply(view.fold(0, 2, user("x")))
+    assert outer.estimate == 3
+    assert outer.revert(outer.edits[1].id).estimate == 7
+    assert outer.revert().estimate == 9
+    assert outer.grow(talk("dddd")).estimate == 7
+
+
+def test_items_say_what_each_run_is_shown_as():
+    view = View.of(talk("a", "b", "c", "d"), lens=LENS)
+    edit = view.fold(1, 3, Message("assistant", (Text("x"),)), by="me")
+    items = view.apply(edit).items
+    assert [(i.start, i.stop, i.shown[0].text, i.edit) for i in items] == [
+        (0, 1, "a", None),
+        (1, 3, "x", edit),
+        (3, 4, "d", None),
+    ]
+    assert view.apply(edit).cuts == {0, 1, 3, 4}
+
+
+def test_names_are_the_beginning_of_ids():
+    view = View.of(talk("a", "b"), lens=LENS)
+    edit = view.swap(1, Message("assistant", (Text("x"),)), by="me")
+    assert edit.id.startswith(view.name(1, 2, "me")) and len(view.name(1, 2, "me")) == 8
+    with pytest.raises(EditError, match="position 3 is not in a transcript of 2"):
+        view.name(2, 3, "me")
+    with pytest.raises(EditError, match="position -1"):
+        view.name(2, -1, "me")
+
+
+def test_an_ambiguous_id_is_refused():
+    view = View.of(talk(*"abcdefghijklmnopqrstuvwxyzabcdefgh"), lens=LENS)
+    view = view.apply(*(view.swap(i, m, by="same") for i, m in enumerate(talk(*"zyxwvutsrqponmlkjihgfedcbazyxwvuts"))))
+    starts = [edit.id[0] for edit in view.edits]
+    common = max(starts, key=starts.count)
+    with pytest.raises(EditError, match="more than one edit"):
+        view.find(common)
+    with pytest.raises(EditError):
+        view.revert(common)
+
+
+def test_views_are_equal_when_history_and_edits_are():
+    view = View.of(talk("a", "b"), lens=LENS)
+    assert view == View.of(talk("a", "b")) and hash(view) == hash(View.of(talk("a", "b")))
+    assert view != View.of(talk("a", "c")) and view != View.of(talk("a")) and view != 1
+    assert view != view.apply(view.swap(1, Message("assistant", (Text("x"),))))
+
+
+def test_an_edit_inside_another_is_kept_but_does_not_show():
+    view = View.of(talk(*"abcdef"), lens=LENS)
+    outer, inner = view.fold(0, 4, user("o")), view.swap(1, Message("assistant", (Text("i"),)))
+    both = view.apply(outer, inner)
+    assert both.edits == (outer, inner) and [p.edit for p in both.top] == [outer]
+    assert both.messages == view.apply(inner, outer).messages
+    assert both.revert(outer.id).messages[1].text == "i"
+    assert view.apply(view.fold(0, 2, user("x")), view.fold(2, 4, user("y"))).messages[0].text == "x\ny\ne"
+
+
+def test_edits_that_touch_stand_apart():
+    view = View.of(talk(*"abcdefgh"), lens=LENS)
+    one, two, three = view.fold(2, 4, user("x")), view.fold(0, 2, user("y")), view.fold(4, 6, user("z"))
+    assert [p.edit for p in view.apply(one, two, three).top] == [two, one, three]
+    assert view.apply(one, two, three).estimate == 5
+
+
+# --- the loop --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Script:
+    """Yields the given steps and notes what it gets for them."""
+
+    steps: tuple
+    got: list
+
+    def __call__(self, view):
+        for step in self.steps:
+            self.got.append((yield step(view) if callable(step) else step))
+
+    def __repr__(self):
+        return "Script()"
+
+
+def fold(start, stop, text):
+    return lambda view: view.fold(start, stop, user(text), by=text)
+
+
+def test_attempts_count_edits_and_questions():
+    view = View.of(talk("a" * 50, "b" * 50, "c" * 50, "d"), lens=LENS)
+    got: list = []
+    script = Script((Ask("q"), fold(0, 2, "x" * 200), Ask("r"), fold(0, 2, "x"), Ask("never reached")), got)
+    done = drive(steps(view, [script], Budget(100, 60)), ScriptedModel(["one", Answer("two", "length")]))
+    assert done.attempts == (Attempt("Script()", "applied", "", 151, 52, 1, 2),)
+    assert got == [Answer("one"), None, Answer("two", "length")]
+    assert done.view.tokens == 52
+
+
+def test_attempts_that_came_to_nothing_say_why():
+    view = View.of(talk("a" * 50, "b" * 50), lens=LENS)
+    bad = Script((fold(0, 2, "x" * 200), lambda v: Edit(0, 1, (), "other history")), [])
+    done = drive(steps(view, [bad, Script((), [])], Budget(10, 10)))
+    assert [(a.outcome, a.edits) for a in done.attempts] == [("rejected", 0), ("noop", 0)]
+    assert "makes nothing smaller" in done.attempts[0].reason and done.attempts[1].reason == "nothing to do"
+    assert done.view == view
+
+
+def test_an_edit_of_the_same_size_is_no_progress():
+    view = View.of(talk("aa", "b"), lens=LENS)
+    done = drive(steps(view, [Script((fold(0, 2, "xxx"),), [])], Budget(1, 1)))
+    assert done.view.edits == ()
+
+
+def test_later_strategies_do_not_run_once_it_fits():
+    view = View.of(talk("a" * 50, "b" * 50, "c"), lens=LENS)
+    done = drive(steps(view, [Script((fold(0, 2, "x"),), []), Script((), [])], Budget(50, 2)))
+    assert len(done.attempts) == 1 and done.view.tokens == 2
+
+
+def test_questions_nobody_answers_get_none():
+    got: list = []
+    view = View.of(talk("a" * 50), lens=LENS)
+    drive(steps(view, [Script((Ask("q"),), got)], Budget(1, 1)))
+    asyncio.run(adrive(steps(view, [Script((Ask("q"),), got)], Budget(1, 1))))
+    assert got == [None, None]
+    assert drive(_effects()) == 3 and asyncio.run(adrive(_effects())) == 3
+
+
+def _effects():
+    one = yield lambda: 1
+    two = yield lambda: one + 1
+    return one + two
+
+
+@dataclass(frozen=True)
+class Say:
+    """A local strategy: every message says this."""
+
+    text: str
+    local = True
+
+    def __call__(self, view, since=0):
+        for at in range(since, len(view.transcript)):
+            yield view.swap(at, Message(view.transcript.messages[at].role, (Text(self.text),)), by=repr(self))
+
+
+def test_at_first_sight_the_smallest_edit_of_a_message_shows():
+    view = View.of(talk("aaaa", "bb", "c"), lens=LENS)
+    edits = first_sight(view, [Say("xxx"), Say("yyy"), Say("z")])
+    assert [(e.start, e.by) for e in edits] == [(0, "Say(text='z')"), (1, "Say(text='z')")]
+    assert [e.by for e in first_sight(view, [Say("xxx"), Say("yyy")])] == ["Say(text='xxx')"]
+    assert [e.start for e in first_sight(view, [Say("z")], since=1)] == [1]
+    assert is_local(Say("x")) and not is_local(Script((), []))
+
+
+def test_levels():
+    view = View.of(talk("a" * 10), lens=LENS)
+    assert [Budget(n, 1, soft).check(view) for n, soft in ((10, None), (11, None), (11, 10), (12, 11))] == [
+        "hard",
+        "none",
+        "soft",
+        "none",
+    ]
