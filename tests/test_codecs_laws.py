@@ -239,13 +239,74 @@ def _unnamed(part: Part) -> Part:
 # --- anything at all --------------------------------------------------------------------------
 
 KEYS = st.sampled_from(
-    "role content type text parts tool_calls function_call function name arguments id call_id output input tool_use_id "
-    "thinking signature source data url image_url functionCall functionResponse response args inlineData mimeType "
-    "reasoning_content reasoning_details summary encrypted_content refusal audio file custom action tools is_error".split()
+    [
+        "role",
+        "content",
+        "type",
+        "text",
+        "parts",
+        "tool_calls",
+        "function_call",
+        "function",
+        "name",
+        "arguments",
+        "id",
+        "call_id",
+        "output",
+        "input",
+        "tool_use_id",
+        "thinking",
+        "signature",
+        "source",
+        "data",
+        "url",
+        "image_url",
+        "functionCall",
+        "functionResponse",
+        "response",
+        "args",
+        "inlineData",
+        "mimeType",
+        "reasoning_content",
+        "reasoning_details",
+        "summary",
+        "encrypted_content",
+        "refusal",
+        "audio",
+        "file",
+        "custom",
+        "action",
+        "tools",
+        "is_error",
+    ]
 )
 ATOMS = SCALARS | st.sampled_from(
-    "user assistant system developer tool function model text thinking tool_use tool_result image document base64 url "
-    "message reasoning function_call function_call_output local_shell_call image_url input_audio file refusal".split()
+    [
+        "user",
+        "assistant",
+        "system",
+        "developer",
+        "tool",
+        "function",
+        "model",
+        "text",
+        "thinking",
+        "tool_use",
+        "tool_result",
+        "image",
+        "document",
+        "base64",
+        "url",
+        "message",
+        "reasoning",
+        "function_call",
+        "function_call_output",
+        "local_shell_call",
+        "image_url",
+        "input_audio",
+        "file",
+        "refusal",
+    ]
 )
 ANY = st.recursive(ATOMS, lambda v: st.lists(v, max_size=3) | st.dictionaries(KEYS, v, max_size=5), max_leaves=20)
 

@@ -12,8 +12,8 @@ from refold.errors import FormatError
 
 _dump = json.JSONEncoder(ensure_ascii=False, check_circular=False, sort_keys=True, separators=(",", ":")).encode
 _PLAIN = frozenset({str, int, bool, type(None)})
-_ONE_FIELD = re.compile(r'\{"[^"\\\x00-\x1f]*+":"(?:[^"\\\x00-\x1f]++|\\["\\nrtbf])*+"\}')
-"""An object of one field that holds a string, in canonical form already: the commonest arguments."""
+_ONE_FIELD = re.compile(r'(\{"[^"\\\x00-\x1f]*+":) ?("(?:[^"\\\x00-\x1f]++|\\["\\nrtbf])*+"\})')
+"""An object of one field that holds a string, in canonical form but for a space: the commonest arguments."""
 _SHORT = 500
 """Characters; above, parsing is as fast as matching."""
 
@@ -39,8 +39,8 @@ def canonical_text(text: str) -> str:
     """JSON *text* as canonical JSON; text that is no JSON as it is, and nothing as `{}`."""
     if text in {"{}", ""}:
         return "{}"
-    if len(text) < _SHORT and _ONE_FIELD.fullmatch(text):
-        return text
+    if len(text) < _SHORT and (short := _ONE_FIELD.fullmatch(text)):
+        return short[1] + short[2]
     try:
         return _dump(_load(text))
     except (ValueError, RecursionError):
