@@ -1,0 +1,1 @@
+"""What can write the text of a summary."""

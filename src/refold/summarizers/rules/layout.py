@@ -44,9 +44,11 @@ def render(digest: Digest, room: int, cost: Cost) -> str:
     earlier = min(max(0, int(room * REQUESTS) - cost(latest)), cost("\n".join(digest.requests[:-1])))
     made = {name: lines(int(max(0, left - earlier) * share), cost) for name, share, lines in _sections(digest)}
     left -= sum(cost(section) for section in made.values())
-    words = "\n".join((latest, *made.values()))
-    index = index_lines(digest.index, left - earlier, cost, words)
-    requests = _requests(digest.requests, latest, left - cost(index), int(room * FIRST), cost)
+    first = int(room * FIRST)
+    requests = _requests(digest.requests, latest, min(left, earlier), first, cost)
+    words = "\n".join((*requests, *made.values()))
+    index = index_lines(digest.index, left - cost("\n".join(requests[:-1])), cost, words)
+    requests = _requests(digest.requests, latest, left - cost(index), first, cost)
     parts = (_section("Requests", map(item, requests)), *made.values(), index, counts)
     return "\n".join(part for part in parts if part)
 

@@ -18,7 +18,7 @@ LONGEST = 120
 _WORD = re.compile(r"(?<![<\\])(?:https?://[^\s\"'<>`)\]},;|\\]{3,}|[A-Za-z0-9_$@~./-]{4,})")
 _KIND = re.compile(
     r"(?P<url>https?://)"
-    r"|(?P<noise>[\d.:,/_-]*$|.*(?:\.\.\.|//)|[-._/~$@]+\w{0,2}$|\d+-?[a-z]+$|@\w+$|/[a-z]+$|[A-Z]?[a-z]+(?:-[a-z]+)*$|[A-Z]+s?$"
+    r"|(?P<noise>[\d.:,/_-]*$|.*(?:\.\.\.|//)|[-._/~$@]+\w{0,2}$|\d+-?[a-z]+$|@\w+$|/\w+$|[sy]/.*|[A-Z]?[a-z]+(?:-[a-z]+)*$|[A-Z]+s?$"
     r"|(?=.*\d)(?=.*[A-Z])(?=.*[a-z])[A-Za-z0-9]{25,}$)"
     r"|(?P<common>__\w+__$|(?:Math|console|JSON|Object|Array|Promise|process|sys|os|np|re|str|self|String|Enum|Map|List)\.\w+)"
     r"|(?P<path>(?=.*/).*[^/]\.[A-Za-z]\w{0,11}$)"
