@@ -106,7 +106,7 @@ def test_the_last_line_of_a_traceback_is_found_though_it_says_no_error() -> None
 
 
 def test_exit_codes_come_before_errors_when_room_is_short() -> None:
-    text = "\n".join(["ValueError: one", "x", "exit code 2", "y", "TypeError: two"])
+    text = "ValueError: one\nx\nexit code 2\ny\nTypeError: two"
     assert telling_lines(text, 12) == ["exit code 2"]
     assert telling_lines(text, 30) == ["exit code 2", "TypeError: two"]
     assert telling_lines(text, 0) == []

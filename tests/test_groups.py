@@ -8,11 +8,11 @@ from refold.testing import transcripts
 
 
 def calls(*ids: str) -> Message:
-    return Message("assistant", tuple(ToolCall(id, "read", "{}") for id in ids))
+    return Message("assistant", tuple(ToolCall(one, "read", "{}") for one in ids))
 
 
 def results(*ids: str, role: str = "tool") -> Message:
-    return Message(role, tuple(ToolResult(id, (Text("ok"),)) for id in ids))
+    return Message(role, tuple(ToolResult(one, (Text("ok"),)) for one in ids))
 
 
 def test_parallel_calls_and_their_results_in_one_or_several_messages_are_one_group() -> None:

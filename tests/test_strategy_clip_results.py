@@ -115,7 +115,7 @@ def test_only_what_is_new_is_looked_at() -> None:
 
 
 def test_an_edit_that_would_not_be_smaller_is_not_made() -> None:
-    view = View.of(said(Text("x" * 9_000)), lens=Lens(count=lambda message: 7))
+    view = View.of(said(Text("x" * 9_000)), lens=Lens(count=lambda _: 7))
     assert list(ClipResults()(view)) == []
 
 
@@ -127,4 +127,4 @@ def test_settings_that_make_no_sense_are_refused(settings: dict[str, float]) -> 
 
 def test_its_name_states_every_setting() -> None:
     assert repr(ClipResults()) == "ClipResults(limit=4000, head=0.5, version=1)"
-    assert replace(ClipResults(), limit=500) == eval(repr(ClipResults(500)))  # noqa: PGH001 - the repr is the name
+    assert replace(ClipResults(), limit=500) == eval(repr(ClipResults(500)))

@@ -95,9 +95,9 @@ def test_another_file_tool_or_command_is_not_the_same() -> None:
 
 def test_short_results_and_failures_are_left_alone() -> None:
     assert edited(read("c1", text="short"), read("c2", text="short")) == []
-    failed = [exchange(id, "bash", {"command": "make"}, LONG, error=True) for id in ("c1", "c2")]
+    failed = [exchange(one, "bash", {"command": "make"}, LONG, error=True) for one in ("c1", "c2")]
     assert edited(*failed) == []
-    exits = [exchange(id, "bash", {"command": "make"}, f"{LONG}\nexit code 2") for id in ("c1", "c2")]
+    exits = [exchange(one, "bash", {"command": "make"}, f"{LONG}\nexit code 2") for one in ("c1", "c2")]
     assert edited(*exits) == []
 
 
@@ -117,7 +117,9 @@ def test_when_the_twin_is_cleared_the_later_one_is_shown_in_full_again() -> None
 
 
 def test_parallel_calls_answered_in_one_message_are_judged_one_by_one() -> None:
-    calls = tuple(ToolCall(id, "read", f'{{"path":"{path}"}}') for id, path in (("p1", "a"), ("p2", "a"), ("p3", "b")))
+    calls = tuple(
+        ToolCall(one, "read", f'{{"path":"{path}"}}') for one, path in (("p1", "a"), ("p2", "a"), ("p3", "b"))
+    )
     answers = tuple(ToolResult(call.id, (Text(LONG),)) for call in calls)
     view = proposals(View.of([user("x"), Message("assistant", calls), Message("user", answers)]), DropDuplicates())
     first, second, third = view.messages[2].parts
@@ -128,7 +130,7 @@ def test_parallel_calls_answered_in_one_message_are_judged_one_by_one() -> None:
 def test_an_image_counts_as_the_same_only_if_it_is_known() -> None:
     known, unknown = Media("image", "image/png", "blake2b:aa"), Media("image", "image/png")
     for media, found in ((known, [4]), (unknown, [])):
-        shots = [exchange(id, "screenshot", {"page": 1}, LONG, media) for id in ("c1", "c2")]
+        shots = [exchange(one, "screenshot", {"page": 1}, LONG, media) for one in ("c1", "c2")]
         assert edited(*shots) == found
 
 

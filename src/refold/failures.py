@@ -1,13 +1,15 @@
 """Where a tool's output says that something went wrong: exit codes, errors, tracebacks."""
 
 import re
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 
 from refold.clip import ceiling, floor
 
 SCAN = 1_000_000
 """Characters that are looked at, from the end, where errors stand."""
+TRIES = 2_000
+"""Words that are looked at, so that a text that says nothing but `error` costs no more."""
 WIDTH = 160
 """Characters kept of a line that says something went wrong."""
 
@@ -17,13 +19,15 @@ EXIT = re.compile(
     re.IGNORECASE,
 )
 """An exit code, as shells, agents and test runners write it."""
-ERROR = re.compile(
-    r"(?<!\b0 )(?<!\bno )(?:error|exception|fail|fatal|panic|traceback|denied|not found|abort|segfault)"
-    r"|错误|失败|异常|报错|出错|拒绝|錯誤|失敗|エラー|例外|오류|실패",
-    re.IGNORECASE,
-)
-"""Words of failure; `0 errors` and `no errors` are none."""
-TRACEBACK = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n|\n)*([^\s][^\n]*)", re.MULTILINE)
+CODES = ("code", "status", "退出码", "退出代码", "返回码", "終了コード", "종료 코드")
+"""One of these is in every exit code: finding a word is a hundred times faster than the pattern."""
+ERRORS = ("error", "exception", "fail", "fatal", "panic", "traceback", "denied", "not found", "abort", "segfault")
+ERRORS_ELSEWHERE = tuple("错误 失败 异常 报错 出错 拒绝 錯誤 失敗 エラー 例外 오류 실패".split())
+"""Words of failure in Chinese, Japanese and Korean."""
+NONE = re.compile(r"(?:\b0|\bno) $", re.IGNORECASE)
+"""What stands before `errors` where there are none."""
+TRACE = "Traceback (most recent call last):"
+TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n|\n)*(\S[^\n]*)")
 """A Python traceback; its last line is the error."""
 OPENING = re.compile(
     r"""\s*(?:<\w+>\s*)?[{\["']*(?:error|fatal|traceback|exception|错误|失败|异常|报错|エラー|오류)"""
@@ -42,7 +46,7 @@ def is_failure(text: str) -> bool:
     ends = f"{text[:200]}\n{text[-400:]}" if len(text) > 600 else text
     if any(int(found[1]) for found in EXIT.finditer(ends)):
         return True
-    return bool(OPENING.match(text)) or bool(TRACEBACK.search(text[-20_000:]))
+    return bool(OPENING.match(text)) or f"\n{TRACE}" in "\n" + text[-20_000:]
 
 
 def telling_lines(text: str, room: int) -> list[str]:
@@ -63,10 +67,31 @@ def telling_lines(text: str, room: int) -> list[str]:
 
 
 def _by_weight(text: str) -> Iterator[int]:
-    codes = [found.start() for found in EXIT.finditer(text)]
-    last_lines = [found.start(1) for found in TRACEBACK.finditer(text)]
-    errors = [found.start() for found in ERROR.finditer(text)]
-    return chain(reversed(codes), reversed(last_lines), reversed(errors))
+    """Where something is said to have gone wrong, weightiest first."""
+    lower = text.lower()
+    if len(lower) != len(text):  # a letter like İ, which is two in lower case
+        lower = text
+    words = ERRORS if text.isascii() else (*ERRORS, *ERRORS_ELSEWHERE)
+    codes = (found.start() for at in _backwards(lower, CODES) if (found := EXIT.search(text, max(0, at - 16), at + 40)))
+    ends = (found.start(1) for at in _backwards(text, (TRACE,)) if (found := TRACEBACK.match(text, at)))
+    errors = (at for at in _backwards(lower, words) if not NONE.search(text, max(0, at - 4), at))
+    return chain(codes, ends, errors)
+
+
+def _backwards(text: str, words: Sequence[str]) -> Iterator[int]:
+    """Where one of *words* stands, the last first."""
+    return islice(_found(text, words), TRIES)
+
+
+def _found(text: str, words: Sequence[str]) -> Iterator[int]:
+    last = {word: at for word in words if (at := text.rfind(word)) >= 0}
+    while last:
+        word = max(last, key=last.__getitem__)
+        at = last[word]
+        yield at
+        last[word] = text.rfind(word, 0, at)
+        if last[word] < 0:
+            del last[word]
 
 
 def _snippet(text: str, start: int) -> str:

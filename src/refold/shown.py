@@ -26,9 +26,10 @@ def untouched(view: View, since: int) -> Iterator[tuple[int, Message]]:
     said, at = view.transcript.messages, since
     for index in range(bisect_right(view.top, since, key=lambda placed: placed.edit.stop), len(view.top)):
         edit = view.top[index].edit
-        yield from ((i, said[i]) for i in range(at, edit.start))
+        if at < edit.start:
+            yield from enumerate(said[at : edit.start], at)
         at = max(at, edit.stop)
-    yield from ((i, said[i]) for i in range(at, len(said)))
+    yield from enumerate(said[at:], at)
 
 
 def standing(view: View) -> Iterator[Stand]:

@@ -16,15 +16,15 @@ from refold.view import View
 LONG = 200
 """Characters from which on a string argument is long: paths and most commands are shorter."""
 OPENING = 80
-"""Characters of a long string's first line that stay."""
+"""Characters of a long string's beginning that stay, in one line."""
 STRING = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?', re.DOTALL)
 """A string of a JSON text; a colon behind it makes it a key."""
 
 
 @dataclass(frozen=True)
 class ClearToolInputs:
-    """Shorten long string arguments of old tool calls, such as the content of a file written: the
-    beginning of the first line and a note of the length stay. The call's id and name, its other
+    """Shorten long string arguments of old tool calls, such as the content of a file written: its
+    beginning and a note of the length stay. The call's id and name, its other
     arguments and their spelling stay, and it remains a valid JSON object.
 
     Left alone are the newest *keep* tool groups, calls that are open or whose results the model has
@@ -88,8 +88,8 @@ def _short_string(found: re.Match[str], name: str) -> str:
 
 
 def _note(value: str, name: str) -> str:
-    first = head(value.lstrip().partition("\n")[0], OPENING)
-    return f"{first} [… {len(value):,} characters in all (edit {name})]".lstrip()
+    opening = " ".join(head(value, OPENING).split())
+    return f"{opening} [… {len(value):,} characters in all (edit {name})]".lstrip()
 
 
 def _is_object(arguments: str) -> bool:

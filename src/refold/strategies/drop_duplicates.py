@@ -47,26 +47,31 @@ class DropDuplicates:
 
     def __call__(self, view: View, since: int = 0) -> Steps:
         """An edit for each message from position *since* on that repeats a result."""
-        if not any(self._repeatable(message) for _, message in untouched(view, since)):
+        new = (part for _, message in untouched(view, since) for part in self._repeatable(message))
+        wanted = {part.content for part in new if not is_failure(part.text)}
+        if not wanted:
             return
         stretch, by = 2 * self.within, repr(self)
         for _, run in groupby(untouched(view, since - since % stretch), key=lambda found: found[0] // stretch):
             copies = Copies(view.transcript.messages, self.within)
             for at, message in run:
-                twins = {part.id: twin for part in self._repeatable(message) if (twin := copies.twin(at, part))}
-                if twins and at >= since:
+                repeats = [part for part in _results(message) if part.content in wanted]
+                twins = {part.id: twin for part in repeats if (twin := copies.twin(at, part)) and at >= since}
+                if twins:
                     stand = Stand(at, message, view.ground.tokens(at, at + 1), "")
                     yield from smaller(view, stand, _stubbed(message, twins, view.name(at, at + 1, by)), by)
 
     def _repeatable(self, message: Message) -> list[ToolResult]:
         return [
             part
-            for part in message.parts
-            if isinstance(part, ToolResult)
-            and not part.error
-            and sum(len(item.text) for item in part.content if isinstance(item, Text)) >= self.min_chars
+            for part in _results(message)
+            if sum(len(item.text) for item in part.content if isinstance(item, Text)) >= self.min_chars
             and all(item.ref for item in part.content if isinstance(item, Media))
         ]
+
+
+def _results(message: Message) -> list[ToolResult]:
+    return [part for part in message.parts if isinstance(part, ToolResult) and not part.error]
 
 
 class Copies:
@@ -74,31 +79,30 @@ class Copies:
 
     def __init__(self, said: Sequence[Message], within: int) -> None:
         self._said, self._within = said, within
-        self._first: dict[Said, tuple[int, str]] = {}
+        self._first: dict[Said, tuple[int, str] | None] = {}
         self._full: dict[tuple[Said, Key], tuple[int, ToolCall]] = {}
 
     def twin(self, at: int, result: ToolResult) -> ToolCall | None:
         """The call whose result is equal and still shown in full; without one, this result is taken
         down as shown. Calls are looked at only when a content comes again."""
         said = result.content
-        first = self._first.setdefault(said, (at, result.id))
-        if first == (at, result.id) or is_failure(result.text):
+        if said not in self._first:
+            self._first[said] = at, result.id
             return None
-        self._enter(said, *first)
-        found = [self._full[said, key] for key in self._keys(at, result.id) if (said, key) in self._full]
-        near = [call for place, call in found if at - place <= self._within]
+        if first := self._first[said]:
+            self._enter(said, *first)
+            self._first[said] = None
+        call = call_of(self._said, at, result.id, self._within)
+        found = [self._full[said, key] for key in _keys(call) if (said, key) in self._full]
+        near = [twin for place, twin in found if at - place <= self._within]
         if not near:
-            self._enter(said, at, result.id, anew=True)
+            self._enter(said, at, result.id)
         return near[0] if near else None
 
-    def _enter(self, said: Said, at: int, id: str, *, anew: bool = False) -> None:
+    def _enter(self, said: Said, at: int, id: str) -> None:
         call = call_of(self._said, at, id, self._within)
-        for key in _keys(call):
-            if call and (anew or (said, key) not in self._full):
-                self._full[said, key] = (at, call)
-
-    def _keys(self, at: int, id: str) -> Iterator[Key]:
-        return _keys(call_of(self._said, at, id, self._within))
+        if call:
+            self._full.update(((said, key), (at, call)) for key in _keys(call))
 
 
 def _keys(call: ToolCall | None) -> Iterator[Key]:

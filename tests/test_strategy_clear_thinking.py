@@ -1,0 +1,123 @@
+"""ClearThinking: oldest first, without a gap, as far as the provider allows."""
+
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.groups import latest_turn
+from refold.lens import Lens
+from refold.messages import Message, Text, Thinking, ToolCall, ToolResult, user
+from refold.rules import anthropic
+from refold.rules.verdict import Rules
+from refold.strategies.clear_thinking import ClearThinking
+from refold.testing import check_strategy, proposals, transcripts
+from refold.view import View
+
+Mode = Literal["free", "fixed", "loop", "bound"]
+MODES = st.sampled_from(["free", "fixed", "loop", "bound"])
+
+
+def rules(mode: Mode) -> Rules:
+    return Rules(anthropic.RULES, alternate=True, thinking=mode)
+
+
+def view_of(*messages: Message, mode: Mode = "free") -> View:
+    return View.of(messages, lens=Lens(rules=rules(mode)))
+
+
+def thought(text: str = "let me see " * 9, id: str = "") -> Message:
+    return Message("assistant", (Thinking(text, "sig"), ToolCall(id, "bash", "{}") if id else Text("so")))
+
+
+def result(id: str) -> Message:
+    return Message("user", (ToolResult(id, (Text("ok"),)),))
+
+
+def thinks(message: Message) -> bool:
+    return any(isinstance(part, Thinking) for part in message.parts)
+
+
+LOOP = (
+    user("x"),
+    thought(id="a"),
+    result("a"),
+    thought(id="b"),
+    result("b"),
+    thought(),
+    user("y"),
+    thought(id="c"),
+    result("c"),
+)
+
+
+@given(transcripts(signed=True), st.integers(0, 4), MODES)
+def test_it_keeps_the_laws(messages: tuple[Message, ...], keep: int, mode: Mode) -> None:
+    check_strategy(ClearThinking(keep), rules(mode), examples=[messages])
+
+
+@given(transcripts(signed=True), st.integers(0, 4), st.sampled_from(["loop", "bound"]), st.integers(0, 9))
+def test_thinking_goes_from_the_start_without_a_gap_however_far_it_gets(
+    messages: tuple[Message, ...], keep: int, mode: Mode, taken: int
+) -> None:
+    view = view_of(*messages, mode=mode)
+    shown = view.apply(*list(ClearThinking(keep)(view))[:taken])
+    thinking = {at for at, message in enumerate(messages) if thinks(message)}
+    left = [at for item in shown.items for at in range(item.start, item.stop) if any(map(thinks, item.shown))]
+    assert left == sorted(thinking)[len(thinking) - len(left) :]
+    assert {at for at in thinking if at >= latest_turn(messages)} <= set(left)
+
+
+@given(transcripts(signed=True), st.integers(0, 4), MODES)
+def test_it_is_idempotent(messages: tuple[Message, ...], keep: int, mode: Mode) -> None:
+    once = proposals(view_of(*messages, mode=mode), ClearThinking(keep))
+    assert list(ClearThinking(keep)(once)) == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "keep", "expected"),
+    [
+        ("free", 0, [1, 3, 5, 7]),
+        ("free", 1, [1, 3, 5]),
+        ("free", 3, [1]),
+        ("free", 9, []),
+        ("loop", 0, [1, 3, 5]),
+        ("bound", 0, [1, 3, 5]),
+        ("loop", 2, [1, 3]),
+        ("fixed", 0, []),
+    ],
+)
+def test_which_steps_lose_their_thinking(mode: Mode, keep: int, expected: list[int]) -> None:
+    view = proposals(view_of(*LOOP, mode=mode), ClearThinking(keep))
+    assert [edit.start for edit in view.edits] == expected
+
+
+def test_everything_but_the_thinking_stays() -> None:
+    view = proposals(view_of(*LOOP), ClearThinking(0))
+    assert view.messages[1] == Message("assistant", (ToolCall("a", "bash", "{}"),))
+    assert [m.calls for m in view.messages] == [m.calls for m in LOOP]
+
+
+def test_neighbouring_messages_of_the_model_are_one_step() -> None:
+    messages = (user("x"), Message("assistant", (Thinking("hm " * 9),)), thought(), user("y"), thought(), user("z"))
+    view = proposals(View.of(messages), ClearThinking(1))
+    assert [edit.start for edit in view.edits] == [1, 2]
+
+
+def test_a_message_of_thinking_alone_is_hidden() -> None:
+    alone = Message("assistant", (Thinking("hm " * 9, "sig"),))
+    view = proposals(view_of(user("x"), alone, user("y"), thought(), user("z"), mode="loop"), ClearThinking(1))
+    assert view.messages[0] == Message("user", (Text("x"), Text("y")))
+
+
+def test_thinking_that_cannot_go_stops_what_follows_where_a_gap_is_forbidden() -> None:
+    alone = Message("assistant", (Thinking("hm " * 9, "sig"),))
+    messages = (alone, user("x"), thought(), user("y"), thought(), user("z"))
+    assert proposals(view_of(*messages, mode="loop"), ClearThinking(0)).edits == ()
+    assert [edit.start for edit in proposals(view_of(*messages), ClearThinking(0)).edits] == [2, 4]
+
+
+def test_a_negative_keep_is_refused() -> None:
+    with pytest.raises(ValueError, match="negative"):
+        ClearThinking(-1)

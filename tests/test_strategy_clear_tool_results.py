@@ -1,0 +1,190 @@
+"""ClearToolResults: stubs for old results. The pruning cases are in test_conformance_pruning.py."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
+from refold.rules import anthropic, openai_chat
+from refold.rules.verdict import Rules
+from refold.strategies.clear_tool_results import ClearToolResults
+from refold.strategies.clip_results import ClipResults
+from refold.testing import check_strategy, proposals, transcripts
+from refold.view import View
+
+ANTHROPIC = Rules(anthropic.RULES, alternate=True, thinking="loop")
+LONG = "line of output\n" * 100
+
+
+def exchange(n: int, text: str = LONG, name: str = "bash", arguments: str = '{"command":"make test"}') -> list[Message]:
+    call = ToolCall(f"c{n}", name, arguments)
+    return [Message("assistant", (call,)), Message("tool", (ToolResult(call.id, (Text(text),)),))]
+
+
+def session(*exchanges: list[Message]) -> View:
+    return View.of(
+        [user("x"), *(message for pair in exchanges for message in pair), Message("assistant", (Text("so"),))]
+    )
+
+
+def cleared(view: View, strategy: ClearToolResults) -> list[int]:
+    return [edit.start for edit in proposals(view, strategy).edits]
+
+
+@given(transcripts(), st.integers(0, 4), st.integers(0, 300), st.integers(0, 100), st.sampled_from(["drop", "keep"]))
+def test_it_keeps_the_laws(messages: tuple[Message, ...], keep: int, zone: int, least: int, media: str) -> None:
+    strategy = ClearToolResults(keep, zone, 0, least, ("Skill",), media)
+    check_strategy(strategy, ANTHROPIC, examples=[messages])
+    check_strategy(strategy, Rules(openai_chat.RULES), examples=[messages])
+
+
+@given(transcripts(tidy=False))
+def test_it_keeps_the_laws_of_disorder_too(messages: tuple[Message, ...]) -> None:
+    check_strategy(ClearToolResults(0, min_tokens=0), examples=[messages])
+
+
+@given(transcripts(), st.integers(0, 2))
+def test_it_is_idempotent(messages: tuple[Message, ...], keep: int) -> None:
+    strategy = ClearToolResults(keep, min_tokens=0)
+    once = proposals(View.of(messages), strategy)
+    assert list(strategy(once)) == []
+
+
+@given(transcripts(), st.integers(0, 2))
+def test_clearing_over_clipped_results_keeps_calls_and_order(messages: tuple[Message, ...], keep: int) -> None:
+    clipped = proposals(View.of(messages), ClipResults(400))
+    view = proposals(clipped, ClearToolResults(keep))
+    assert view.estimate <= clipped.estimate
+    assert [(m.role, m.calls, m.results) for m in view.messages] == [(m.role, m.calls, m.results) for m in messages]
+
+
+def test_the_stub_says_what_was_there_and_names_the_edit_that_brings_it_back() -> None:
+    bare = session(exchange(0), exchange(1))
+    view = proposals(bare, ClearToolResults(keep=1))
+    (edit,) = view.edits
+    assert (
+        view.messages[2].parts[0].text == f"[bash make test: result of 1,500 characters cleared (edit {edit.id[:8]})]"
+    )
+    assert view.unfold(edit.id[:8]) == [bare.messages[2]]
+    assert view.revert(edit.id[:8]).messages == bare.messages
+
+
+def test_oldest_first() -> None:
+    assert cleared(session(*map(exchange, range(5))), ClearToolResults(keep=2)) == [2, 4, 6]
+
+
+def test_a_clipped_result_can_be_cleared_and_its_stub_says_the_size_of_what_was_said() -> None:
+    bare = session(exchange(0, "x" * 170_000), exchange(1))
+    clipped = proposals(bare, ClipResults())
+    view = proposals(clipped, ClearToolResults(keep=1))
+    assert "result of 170,000 characters cleared" in view.messages[2].parts[0].text
+
+
+def test_other_parts_of_the_message_stay() -> None:
+    call, other = ToolCall("a", "read", '{"path":"a.py"}'), ToolCall("b", "Skill", "{}")
+    answer = Message("user", (ToolResult("a", (Text(LONG),)), ToolResult("b", (Text(LONG),)), Text("and hurry")))
+    messages = [user("x"), Message("assistant", (call, other)), answer, Message("assistant", (Text("so"),))]
+    view = proposals(View.of(messages), ClearToolResults(keep=0, protect={"Skill"}))
+    stub, kept, text = view.messages[2].parts
+    assert (stub.id, kept, text) == ("a", answer.parts[1], Text("and hurry"))
+    assert stub.text.startswith("[read a.py: ")
+
+
+def test_tokens_of_the_newest_output_can_be_protected() -> None:
+    view = session(*map(exchange, range(6)))
+    one = view.ground.tokens(2, 3)
+    assert cleared(view, ClearToolResults(keep=0, keep_tokens=3 * one)) == [2, 4, 6]
+    assert cleared(view, ClearToolResults(keep=0, keep_tokens=3 * one - 1)) == [2, 4, 6, 8]
+    assert cleared(view, ClearToolResults(keep=4, keep_tokens=one)) == [2, 4]
+
+
+def test_protected_output_does_not_fill_the_protected_zone() -> None:
+    view = session(exchange(0), exchange(1), exchange(2, name="Skill"))
+    one = view.ground.tokens(2, 3)
+    assert cleared(view, ClearToolResults(keep=0, keep_tokens=one, protect=["Skill"])) == [2]
+
+
+def test_results_of_open_groups_stay() -> None:
+    calls = Message("assistant", (ToolCall("a", "bash", "{}"), ToolCall("b", "bash", "{}")))
+    messages = [
+        user("x"),
+        calls,
+        Message("tool", (ToolResult("a", (Text(LONG),)),)),
+        Message("assistant", (Text("so"),)),
+    ]
+    assert cleared(View.of(messages), ClearToolResults(keep=0)) == []
+
+
+def test_an_error_without_telling_words_keeps_its_beginning() -> None:
+    call = ToolCall("a", "fetch", '{"url":"https://example.com"}')
+    answer = Message("tool", (ToolResult("a", (Text("timed out " * 100),), error=True),))
+    view = proposals(
+        View.of([user("x"), Message("assistant", (call,)), answer, user("y"), calm()]), ClearToolResults(keep=0)
+    )
+    stub = view.messages[2].parts[0]
+    assert stub.error
+    assert stub.text.split("\n")[1].startswith("timed out timed out")
+    assert len(stub.text) < 300
+
+
+def test_unknown_parts_of_a_result_go_with_its_text_and_are_named() -> None:
+    call = ToolCall("a", "search", '{"query":"压缩"}')
+    found = tuple(Opaque("search_result", f'{{"n":{n}}}') for n in range(40))
+    messages = [user("x"), Message("assistant", (call,)), Message("tool", (ToolResult("a", found),)), calm()]
+    view = proposals(View.of(messages), ClearToolResults(keep=0))
+    assert view.messages[2].parts[0].text.startswith("[search 压缩: result of 40 search_results cleared (edit ")
+
+
+def test_signed_thinking_beside_the_calls_is_left_as_it_is() -> None:
+    thought = Message("assistant", (Thinking("hm", "sig"), ToolCall("a", "bash", "{}")))
+    messages = [user("x"), thought, Message("tool", (ToolResult("a", (Text(LONG),)),)), calm()]
+    view = proposals(View.of(messages), ClearToolResults(keep=0))
+    assert view.messages[1] == thought
+
+
+def test_its_name_does_not_depend_on_the_order_of_a_set() -> None:
+    names = [f"tool{n}" for n in range(9)]
+    assert repr(ClearToolResults(protect=set(names))) == repr(ClearToolResults(protect=reversed(names)))
+    code = f"from refold.strategies.clear_tool_results import ClearToolResults as C; print(C(protect=set({names})))"
+    seen = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(seen) == 1
+
+
+def test_one_name_to_protect_may_stand_alone() -> None:
+    assert ClearToolResults(protect="Skill") == ClearToolResults(protect=["Skill"])
+
+
+@pytest.mark.parametrize("name", ["keep", "keep_tokens", "at_least", "min_tokens"])
+def test_negative_figures_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="negative"):
+        ClearToolResults(**{name: -1})
+
+
+def calm() -> Message:
+    return Message("assistant", (Text("so"),))
+
+
+def test_media_may_stay() -> None:
+    image = Media("image", "image/png", "blake2b:00", 640, 480)
+    call = ToolCall("a", "screenshot", "{}")
+    messages = [
+        user("x"),
+        Message("assistant", (call,)),
+        Message("tool", (ToolResult("a", (Text(LONG), image)),)),
+        calm(),
+    ]
+    dropped = proposals(View.of(messages), ClearToolResults(keep=0)).messages[2].parts[0]
+    kept = proposals(View.of(messages), ClearToolResults(keep=0, media="keep")).messages[2].parts[0]
+    assert "1,500 characters, 1 image cleared" in dropped.text
+    assert image not in dropped.content
+    assert kept.content[1:] == (image,)
+    assert "1,500 characters cleared" in kept.text
