@@ -53,7 +53,7 @@ def settle(entries: Sequence[Entry], body: Body) -> Mended:
 
 def calls(messages: Sequence[Message], body: Body) -> Verdict:
     """AN-2: every result answers a call of the assistant turn before it, once. In a thread that is
-    continued the calls are with the server."""
+    continued the calls are with the server. The cuts are those of AN-1."""
     pairing, ends = pair(messages, client), turn_ends(messages)
     strays = [p.result for p in away_from_home(pairing, ends)]
     violations = (
@@ -61,7 +61,7 @@ def calls(messages: Sequence[Message], body: Body) -> Verdict:
         *answered_again("AN-2", pairing.again),
         *(Violation("AN-2", at, f"result {id!r} does not stand directly after its call", id) for at, _, id in strays),
     )
-    return Verdict(violations, pairing.joined)
+    return Verdict(violations)
 
 
 def _is_continued(body: Body) -> bool:

@@ -74,10 +74,12 @@ def _drop_strays(entries: Sequence[Entry]) -> Mended:
 
 
 def _disordered(messages: Sequence[Message], pairing: Pairing, ends: Sequence[int]) -> Iterator[Violation]:
-    """Responses at home that stand before the response of an earlier call. One of another name than
-    its call's was matched for want of a better: its place says nothing."""
+    """Responses at home that stand before the response of an earlier call. Where one has another name
+    than its call, and was matched for want of a better, places say nothing."""
+    home = sorted(p for p in pairing.pairs if p.result.at == ends[p.call.at])
+    vague = {p.result.at for p in home if not _is_namesake(messages, p)}
     last: Pair | None = None
-    for one in sorted(p for p in pairing.pairs if p.result.at == ends[p.call.at] and _is_namesake(messages, p)):
+    for one in (p for p in home if p.result.at not in vague):
         if last and last.result.at == one.result.at and last.result.part > one.result.part:
             text = f"response {one.result.id!r} stands before that of an earlier call"
             yield Violation("GE-2", one.result.at, text, one.result.id)

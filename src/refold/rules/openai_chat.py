@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from refold.messages import Message
+from refold.messages import Message, ToolCall, ToolResult
 from refold.rules.draft import Entry, Mended
 from refold.rules.entries import settle_entries
 from refold.rules.judging import Body, answered_again, misplaced, orphaned, unanswered
 from refold.rules.mending import in_turn, messages_of, take_out
-from refold.rules.pairing import Pair, Spot, client, pair
+from refold.rules.pairing import Pair, pair
 from refold.rules.verdict import Rule, Verdict, Violation
 
 
@@ -59,12 +59,9 @@ def tool_runs(messages: Sequence[Message]) -> list[int]:
 
 def ids(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
     """DS-2: every call and every tool message has an id."""
-    pairing = pair(messages, client, turns=False)
-    return Verdict(tuple(_nameless(spot) for spot in pairing.spots if not spot.id))
-
-
-def _nameless(spot: Spot) -> Violation:
-    return Violation("DS-2", spot.at, "a call or a tool message has no id")
+    parts = ((at, part) for at, message in enumerate(messages) for part in message.parts)
+    nameless = (at for at, part in parts if isinstance(part, ToolCall | ToolResult) and not part.id)
+    return Verdict(tuple(Violation("DS-2", at, "a call or a tool message has no id") for at in nameless))
 
 
 RULES: tuple[Rule, ...] = (

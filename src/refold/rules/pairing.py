@@ -81,37 +81,30 @@ def pair(messages: Sequence[Message], kind: Kind = either, *, turns: bool = True
     waiting: dict[str, list[Spot]] = {}
     latest: dict[str, Spot] = {}
     pairs, again, orphans = list[Pair](), list[Pair](), list[Spot]()
-    for spot, is_call in _spots(messages, kind):
-        if is_call:
-            waiting.setdefault(spot.id, []).append(spot)
-            latest[spot.id] = spot
-        elif waiting.get(spot.id):
-            pairs.append(Pair(waiting[spot.id].pop(), spot))
-        elif spot.id in latest:
-            again.append(Pair(latest[spot.id], spot))
-        else:
-            orphans.append(spot)
-    left = sorted(chain.from_iterable(waiting.values()))
-    open_from = tail(messages, turns=turns) if left else 0
-    return Pairing(
-        tuple(pairs),
-        tuple(again),
-        tuple(orphans),
-        tuple(spot for spot in left if spot.at < open_from),
-        tuple(spot for spot in left if spot.at >= open_from),
-        len(messages),
-    )
-
-
-def _spots(messages: Sequence[Message], kind: Kind) -> Iterator[tuple[Spot, bool]]:
-    """Every call (True) and result (False), in order."""
     for at, message in enumerate(messages):
         for n, part in enumerate(message.parts):
-            call, result = kind(part)
-            if result is not None:
-                yield Spot(at, n, result), False
-            if call is not None:
-                yield Spot(at, n, call), True
+            if type(part) not in _TRAFFIC:
+                continue
+            made, answered = kind(part)
+            if answered is not None:
+                spot, calls = Spot(at, n, answered), waiting.get(answered)
+                if calls:
+                    pairs.append(Pair(calls.pop(), spot))
+                elif answered in latest:
+                    again.append(Pair(latest[answered], spot))
+                else:
+                    orphans.append(spot)
+            if made is not None:
+                latest[made] = spot = Spot(at, n, made)
+                waiting.setdefault(made, []).append(spot)
+    left = sorted(chain.from_iterable(waiting.values()))
+    first = tail(messages, turns=turns) if left else 0
+    middle, end = (spot for spot in left if spot.at < first), (spot for spot in left if spot.at >= first)
+    return Pairing(tuple(pairs), tuple(again), tuple(orphans), tuple(middle), tuple(end), len(messages))
+
+
+_TRAFFIC = frozenset({ToolCall, ToolResult, Opaque})
+"""Parts that may be calls or results; the others are passed over before anything is asked of them."""
 
 
 def tail(messages: Sequence[Message], *, turns: bool = True) -> int:
@@ -140,7 +133,7 @@ def turn_ends(messages: Sequence[Message]) -> list[int]:
     where the answers to its calls belong."""
     ends, end = [0] * len(messages), len(messages)
     for at in range(len(messages) - 1, -1, -1):
-        ends[at] = max(end, at + 1)
+        ends[at] = end
         if messages[at].role != "assistant":
             end = at
     return ends
