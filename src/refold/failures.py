@@ -22,7 +22,7 @@ EXIT = re.compile(
 CODES = ("code", "status", "退出码", "退出代码", "返回码", "終了コード", "종료 코드")
 """One of these is in every exit code: finding a word is a hundred times faster than the pattern."""
 ERRORS = ("error", "exception", "fail", "fatal", "panic", "traceback", "denied", "not found", "abort", "segfault")
-ERRORS_ELSEWHERE = tuple("错误 失败 异常 报错 出错 拒绝 錯誤 失敗 エラー 例外 오류 실패".split())
+ERRORS_ELSEWHERE = ("错误", "失败", "异常", "报错", "出错", "拒绝", "錯誤", "失敗", "エラー", "例外", "오류", "실패")
 """Words of failure in Chinese, Japanese and Korean."""
 NONE = re.compile(r"(?:\b0|\bno) $", re.IGNORECASE)
 """What stands before `errors` where there are none."""
