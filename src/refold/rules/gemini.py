@@ -25,7 +25,7 @@ def turns(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001 -
 
 def join_turns(entries: Sequence[Entry], body: Body) -> Mended:  # noqa: ARG001
     """Mend GE-1: a turn that calls functions becomes one with the model's turn before it."""
-    return _joined(entries, "GE-1", lambda before, entry: bool(entry.calls))
+    return _joined(entries, "GE-1", lambda _, entry: bool(entry.calls))
 
 
 def _joined(entries: Sequence[Entry], rule: str, belong: Callable[[Message, Message], bool]) -> Mended:
