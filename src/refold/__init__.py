@@ -12,7 +12,8 @@ from refold.edits import Edit
 from refold.errors import EditError, FormatError, RefoldError, StoreError
 from refold.lens import Lens
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from refold.repairing import Repair, Repaired, repair
+from refold.repairing import Repaired, repair
+from refold.rules.draft import Repair
 from refold.rules.verdict import Violation
 from refold.store import Store
 from refold.stores import MemoryStore, SidecarStore, SQLiteStore

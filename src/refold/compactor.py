@@ -12,6 +12,7 @@ from refold.codec import Codec
 from refold.codecs import decode_all, open_payload
 from refold.edits import Edit
 from refold.envelope import Envelope
+from refold.ground import Ground
 from refold.lens import Lens
 from refold.log import Log
 from refold.loop import Asker, AsyncAsker, Compaction, Effect, adrive, drive, first_sight, steps
@@ -20,7 +21,7 @@ from refold.stores.memory import MemoryStore
 from refold.strategy import Answer, Ask, Strategy, is_local
 from refold.tokens.count import Counter, count_fixed, count_message
 from refold.transcript import Transcript
-from refold.view import Ground, View
+from refold.view import View
 
 REMEMBERED = 8
 """How many conversations a compactor knows again, so that a resent history costs only what is new."""

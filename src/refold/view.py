@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from itertools import accumulate, chain
+from itertools import chain
 from typing import Any, NamedTuple
 
 from refold.attempt import Attempt
@@ -12,10 +12,11 @@ from refold.codec import Wire
 from refold.edits import Edit, edit_id
 from refold.envelope import Envelope
 from refold.errors import EditError
+from refold.ground import Ground
 from refold.lens import Lens
-from refold.log import Log
 from refold.messages import Message, Text
 from refold.transcript import Transcript
+from refold.weave import Piece, Shown, joined, same_shape, weave
 
 
 class Item(NamedTuple):
@@ -27,44 +28,11 @@ class Item(NamedTuple):
     edit: Edit | None
 
 
-class Shown(NamedTuple):
-    """A message to send, and the position of the entry it is made from, if there is one."""
-
-    message: Message
-    origin: int | None
-
-
 class Placed(NamedTuple):
     """An edit that shows, and the tokens of what it shows."""
 
     edit: Edit
     tokens: int
-
-
-class Ground:
-    """What every view of one transcript shares: token sums and legal cuts, worked out once."""
-
-    def __init__(self, transcript: Transcript, lens: Lens, sums: Log[int]) -> None:
-        self.transcript, self.lens, self.sums = transcript, lens, sums
-
-    @classmethod
-    def of(cls, transcript: Transcript, lens: Lens) -> "Ground":
-        """Count a transcript from its beginning."""
-        return cls(transcript, lens, Log(accumulate(map(lens.count, transcript.messages), initial=0)))
-
-    def extend(self, messages: Sequence[Message]) -> "Ground":
-        """The ground of the transcript followed by *messages*, in the time of what is added."""
-        sums = list(accumulate(map(self.lens.count, messages), initial=self.sums[-1]))[1:]
-        return Ground(self.transcript.extend(messages), self.lens, self.sums.extend(sums))
-
-    @cached_property
-    def cuts(self) -> frozenset[int]:
-        """Legal cuts of the whole transcript, edits aside."""
-        return self.lens.rules.cuts(self.transcript.messages)
-
-    def tokens(self, start: int, stop: int) -> int:
-        """Tokens of `messages[start:stop]` as they were said."""
-        return self.sums[stop] - self.sums[start]
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +95,7 @@ class View:
     def messages(self) -> tuple[Message, ...]:
         """What to send."""
         said = self.transcript.messages
-        pieces = (said[p] if isinstance(p, slice) else (_joined(p),) for p in self._pieces())
+        pieces = (said[p] if isinstance(p, slice) else (joined(p),) for p in self._pieces())
         return tuple(chain.from_iterable(pieces))
 
     @cached_property
@@ -157,62 +125,9 @@ class View:
             at = edit.stop
         yield from (Item(i, i + 1, (said[i],), None) for i in range(at, len(said)))
 
-    def _pieces(self) -> list["slice | list[Shown]"]:
-        """Untouched runs as slices; else one entry to send, made of one message or, at an edit's
-        edge, of neighbours of one role."""
-        pieces: list[slice | list[Shown]] = []
-        at = 0
-        for edit, _ in self.top:
-            self._lay(pieces, slice(at, edit.start))
-            self._show(pieces, self._shown(edit))
-            at = edit.stop
-        self._lay(pieces, slice(at, len(self.transcript)))
-        return pieces
-
-    def _lay(self, pieces: list["slice | list[Shown]"], run: slice) -> None:
-        """Add an untouched run; its first message joins an edited neighbour of its role."""
-        if run.start == run.stop:
-            return
-        first = Shown(self.transcript.messages[run.start], run.start)
-        if pieces and self._join(pieces[-1], first):
-            self._show(pieces, [first])
-            run = slice(run.start + 1, run.stop)
-        if run.start < run.stop:
-            pieces.append(run)
-
-    def _show(self, pieces: list["slice | list[Shown]"], shown: Iterable[Shown]) -> None:
-        for one in shown:
-            last = pieces[-1] if pieces else None
-            if last is None or not self._join(last, one):
-                pieces.append([one])
-            elif isinstance(last, slice):
-                pieces[-1:] = [slice(last.start, last.stop - 1)] if last.stop - 1 > last.start else []
-                pieces.append([self._last(last), one])
-            else:
-                last.append(one)
-
-    def _last(self, piece: "slice | list[Shown]") -> Shown:
-        return (
-            Shown(self.transcript.messages[piece.stop - 1], piece.stop - 1) if isinstance(piece, slice) else piece[-1]
-        )
-
-    def _join(self, left: "slice | list[Shown]", right: Shown) -> bool:
-        """Do neighbours of one role become one? Not where they stood side by side in the transcript."""
-        if not self.lens.rules.alternate:
-            return False
-        before = self._last(left)
-        if before.origin is not None and right.origin == before.origin + 1:
-            return False
-        return before.message.role == right.message.role
-
-    def _shown(self, edit: Edit) -> list[Shown]:
-        """Each inserted message with the position of the one it stands for, if it stands for one."""
-        if len(edit.insert) == edit.stop - edit.start:
-            pairs = [Shown(m, edit.start + k) for k, m in enumerate(edit.insert)]
-            if all(_same_shape(m, self.transcript.messages[at]) for m, at in pairs if at is not None):
-                return pairs
-        said = self.transcript.messages[edit.start : edit.stop]
-        return [Shown(m, edit.start + said.index(m) if m in said else None) for m in edit.insert]
+    def _pieces(self) -> list[Piece]:
+        edits = (edit for edit, _ in self.top)
+        return weave(self.transcript.messages, edits, alternate=self.lens.rules.alternate)
 
     def _wire(self, shown: list[Shown]) -> Wire:
         envelope = self.envelope
@@ -328,7 +243,7 @@ class View:
         if any(not message.parts or Text("") in message.parts for message in edit.insert):
             raise EditError(f"edit {edit.id} shows an empty message")
         said = self.transcript.messages[edit.start : edit.stop]
-        if len(said) == len(edit.insert) and all(map(_same_shape, said, edit.insert)):
+        if len(said) == len(edit.insert) and all(map(same_shape, said, edit.insert)):
             return
         if not {edit.start, edit.stop} <= self.ground.cuts:
             raise EditError(f"edit {edit.id} ({edit.start}:{edit.stop}) parts what belongs together")
@@ -344,10 +259,6 @@ class View:
             raise EditError(f"edit {edit.id} shows calls and results that do not pair")
 
 
-def _same_shape(one: Message, other: Message) -> bool:
-    return one.role == other.role and one.calls == other.calls and one.results == other.results
-
-
 def _covers(outer: Edit, inner: Edit) -> bool:
     return outer.start <= inner.start and inner.stop <= outer.stop
 
@@ -355,9 +266,3 @@ def _covers(outer: Edit, inner: Edit) -> bool:
 def _inside(inner: Edit, outer: Edit) -> bool:
     """Strictly inside: on one span the later edit shows."""
     return _covers(outer, inner) and (outer.start, outer.stop) != (inner.start, inner.stop)
-
-
-def _joined(shown: list[Shown]) -> Message:
-    if len(shown) == 1:
-        return shown[0].message
-    return Message(shown[0].message.role, tuple(chain.from_iterable(one.message.parts for one in shown)))
