@@ -117,15 +117,21 @@ class Compactor:
         return (yield from self._compact(state))
 
     def _turn(self, history: Any) -> Generator[Ask | Effect, Any, View]:
-        state = yield from self._look(history)
+        envelope = self._open(history)
+        known = self._recall(envelope)
+        state = yield from self._advance(known, envelope)
         state = yield from self._compact(state)
-        self._remember(state)
+        self._remember(state, known)
         return state.view
 
     def _look(self, history: Any) -> Generator[Effect, Any, State]:
         """The state of *history* as the store has it, before any new compaction."""
-        envelope = open_payload(list(history) if isinstance(history, list) else history, self.format)
+        envelope = self._open(history)
         return (yield from self._advance(self._recall(envelope), envelope))
+
+    def _open(self, history: Any) -> Envelope:
+        """The history taken apart; a list is copied, since its owner goes on with it."""
+        return open_payload(list(history) if isinstance(history, list) else history, self.format)
 
     def _advance(self, state: State | None, envelope: Envelope) -> Generator[Effect, Any, State]:
         """The state with what *envelope* holds beyond it."""
@@ -191,9 +197,10 @@ class Compactor:
         known = (state for state in self._states if state.codec is envelope.codec)
         return max((s for s in known if s.seen.begins(wires)), key=lambda s: len(s.seen), default=None)
 
-    def _remember(self, state: State) -> None:
+    def _remember(self, state: State, known: State | None) -> None:
+        """Keep the state, in place of the one it continues."""
         with self._lock:
-            others = (s for s in self._states if not s.seen.begins(state.seen))
+            others = (other for other in self._states if other is not known)
             self._states = (state, *others)[:REMEMBERED]
 
 
