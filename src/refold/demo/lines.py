@@ -109,6 +109,11 @@ EDIT_STORE = (
     "Old rows have no offset; `clock.parse` takes them for local time.",
     "",
 )
+RECALL = (
+    "What exactly does that test expect?",
+    "I look at the test again before I go on.",
+    "The tests once more, to be sure of the times in them:",
+)
 RUN_LAST = ("Once more:", "That should be all for this part:", "And now?", "")
 REREAD = (
     "I read the whole service once more before I leave it.",
@@ -161,7 +166,7 @@ def think_store(n: int, thing: Thing, line: int) -> str:
 def contract(n: int, thing: Thing) -> str:
     """The JSON has changed."""
     return pick((
-        "The contract test caught it: the API would now write UTC with an offset. The agencies parse local time without one, so the API converts.",
+        f"The contract test caught it: `/v2/{thing.plural}` would now write UTC with an offset. The agencies parse local time without one, so the API converts.",
         f"`dueAt` must stay as it was. I convert in `{thing.api}` and make the tests' own times aware.",
         "The output format must not change, so: local time, no offset, at the edge.",
         f"Only the contract is left. {thing.api}, and aware times in the tests.",

@@ -121,6 +121,8 @@ class _Teller:
             _edit(thing.service, NAIVE, "clock.now()", replace_all=True),
         )
         yield from self._does(pick(lines.RUN_AGAIN, n), _pytest(thing))
+        if n % 3 == 2:
+            yield from self._does(pick(lines.RECALL, n), _read(thing.tests))
         line = world.line(thing.store, READ_TIME)
         yield from self._does(
             lines.store(n, thing, line), _read(thing.store), thinking=lines.think_store(n, thing, line)

@@ -1,0 +1,130 @@
+"""What `--json` prints. The keys are part of the interface (docs/cli.md)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from refold.edits import Edit
+from refold.repairing import Repaired
+from refold.rules.verdict import Violation
+from refold.transcripts import Found
+from refold.view import View
+from refold.workfile import Share, WorkFile, saving, standing
+
+Document = dict[str, Any]
+
+
+def answer(sessions: Iterable[Document], skipped: Iterable[tuple[str, str]]) -> Document:
+    """The whole answer: one entry a session, and the files that could not be read."""
+    return {"sessions": list(sessions), "skipped": [{"path": path, "reason": why} for path, why in skipped]}
+
+
+def session(work: WorkFile) -> Document:
+    """Which session it is."""
+    one = work.session
+    return {
+        "path": work.name,
+        "client": one.client,
+        "format": work.view.envelope.codec.NAME if work.view.envelope else one.format,
+        "id": one.id,
+        "title": one.title,
+        "cwd": one.cwd,
+        "messages": len(work.view.transcript),
+        "problems": [{"line": problem.line, "text": problem.text} for problem in one.problems],
+    }
+
+
+def edit(view: View, one: Edit) -> Document:
+    """An edit, without what it shows."""
+    return {"id": one.id, "start": one.start, "stop": one.stop, "by": one.by, "saved": saving(view, one)}
+
+
+def share(one: Share) -> Document:
+    """What one strategy did."""
+    return asdict(one)
+
+
+def stats(work: WorkFile, parts: Mapping[str, Any], effective: int | None) -> Document:
+    """`refold stats`."""
+    view = work.view
+    compactions = [{"start": c.start, "stop": c.stop, "trigger": c.trigger} for c in work.session.compactions]
+    return {
+        **session(work),
+        "tokens": {"said": said(view), "sent": view.tokens, "effective": effective, "fixed": view.lens.fixed},
+        **parts,
+        "compactions": compactions,
+        "edits": [share(one) for one in standing(view)],
+    }
+
+
+def compaction(work: WorkFile, before: View, after: View, shares: Sequence[Share], to: int, kept_in: str) -> Document:
+    """`refold compact`. *kept_in* is the path of the store, empty if nothing was kept."""
+    known = {one.id for one in before.edits}
+    return {
+        **session(work),
+        "tokens": {"said": said(before), "before": before.tokens, "after": after.tokens, "target": to},
+        "fits": after.tokens <= to,
+        "strategies": [share(one) for one in shares],
+        "edits": [edit(after, one) for one in after.edits if one.id not in known],
+        "store": kept_in,
+    }
+
+
+def view(work: WorkFile) -> Document:
+    """`refold view`."""
+    return {
+        **session(work),
+        "tokens": work.view.tokens,
+        "items": [
+            {
+                "start": item.start,
+                "stop": item.stop,
+                "edit": edit(work.view, item.edit) if item.edit else None,
+                "tokens": sum(map(work.view.lens.count, item.shown)),
+                "shown": [{"role": m.role, "parts": [_part(part) for part in m.parts]} for m in item.shown],
+            }
+            for item in work.view.items
+        ],
+    }
+
+
+def unfolded(work: WorkFile, id: str) -> Document:
+    """`refold unfold`: the entries in their wire form."""
+    return {**session(work), "edit": edit(work.view, work.view.find(id)), "entries": work.view.unfold(id)}
+
+
+def reverted(work: WorkFile, gone: Sequence[Edit], after: View) -> Document:
+    """`refold revert`."""
+    tokens = {"before": work.view.tokens, "after": after.tokens}
+    return {**session(work), "tokens": tokens, "reverted": [edit(work.view, one) for one in gone]}
+
+
+def checked(work: WorkFile, found: Sequence[Violation], repaired: Repaired | None) -> Document:
+    """`refold check`."""
+    document = {**session(work), "violations": [asdict(one) for one in found]}
+    if repaired is not None:
+        document["repairs"] = [asdict(one) for one in repaired.repairs]
+        document["left"] = [asdict(one) for one in repaired.left]
+    return document
+
+
+def found(one: Found) -> Document:
+    """A session on this machine."""
+    return {
+        "client": one.client,
+        "path": str(one.path),
+        "id": one.id,
+        "title": one.title,
+        "cwd": one.cwd,
+        "size_bytes": one.size_bytes,
+        "modified": one.modified.isoformat(),
+    }
+
+
+def said(view: View) -> int:
+    """Tokens of the whole transcript as a request, whatever the edits show."""
+    return view.lens.calibrate(view.lens.fixed + view.ground.sums[-1])
+
+
+def _part(part: Any) -> Document:
+    return {"type": type(part).__name__, **asdict(part)}

@@ -1,0 +1,48 @@
+"""Strategies by name, as their own repr spells them: `ClearToolResults(keep=3)`.
+
+An edit says by whom it was made in these words, so what a ledger, a log or a diff shows can be
+given back on the command line.
+"""
+
+import ast
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from refold import strategies
+from refold.strategy import Strategy
+
+STRATEGIES: Mapping[str, Any] = {name: getattr(strategies, name) for name in strategies.__all__}
+"""What can be named: every strategy that `refold.strategies` exports."""
+
+
+def strategy(text: str) -> Strategy:
+    """The strategy that *text* names, with its settings in brackets or without.
+
+    Names may be spelled `ClearToolResults`, `clear_tool_results` or `clear-tool-results`; settings
+    are numbers, texts, lists and the like. Raises ValueError, with what there is to choose from.
+    """
+    name, bracket, rest = text.strip().partition("(")
+    made = STRATEGIES.get(name) or {_plain(one): value for one, value in STRATEGIES.items()}.get(_plain(name))
+    if made is None or not callable(made):
+        raise ValueError(f"no strategy is called {name!r}; there are {', '.join(STRATEGIES)}")
+    places, settings = _settings(bracket + rest) if bracket else ((), {})
+    try:
+        return made(*places, **settings)  # type: ignore[no-any-return]
+    except TypeError as error:
+        raise ValueError(f"{name}: {str(error).replace('.__init__()', '')}") from error
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_ ]", "", name).lower()
+
+
+def _settings(text: str) -> tuple[list[Any], dict[str, Any]]:
+    try:
+        call = ast.parse(f"f{text}", mode="eval").body
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and all(keyword.arg for keyword in call.keywords):
+            places = [ast.literal_eval(value) for value in call.args]
+            return places, {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+        pass
+    raise ValueError(f"cannot read the settings {text}: write them as (keep=3, min_tokens=200)")

@@ -1,0 +1,586 @@
+"""The command line: what it prints, what it leaves alone, how it ends."""
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from typing import NamedTuple
+
+import pytest
+
+from refold.cli import commands, screen
+from refold.cli.inputs import tokens
+from refold.demo import session
+from refold.named import strategy
+from refold.strategies import ClearToolResults
+
+COMMANDS = [["stats"], ["compact", "--to", "20k"], ["view"], ["check"], ["revert"]]
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+    raw: bytes
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+
+def refold(*arguments, stdin: bytes = b"") -> Result:
+    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
+    before, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO(stdin), "utf-8")
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = commands.run([str(argument) for argument in arguments])
+            out.flush()
+            err.flush()
+    finally:
+        sys.stdin = before
+    raw = out.buffer.getvalue()
+    return Result(code, raw.decode(), err.buffer.getvalue().decode(), raw)
+
+
+@pytest.fixture(scope="module")
+def history():
+    return session(60)
+
+
+@pytest.fixture
+def file(tmp_path, history):
+    path = tmp_path / "session.json"
+    path.write_text(json.dumps(history, ensure_ascii=False), "utf-8")
+    return path
+
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def edits(file):
+    items = refold("view", file, "--json").json["sessions"][0]["items"]
+    return [item["edit"]["id"] for item in items if item["edit"]]
+
+
+# --- compact, view, unfold, revert -----------------------------------------------------------
+
+
+def test_compact_leaves_the_session_as_it_is_and_reports(file) -> None:
+    before = digest(file)
+    done = refold("compact", file, "--to", "20k")
+    assert done.code == 0
+    assert digest(file) == before
+    assert "fits 20,000" in done.out
+    assert "ClearToolResults(" in done.out
+    assert (file.parent / "session.json.refold").exists()
+
+
+def test_compact_says_when_the_target_is_not_met(file) -> None:
+    done = refold("compact", file, "--to", "10", "--strategy", "ClearThinking(keep=1)")
+    assert done.code == 0
+    assert "target of 10 not met" in done.out
+    assert (
+        refold("compact", file, "--to", "10", "--strategy", "clear-thinking", "--json").json["sessions"][0]["fits"]
+        is False
+    )
+
+
+def test_a_session_that_fits_gets_no_edits(file) -> None:
+    assert "as it is" in refold("compact", file, "--to", "5M").out
+    assert edits(file) == []
+
+
+def test_a_dry_run_writes_nothing(file) -> None:
+    done = refold("compact", file, "--to", "20k", "--dry-run")
+    assert "nothing was written" in done.out
+    assert [path.name for path in file.parent.iterdir()] == ["session.json"]
+
+
+def test_what_was_shown_in_a_dry_run_is_what_is_kept(file) -> None:
+    dry = refold("compact", file, "--to", "20k", "--dry-run", "--json").json["sessions"][0]
+    wet = refold("compact", file, "--to", "20k", "--json").json["sessions"][0]
+    assert dry["edits"] == wet["edits"]
+    assert (dry["store"], wet["store"]) == ("", f"{file}.refold")
+
+
+def test_compacting_again_goes_on_from_the_edits_that_are_there(file) -> None:
+    first = refold("compact", file, "--to", "25k", "--json").json["sessions"][0]
+    again = refold("compact", file, "--to", "25k", "--json").json["sessions"][0]
+    assert again["edits"] == []
+    assert again["tokens"]["before"] == first["tokens"]["after"]
+    assert (
+        refold("compact", file, "--to", "10k", "--json").json["sessions"][0]["tokens"]["before"]
+        == first["tokens"]["after"]
+    )
+
+
+def test_the_output_is_what_view_calls_the_payload(file) -> None:
+    target = file.parent / "out.json"
+    assert refold("compact", file, "--to", "20k", "-o", target).code == 0
+    assert refold("view", file, "--payload").raw == target.read_bytes()
+    assert refold("check", target).code == 0
+
+
+def test_the_payload_keeps_the_spelling_of_what_no_edit_touches(tmp_path) -> None:
+    text = '[ {"role":"user", "content":"hi", "n": 1.50, "big": 123456789012345678901234567890, "a":1, "a":2} ]'
+    (tmp_path / "odd.json").write_text(text)
+    assert refold("view", tmp_path / "odd.json", "--payload").out == text
+
+
+def test_edits_go_into_a_store_on_request(file) -> None:
+    store = file.parent / "edits.db"
+    refold("compact", file, "--to", "20k", "--store", store)
+    assert not (file.parent / "session.json.refold").exists()
+    assert edits(file) == []
+    assert refold("view", file, "--store", store, "--json").json["sessions"][0]["tokens"] <= 20_000
+
+
+def test_edits_are_found_again_when_the_session_has_grown_or_moved(file, history) -> None:
+    store = file.parent / "edits.db"
+    refold("compact", file, "--to", "20k", "--store", store)
+    moved = file.parent / "moved.json"
+    moved.write_text(json.dumps([*history, {"role": "assistant", "content": "Done."}]))
+    shown = refold("view", moved, "--store", store, "--json").json["sessions"][0]
+    assert any(item["edit"] for item in shown["items"])
+
+
+def test_unfold_shows_exactly_what_an_edit_hides(file, history) -> None:
+    refold("compact", file, "--to", "20k")
+    for id in edits(file):
+        one = refold("unfold", file, id[:8], "--json").json["sessions"][0]
+        assert one["entries"] == history[one["edit"]["start"] : one["edit"]["stop"]]
+    assert "Europe/Berlin" in refold("unfold", file, edits(file)[0]).out
+
+
+def test_revert_takes_back_one_edit_or_all(file, history) -> None:
+    refold("compact", file, "--to", "20k", "--strategy", "ClearToolResults")
+    first, *others = edits(file)
+    assert refold("revert", file, first[:8]).code == 0
+    assert edits(file) == others
+    assert f"{len(others):,} edits taken back" in refold("revert", file).out
+    assert json.loads(refold("view", file, "--payload").out) == history
+    assert "no edits to take back" in refold("revert", file).out
+
+
+def test_diff_shows_both_sides(file) -> None:
+    refold("compact", file, "--to", "20k", "--strategy", "ClearToolResults")
+    out = refold("view", file, "--diff").out
+    assert "\n-" in out
+    assert "\n+" in out
+    assert "as said" in out
+    assert edits(file)[0][:8] in out
+
+
+def test_view_shows_every_kind_of_part_and_chinese(file) -> None:
+    out = refold("view", file).out
+    assert "必须保持 API 返回的字段名" in out
+    for mark in ("✻ signed", "→ Read", "← ", "▣ image image/png", "failed"):
+        assert mark in out
+    assert len(refold("view", file, "--lines", "1").out) < len(out) / 5
+
+
+def test_view_obeys_no_control_characters(tmp_path) -> None:
+    said = "\x1b[31mred\x07 \u202egnp.exe"
+    (tmp_path / "a.json").write_text(json.dumps([{"role": "user", "content": said}]))
+    out = refold("view", tmp_path / "a.json").out
+    assert not {"\x1b", "\x07", "\u202e"} & set(out)
+    assert "␛[31mred" in out
+
+
+def test_effective_shows_what_the_client_left(tmp_path) -> None:
+    (tmp_path / "s.jsonl").write_text(claude_code())
+    assert "第一个请求" in refold("view", tmp_path / "s.jsonl").out
+    effective = refold("view", tmp_path / "s.jsonl", "--effective").out
+    assert "summary of it all" in effective
+    assert "第一个请求" not in effective
+    stats = refold("stats", tmp_path / "s.jsonl", "--json").json["sessions"][0]
+    assert stats["compactions"][0]["trigger"] == "auto"
+    assert stats["tokens"]["effective"] is not None
+
+
+def claude_code() -> str:
+    base = {"sessionId": "s1", "cwd": "/home/mika/src", "isSidechain": False, "timestamp": "2026-02-11T20:00:00.000Z"}
+    lines = [
+        {"type": "user", "uuid": "u1", "parentUuid": None, "message": {"role": "user", "content": "第一个请求 " * 30}},
+        {"type": "assistant", "uuid": "u2", "parentUuid": "u1", "message": {"id": "m1", "model": "m", "role": "assistant", "content": [{"type": "text", "text": "好。"}]}},
+        {"type": "system", "subtype": "compact_boundary", "uuid": "u3", "parentUuid": None, "logicalParentUuid": "u2", "compactMetadata": {"trigger": "auto"}},
+        {"type": "user", "uuid": "u4", "parentUuid": "u3", "isCompactSummary": True, "isVisibleInTranscriptOnly": True, "message": {"role": "user", "content": "summary of it all"}},
+        {"type": "user", "uuid": "u5", "parentUuid": "u4", "message": {"role": "user", "content": "Go on."}},
+    ]  # fmt: skip
+    return "".join(json.dumps({**base, **line}, ensure_ascii=False) + "\n" for line in lines)
+
+
+# --- stats -----------------------------------------------------------------------------------
+
+
+def test_stats_shows_a_bar_per_role_tool_and_part(file) -> None:
+    out = refold("stats", file).out
+    for word in ("user", "assistant", "Read", "Bash", "█", "largest"):
+        assert word in out
+
+
+def test_stats_add_up(file) -> None:
+    one = refold("stats", file, "--json").json["sessions"][0]
+    assert sum(row["tokens"] for row in one["by_role"]) + one["tokens"]["fixed"] == one["tokens"]["said"]
+    assert [row["tokens"] for row in one["largest"]] == sorted((row["tokens"] for row in one["largest"]), reverse=True)
+    assert len(one["largest"]) == 5
+
+
+# --- directories, standard input -------------------------------------------------------------
+
+
+def test_a_directory_is_worked_through_and_what_is_broken_is_named(tmp_path) -> None:
+    (tmp_path / "deep").mkdir()
+    for n, path in enumerate((tmp_path / "a.json", tmp_path / "deep" / "b.json"), 2):
+        path.write_text(json.dumps(session(n)))
+    (tmp_path / "c.json").write_text("{not json")
+    (tmp_path / "d.txt").write_text("no session")
+    done = refold("stats", tmp_path)
+    assert done.code == 0
+    assert "2 sessions" in done.out
+    assert "c.json" in done.err
+    assert "skipped" in done.err
+    document = refold("stats", tmp_path, "--json").json
+    assert [one["path"] for one in document["sessions"]] == [
+        str(tmp_path / "a.json"),
+        str(tmp_path / "deep" / "b.json"),
+    ]
+    assert [one["path"] for one in document["skipped"]] == [str(tmp_path / "c.json")]
+
+
+def test_a_directory_without_sessions_is_misuse(tmp_path) -> None:
+    assert refold("stats", tmp_path) == (2, "", f"refold: no session in {tmp_path}\n", b"")
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_every_command_takes_a_directory_and_prints_json(command, tmp_path) -> None:
+    for n in (2, 3):
+        (tmp_path / f"{n}.json").write_text(json.dumps(session(n)))
+    name, *options = command
+    document = refold(name, tmp_path, *options, "--json").json
+    assert set(document) == {"sessions", "skipped"}
+    common = {"path", "client", "format", "id", "title", "cwd", "messages", "problems"}
+    assert all(common <= set(one) for one in document["sessions"])
+    assert len(document["sessions"]) == 2
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_every_command_takes_standard_input(command, file) -> None:
+    name, *options = command
+    done = refold(name, "-", *options, stdin=file.read_bytes())
+    assert done.code == 0
+    assert [path.name for path in file.parent.iterdir()] == ["session.json"]
+
+
+def test_a_piped_session_comes_out_compacted(file) -> None:
+    done = refold("compact", "-", "--to", "20k", stdin=file.read_bytes())
+    payload = json.loads(done.out)
+    assert len(json.dumps(payload)) < len(file.read_bytes())
+    assert "fits 20,000" in done.err
+
+
+def test_a_broken_line_is_named_and_the_rest_is_read(tmp_path) -> None:
+    lines = [json.dumps(entry) for entry in session(3)]
+    (tmp_path / "s.jsonl").write_text("\n".join([lines[0], "{broken", *lines[1:]]))
+    done = refold("stats", tmp_path / "s.jsonl", "--json")
+    assert done.json["sessions"][0]["messages"] == len(lines)
+    assert done.json["sessions"][0]["problems"][0]["line"] == 2
+    assert "line 2" in done.err
+
+
+# --- check -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unanswered(tmp_path):
+    path = tmp_path / "broken.json"
+    path.write_text(json.dumps({"messages": [*session(1)[:2], {"role": "user", "content": "Go on."}]}))
+    return path
+
+
+def test_check_names_rule_and_position_and_exits_1(unanswered) -> None:
+    done = refold("check", unanswered)
+    assert done.code == 1
+    assert "#1 AN-1" in done.out
+    found = refold("check", unanswered, "--json").json["sessions"][0]["violations"]
+    assert {one["rule"] for one in found} == {"AN-1"}
+    assert set(found[0]) == {"rule", "at", "text", "subject"}
+
+
+def test_check_repairs_into_another_file(unanswered) -> None:
+    target, before = unanswered.parent / "mended.json", digest(unanswered)
+    done = refold("check", unanswered, "--repair", "-o", target)
+    assert done.code == 0
+    assert "mended" in done.out
+    assert digest(unanswered) == before
+    assert refold("check", target).code == 0
+
+
+def test_a_broken_file_among_several_does_not_hide_a_violation(unanswered) -> None:
+    (unanswered.parent / "none.json").write_text("nothing")
+    assert refold("check", unanswered.parent).code == 1
+
+
+# --- no command ------------------------------------------------------------------------------
+
+
+def test_refold_lists_the_sessions_on_this_machine(tmp_path, monkeypatch) -> None:
+    project = tmp_path / ".claude" / "projects" / "-home-mika-src"
+    project.mkdir(parents=True)
+    (project / "s1.jsonl").write_text(claude_code())
+    elsewhere(monkeypatch, tmp_path)
+    out = refold().out
+    for word in ("claude_code", "/home/mika/src", "s1.jsonl", "refold stats FILE"):
+        assert word in out
+    (one,) = refold("--json").json["found"]
+    assert set(one) == {"client", "path", "id", "title", "cwd", "size_bytes", "modified"}
+
+
+def test_refold_says_so_when_there_are_none(tmp_path, monkeypatch) -> None:
+    elsewhere(monkeypatch, tmp_path)
+    done = refold()
+    assert done.code == 0
+    assert "No sessions" in done.out
+    assert refold("--json").json == {"found": []}
+
+
+def elsewhere(monkeypatch, home) -> None:
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "XDG_DATA_HOME", "OPENCODE_DB"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_version_and_help() -> None:
+    assert refold("--version").out.startswith("refold 0.")
+    out = refold("--help").out
+    for name in commands.refold.commands:
+        assert name in out
+        assert refold(name, "--help").out.startswith(f"Usage: refold {name}")
+
+
+# --- misuse and bad input --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["stats"],
+        ["stats", "nowhere.json"],
+        ["nonsense"],
+        ["stats", "FILE", "--nonsense"],
+        ["compact", "FILE"],
+        ["compact", "FILE", "--to", "lots"],
+        ["compact", "FILE", "--to", "-5"],
+        ["compact", "FILE", "--to", "1k", "--strategy", "Nothing"],
+        ["compact", "FILE", "--to", "1k", "--strategy", "ClearToolResults(keep="],
+        ["compact", "FILE", "--to", "1k", "--strategy", "ClearToolResults(colour=3)"],
+        ["compact", "FILE", "--to", "1k", "--strategy", "ClipResults(limit=1)"],
+        ["compact", "FILE", "--to", "1k", "--json", "-o", "-"],
+        ["compact", "FILE", "--to", "1k", "-o", "FILE"],
+        ["compact", "FILE", "--to", "1k", "-o", "no/such/directory/x.json"],
+        ["compact", "FILE", "--to", "1k", "--store", "FILE"],
+        ["compact", "FILE", "--to", "1k", "--format", "morse"],
+        ["stats", "FILE", "--session", "no-such-session"],
+        ["unfold", "FILE", "abc"],
+        ["unfold", "FILE", ""],
+        ["revert", "FILE", "abc"],
+        ["check", "FILE", "--repair"],
+        ["check", "FILE", "-o", "x.json"],
+        ["view", "FILE", "--lines", "-1"],
+        ["demo", "--turns", "0"],
+    ],
+)
+def test_misuse_is_one_clear_line_and_exit_code_2(arguments, file, monkeypatch) -> None:
+    monkeypatch.chdir(file.parent)
+    before = digest(file)
+    done = refold(*("session.json" if one == "FILE" else one for one in arguments))
+    assert done.code == 2
+    assert done.err.startswith("refold: ")
+    assert done.err.count("\n") == 1
+    assert "Traceback" not in done.err
+    assert digest(file) == before
+
+
+BAD = {
+    "empty": b"",
+    "malformed": b'[{"role": "user", "content": ',
+    "binary": bytes(range(256)) * 20,
+    "number": b"17",
+    "text": b"hello",
+    "strings": b'["a", "b"]',
+    "object": b'{"name": "a package", "version": 3}',
+    "shape": b'{"messages": 3}',
+    "deep": b"[" * 100_000 + b"]" * 100_000,
+    "zstd": b"\x28\xb5\x2f\xfd????",
+    "database": b"SQLite format 3\0????",
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_bad_files_are_one_clear_line_and_exit_code_2(name, command, tmp_path) -> None:
+    (tmp_path / name).write_bytes(BAD[name])
+    verb, *options = command
+    done = refold(verb, tmp_path / name, *options)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("refold: ")
+    assert name in done.err
+
+
+STRANGE = {
+    "nothing said": [],
+    "one message": [{"role": "user", "content": "hi"}],
+    "only system": [{"role": "system", "content": "be brief"}],
+    "empty content": [{"role": "user", "content": ""}, {"role": "assistant", "content": []}],
+    "null content": [{"role": "user", "content": None}],
+    "duplicate ids": [
+        {"role": "user", "content": "go"},
+        *[{"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "x", "input": {}}]}] * 2,
+        *[{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "r" * 5_000}]}] * 2,
+    ],
+    "result before call": [
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "r" * 5_000}]},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "x", "input": {}}]},
+    ],
+    "binary result": [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "x", "input": {}}]},
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "a", "content": "\0\x01\ud800\uffff" * 9_000}],
+        },
+        {"role": "assistant", "content": "done"},
+    ],
+    "one long line": [{"role": "user", "content": "x" * 2_000_000}],
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+@pytest.mark.parametrize("command", [*COMMANDS, ["view", "--diff"]], ids=" ".join)
+def test_strange_sessions_never_crash_a_command(name, command, tmp_path) -> None:
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps(STRANGE[name]))
+    before = digest(path)
+    verb, *options = command
+    for more in ([], ["--json"]):
+        done = refold(verb, path, *options, *more)
+        assert done.code in ({0, 1} if verb == "check" else {0})
+        if more:
+            assert len(done.json["sessions"]) == 1
+    assert digest(path) == before
+
+
+def test_a_damaged_sidecar_is_one_clear_line(file) -> None:
+    (file.parent / "session.json.refold").write_bytes(b"something else")
+    done = refold("view", file)
+    assert done.code == 2
+    assert "not a Refold sidecar" in done.err
+
+
+# --- small parts -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("60000", 60_000), ("60_000", 60_000), ("60,000", 60_000), ("60k", 60_000), ("1.5M", 1_500_000), ("0.5k", 500)],
+)
+def test_numbers_of_tokens(text, number) -> None:
+    assert tokens(text) == number
+
+
+@pytest.mark.parametrize("text", ["ClearToolResults(keep=5)", "clear_tool_results(keep=5)", "clear-tool-results (5)"])
+def test_strategies_by_name(text) -> None:
+    assert strategy(text) == ClearToolResults(keep=5)
+
+
+def test_a_strategy_is_read_back_from_its_repr() -> None:
+    assert strategy(repr(ClearToolResults(keep=2))) == ClearToolResults(keep=2)
+
+
+@pytest.mark.parametrize(
+    "text", ["ClipResults(__import__('os'))", "ClipResults(**{})", "ClipResults(1)(2)", "__class__", ""]
+)
+def test_names_of_strategies_are_not_run(text) -> None:
+    with pytest.raises(ValueError, match=r"cannot read the settings|no strategy"):
+        strategy(text)
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0"), (950, "950"), (12_340, "12.3k"), (999_960, "1.00M"), (1_250_000, "1.25M")]
+)
+def test_sizes_as_people_say_them(count, text) -> None:
+    assert screen.tokens(count) == text
+
+
+def test_a_bar_is_as_long_as_its_share() -> None:
+    assert screen.bar(1, 2, 10) == "█" * 5
+    assert screen.bar(0, 2, 10) == ""
+    assert screen.bar(1, 10_000, 10) == "▏"
+    assert screen.bar(1, 0, 10) == "▏"
+
+
+# --- as a process ----------------------------------------------------------------------------
+
+REFOLD = [sys.executable, "-W", "error", "-m", "refold.cli"]
+
+
+def on_a_terminal(arguments, **env) -> bytes:
+    """What the command writes when standard output and error are a terminal."""
+    mine, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*REFOLD, *map(str, arguments)],
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm-256color", **env},
+    )
+    os.close(theirs)
+    out = b""
+    with contextlib.suppress(OSError):
+        while chunk := os.read(mine, 65536):
+            out += chunk
+    os.close(mine)
+    assert process.wait() == 0
+    return out
+
+
+@pytest.mark.slow
+def test_colours_on_a_terminal_and_none_in_a_pipe(file) -> None:
+    clean = {key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "FORCE_COLOR"}}
+    piped = subprocess.run([*REFOLD, "stats", file], capture_output=True, check=True, env={**clean, "FORCE_COLOR": "1"})
+    assert b"\x1b[" not in piped.stdout + piped.stderr
+    assert b"\x1b[" in on_a_terminal(["stats", file])
+    assert b"\x1b[" not in on_a_terminal(["stats", file], TERM="dumb")
+    assert b"\x1b[3" not in on_a_terminal(["stats", file], NO_COLOR="1")
+
+
+@pytest.mark.slow
+def test_a_progress_bar_on_a_terminal_and_none_in_a_pipe(tmp_path) -> None:
+    for n in (2, 3):
+        (tmp_path / f"{n}.json").write_text(json.dumps(session(n)))
+    assert b"reading" in on_a_terminal(["stats", tmp_path])
+    assert b"reading" not in on_a_terminal(["stats", tmp_path], TERM="dumb")
+    assert b"reading" not in subprocess.run([*REFOLD, "stats", tmp_path], capture_output=True, check=True).stderr
+
+
+@pytest.mark.slow
+def test_a_reader_that_goes_away_is_no_error(file) -> None:
+    process = subprocess.Popen([*REFOLD, "view", file], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.read(100)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait() == 141
+
+
+def test_without_click_it_says_what_to_install(tmp_path) -> None:
+    (tmp_path / "click.py").write_text("raise ModuleNotFoundError(\"No module named 'click'\", name='click')")
+    done = subprocess.run(
+        [*REFOLD, "stats"], capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(tmp_path)}
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "refold: the command line needs click and rich: pip install 'refold[cli]'\n"

@@ -1,0 +1,146 @@
+"""The demo: its session is believable, its proofs prove something."""
+
+import json
+import re
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+import refold
+from refold.demo import session
+from refold.demo.lines import CONSTRAINTS
+from refold.demo.trial import _proofs, trial
+from refold.demo.world import World
+from refold.messages import Text
+
+
+@pytest.fixture(scope="module")
+def history():
+    return session()
+
+
+@pytest.fixture(scope="module")
+def done():
+    return trial()
+
+
+def blocks(history, kind):
+    return [b for e in history if isinstance(e["content"], list) for b in e["content"] if b["type"] == kind]
+
+
+def test_the_session_is_always_the_same(history) -> None:
+    assert json.dumps(session()) == json.dumps(history)
+
+
+def test_the_session_is_long_and_ends_with_a_request(history) -> None:
+    assert 300 <= len(history) <= 600
+    view = refold.Compactor([], refold.Budget(10**9, 0))(history)
+    assert 150_000 <= view.tokens <= 280_000
+    assert history[-1]["role"] == "user"
+
+
+def test_the_session_is_valid(history) -> None:
+    assert refold.check(history, "anthropic") == ()
+
+
+def test_the_session_has_what_real_ones_have(history) -> None:
+    results, thinking = blocks(history, "tool_result"), blocks(history, "thinking")
+    assert sum(bool(result.get("is_error")) for result in results) > 20
+    assert all(len(block["signature"]) > 200 for block in thinking)
+    assert len({block["signature"] for block in thinking}) == len(thinking)
+    assert len(blocks(history, "image")) == 1
+    assert any(
+        len([b for b in e["content"] if b["type"] == "tool_use"]) > 1 for e in history if e["role"] == "assistant"
+    )
+    assert Counter(result["content"] for result in results if len(result["content"]) > 1_000).most_common(1)[0][1] > 1
+    assert {block["name"] for block in blocks(history, "tool_use")} == {
+        "Bash",
+        "Edit",
+        "Grep",
+        "Read",
+        "TodoWrite",
+        "Write",
+    }
+
+
+def test_no_text_is_said_over_and_over(history) -> None:
+    long = [b["text"] for b in blocks(history, "text") if len(b["text"]) > 120]
+    assert max(Counter(long).values()) == 1
+
+
+def test_the_user_lays_down_rules_in_two_languages(history) -> None:
+    said = json.dumps(history, ensure_ascii=False)
+    assert all(words in said for words in CONSTRAINTS)
+    assert any(re.search("[一-鿿]", words) for words in CONSTRAINTS)
+
+
+@pytest.mark.parametrize("turns", [1, 2, 30])
+def test_fewer_turns_are_the_beginning_of_the_session(history, turns) -> None:
+    few = session(turns)
+    assert few == history[: len(few)]
+    assert sum(entry["role"] == "assistant" for entry in few) == turns
+    assert few[-1]["role"] == "user"
+
+
+def test_the_agents_tools_agree_with_its_files() -> None:
+    world = World()
+    thing = world.things[0]
+    assert world.pytest([thing])[1]
+    world.run(
+        "Edit",
+        {"file_path": thing.service, "old_string": "datetime.now()", "new_string": "clock.now()", "replace_all": True},
+    )
+    assert "TypeError" in world.pytest([thing])[0]
+    assert world.run("Read", {"file_path": "no/such.py"}) == ("File does not exist: no/such.py", True)
+    assert world.run("Edit", {"file_path": thing.api, "old_string": "nowhere", "new_string": ""})[1]
+    assert "clock.now()" in world.git(f"diff {thing.plural}/")
+
+
+def test_the_generated_python_is_python() -> None:
+    for path, text in World().files.items():
+        if path.endswith(".py"):
+            compile(text, path, "exec")
+
+
+# --- the trial -------------------------------------------------------------------------------
+
+
+def test_every_proof_holds(done) -> None:
+    assert [proof.claim for proof in done.proofs if not proof.holds] == []
+    assert len(done.proofs) == 8
+
+
+def test_it_sends_much_less_and_breaks_the_cache_seldom(done) -> None:
+    assert sum(one.sent for one in done.requests) < 0.7 * sum(one.said for one in done.requests)
+    assert 1 <= sum(one.broke for one in done.requests) <= 6
+
+
+def test_it_shows_a_stub_and_a_summary(done) -> None:
+    assert done.stub is not None
+    assert done.summary is not None
+
+
+def test_the_proofs_fail_when_something_is_lost(done) -> None:
+    def failing(history=done.history, before=None, view=done.view, again=done.view, requests=done.requests):
+        before = json.dumps(history) if before is None else before
+        return [proof.claim for proof in _proofs(history, before, view, again, requests) if not proof.holds]
+
+    assert failing() == []
+    assert failing(before="[]") == ["the history itself is untouched"]
+    assert "view.revert().payload == history" in failing(history=done.history[:-1])
+    assert failing(requests=[replace(done.requests[0], violations=1)]) == ["the provider would accept every request"]
+    assert failing(requests=[replace(done.requests[0], sent=10**6)]) == ["every request stayed under the trigger"]
+    assert failing(again=done.view.revert()) == ["started anew from its store, it sends the same"]
+
+
+def test_the_proofs_see_a_lost_request(done) -> None:
+    view = done.view.revert()
+    last = max(at for at, message in enumerate(view.transcript.messages) if message.is_request)
+    forgetful = view.apply(view.swap(last, replace(view.transcript.messages[last], parts=(Text("[cleared]"),))))
+    claims = [
+        proof.claim
+        for proof in _proofs(done.history, json.dumps(done.history), forgetful, forgetful, done.requests)
+        if not proof.holds
+    ]
+    assert claims == ["the latest request is sent word for word"]
