@@ -143,15 +143,18 @@ def _largest(rows: Sequence[dict[str, Any]]) -> Table:
 
 def table(works: Sequence[WorkFile]) -> None:
     """Several sessions, one line each, and their total."""
-    rows = grid("session~", "client", "messages>", "said>", "sent>", "edits>")
+    rows = grid("client", "messages>", "said>", "sent>", "edits>", "session~")
     for work in works:
-        view = work.view
-        rows.add_row(clean(work.name) + (f" {work.session.id[:12]}" if work.session.id else ""), work.session.client,
-                     f"{len(view.transcript):,}", tokens(said(view)), tokens(view.tokens), f"{len(view.edits):,}")  # fmt: skip
-    views = [work.view for work in works]
-    rows.add_row(f"{len(works):,} sessions", "", f"{sum(len(v.transcript) for v in views):,}", tokens(sum(map(said, views))),
-                 tokens(sum(v.tokens for v in views)), f"{sum(len(v.edits) for v in views):,}", style="bold")  # fmt: skip
+        id = f" {work.session.id[:12]}" if work.session.id and work.session.id[:12] not in work.name else ""
+        rows.add_row(work.session.client, *_sums([work.view]), clean(work.name) + id)
+    rows.add_row("", *_sums([work.view for work in works]), f"{len(works):,} sessions", style="bold")
     screen.out().print(rows)
+
+
+def _sums(views: Sequence[View]) -> tuple[str, ...]:
+    """Messages, tokens said and sent, edits."""
+    sums = (sum(map(said, views)), sum(view.tokens for view in views))
+    return f"{sum(len(v.transcript) for v in views):,}", *map(tokens, sums), f"{sum(len(v.edits) for v in views):,}"
 
 
 # --- refold compact --------------------------------------------------------------------------
