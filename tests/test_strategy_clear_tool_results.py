@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.loop import first_sight
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 from refold.rules import anthropic, openai_chat
 from refold.rules.verdict import Rules
 from refold.strategies.clear_tool_results import ClearToolResults
 from refold.strategies.clip_results import ClipResults
+from refold.strategies.drop_duplicates import DropDuplicates
 from refold.testing import check_strategy, proposals, transcripts
 from refold.view import View
 
@@ -188,3 +190,14 @@ def test_media_may_stay() -> None:
     assert image not in dropped.content
     assert kept.content[1:] == (image,)
     assert "1,500 characters cleared" in kept.text
+
+
+def test_a_duplicate_is_cleared_with_what_it_refers_to_and_does_not_come_back() -> None:
+    again = [exchange(n, name="read", arguments='{"path":"a.py"}') for n in range(4)]
+    bare = session(*again, exchange(9))
+    view = bare.keep(first_sight(bare, [DropDuplicates()]))
+    edits = list(ClearToolResults(keep=1)(view))
+    assert [edit.start for edit in edits] == [4, 6, 8, 2]
+    stored = bare.apply(*edits)
+    assert stored.keep(first_sight(stored, [DropDuplicates()])).estimate == view.apply(*edits).estimate
+    assert stored.messages[4].parts[0].text == f"[read a.py: cleared (edit {edits[0].id[:8]})]"

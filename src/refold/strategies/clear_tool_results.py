@@ -31,7 +31,7 @@ class ClearToolResults:
     reclaimed, nothing is done (row S4-07). What stands before a summary, or is cleared already, is
     done with. *media* says whether images and documents in a result go with its text.
 
-    Oldest first. Raises ValueError for negative figures.
+    Oldest first, but what refers to an older result before that. Raises ValueError for negative figures.
     Conformance cases 22 to 28 and 31.
     """
 
@@ -56,9 +56,10 @@ class ClearToolResults:
     def _plan(self, view: View) -> Iterator[tuple[int, Edit]]:
         """Each edit with the tokens it reclaims."""
         stands = {stand.at: stand for stand in standing(view) if not stand.by.startswith(type(self).__name__ + "(")}
-        for at, calls in self._clearable(view, stands).items():
+        calls = self._clearable(view, stands)
+        for at in sorted(calls, key=lambda at: (stands[at].tokens >= self.min_tokens, at)):
             stand = stands[at]
-            for edit in smaller(view, stand, self._cleared(view, stand, calls), repr(self)):
+            for edit in smaller(view, stand, self._cleared(view, stand, calls[at]), repr(self)):
                 yield stand.tokens - view.lens.count(edit.insert[0]), edit
 
     def _clearable(self, view: View, stands: dict[int, Stand]) -> dict[int, dict[str, ToolCall]]:
@@ -70,7 +71,7 @@ class ClearToolResults:
             for pair in group:
                 if pair.answered in stands and pair.call.name not in self.protect:
                     calls.setdefault(pair.answered, {})[pair.call.id] = pair.call
-        return dict(sorted(calls.items()))
+        return calls
 
     def _kept(self, view: View, found: list[Group], stands: dict[int, Stand]) -> int:
         """How many of the newest groups stay: *keep*, or as many as hold *keep_tokens* tokens."""
@@ -96,11 +97,25 @@ class ClearToolResults:
         def change(part: Part) -> Part:
             if not isinstance(part, ToolResult) or part.id not in calls:
                 return part
-            before = _tokens(view, stand, part)
-            stub = self._stub(part, said.get(part.id, part), calls[part.id], name)
-            return stub if before >= self.min_tokens and _count(view, stand, stub) < before else part
+            return self._shorter(view, stand, part, said.get(part.id, part), calls[part.id], name)
 
         return with_parts(stand.message, change)
+
+    def _shorter(
+        self, view: View, stand: Stand, shown: ToolResult, said: ToolResult, call: ToolCall, name: str
+    ) -> ToolResult:
+        """The stub for a result, or the result as it is shown where no stub is smaller.
+
+        A local edit may show a long result in fewer tokens than a stub has, but only while what it
+        refers to is shown (`DropDuplicates`): it gets a briefer stub, or clearing the one would
+        bring back the other.
+        """
+        before = _tokens(view, stand, shown)
+        if before < self.min_tokens and (not stand.by or _count(view, stand, said) < self.min_tokens):
+            return shown
+        brief = replace(shown, content=(Text(f"[{title(call)}: cleared (edit {name})]"),))
+        stubs = (self._stub(shown, said, call, name), *([brief] if stand.by else []))
+        return next((stub for stub in stubs if _count(view, stand, stub) < before), shown)
 
     def _stub(self, shown: ToolResult, said: ToolResult, call: ToolCall, name: str) -> ToolResult:
         media = tuple(part for part in shown.content if isinstance(part, Media) and self.media == "keep")
