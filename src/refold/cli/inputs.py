@@ -16,7 +16,7 @@ from refold.named import strategy
 from refold.store import Store
 from refold.stores import MemoryStore, SidecarStore, SQLiteStore
 from refold.strategy import Strategy
-from refold.tokens.count import Counter, count_message
+from refold.tokens.count import Counter, count_message, counter
 from refold.tokens.exact import exact
 from refold.transcripts import Session
 from refold.workfile import WorkFile, open_work, session_files
@@ -63,7 +63,7 @@ class Inputs:
     @property
     def count(self) -> Counter:
         """How tokens are counted."""
-        return exact(ENCODING) if self.exact else count_message
+        return counter(exact(ENCODING)) if self.exact else count_message
 
     def works(self) -> Iterator[WorkFile]:
         """Every session, read and opened. One that cannot be read is skipped if it is one of several.

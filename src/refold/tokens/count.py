@@ -1,17 +1,94 @@
-"""Tokens of messages and their parts."""
+"""Tokens of messages and their parts: text by any counter, framing by constants, media by formula."""
 
+import re
 from collections.abc import Callable, Iterable
+from functools import partial
 
-from refold.messages import Message, Part
+from refold.messages import Content, Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from refold.tokens.estimate import estimate
+from refold.tokens.media import UNKNOWN, media_tokens
 
 Counter = Callable[[Message], int]
+"""Tokens of one message, its framing included."""
+TextCounter = Callable[[str], int]
+"""Tokens of a text: `estimate`, `refold.tokens.exact.exact()`, or any tokenizer's."""
+MediaCounter = Callable[[Media], int]
+
+MESSAGE = 4
+"""Framing of a message: start, role, separator, end (OpenAI's chat format; 3 and the role)."""
+CALL = 8
+"""Framing of a tool call besides its name: channel, recipient and constraint in OpenAI's harmony
+format. The call's id is not shown to the model."""
+RESULT = 4
+"""Framing of a tool result besides its content."""
+TOOL = 8
+"""Framing of a tool definition."""
+SIGNED = 6.5
+"""Characters of a signature or of encrypted content for each token of the reasoning it holds.
+Measured on 467 thinking blocks of Claude Sonnet 4.5 whose whole text is known (6.55 by o200k)."""
+BLOB = 512
+"""A run of this many base64 characters in a part we do not understand is data, not text."""
+
+_BLOBS = re.compile(r"(?:[A-Za-z0-9+/_-]{60,}+=*+(?:\\[rn])*+)+")
 
 
 def count_message(message: Message) -> int:
-    """Tokens of one message (for the time being by length)."""
-    return len(repr(message.parts)) // 4 + 4
+    """Estimated tokens of one message: within 5 % of o200k on average (docs/tokens.md)."""
+    return _message(estimate, media_tokens, message)
 
 
-def count_fixed(system: Iterable[Part], tools: Iterable[str]) -> int:
-    """Tokens of the system prompt and the tools."""
-    return sum(len(repr(part)) // 4 for part in system) + sum(len(tool) // 4 for tool in tools)
+def counter(text: TextCounter, media: MediaCounter = media_tokens) -> Counter:
+    """A counter of messages out of a counter of texts.
+
+    >>> count = counter(lambda text: len(text.split()))
+    >>> count(Message("user", (Text("three words here"),))) - MESSAGE
+    3
+    """
+    return partial(_message, text, media)
+
+
+def count_fixed(
+    system: Iterable[Part], tools: Iterable[str], text: TextCounter = estimate, media: MediaCounter = media_tokens
+) -> int:
+    """Tokens of a system prompt and of tool definitions (each as JSON); 0 without either."""
+    prompt = sum(part_tokens(part, text, media) for part in system)
+    return (prompt + MESSAGE if prompt else 0) + sum(text(tool) + TOOL for tool in tools)
+
+
+def part_tokens(part: Part | Content, text: TextCounter = estimate, media: MediaCounter = media_tokens) -> int:
+    """Tokens of one part, its framing included.
+
+    Thinking counts as its text or as what its signature holds, whichever is more: providers send
+    a summary, or nothing, beside the signature of the whole and bill the whole. Base64 data
+    inside parts we do not understand never counts as text.
+    """
+    match part:
+        case Text(words):
+            return text(words)
+        case Thinking(words, signature):
+            return max(text(words), int(len(signature) / SIGNED))
+        case ToolCall(_, name, arguments):
+            return CALL + text(name) + text(arguments)
+        case ToolResult(_, content):
+            return RESULT + sum(part_tokens(item, text, media) for item in content)
+        case Media():
+            return media(part)
+        case Opaque(_, json):
+            return _json_tokens(json, text)
+
+
+def _message(text: TextCounter, media: MediaCounter, message: Message) -> int:
+    return MESSAGE + sum(part_tokens(part, text, media) for part in message.parts)
+
+
+def _json_tokens(json: str, text: TextCounter) -> int:
+    """Tokens of JSON; a long base64 string in it counts as the reasoning it may hold, at most as a medium."""
+    if len(json) < BLOB:
+        return text(json)
+    blobs = [found for found in _BLOBS.finditer(json) if found.end() - found.start() >= BLOB]
+    kept, at = list[str](), 0
+    for blob in blobs:
+        kept.append(json[at : blob.start()])
+        at = blob.end()
+    hidden = sum(min(UNKNOWN, int((blob.end() - blob.start()) / SIGNED)) for blob in blobs)
+    return text("".join([*kept, json[at:]])) + hidden
