@@ -26,6 +26,9 @@ from refold.view import View
 REMEMBERED = 8
 """How many conversations a compactor knows again, so that a resent history costs only what is new."""
 
+ROUNDS = 3
+"""How often the strategies may run in one turn."""
+
 AS_SAID = "as said"
 """What makes the edits that show a message as it was said, against a local strategy."""
 
@@ -159,17 +162,27 @@ class Compactor:
         return replace(state, kept=kept, view=replace(view, attempts=()))
 
     def _compact(self, state: State) -> Generator[Ask | Effect, Any, State]:
-        if self.budget.check(state.view) != "hard":
-            return state
+        """The state compacted where that is due. A repeated result is shown again once its first copy
+        is hidden, so what fitted may exceed the trigger once more: hence rounds, a few at most."""
+        for _ in range(ROUNDS):
+            if self.budget.check(state.view) != "hard":
+                break
+            edits = len(state.kept.edits)
+            state = yield from self._round(state)
+            if len(state.kept.edits) == edits:
+                break
+        return state
+
+    def _round(self, state: State) -> Generator[Ask | Effect, Any, State]:
         done: Compaction = yield from steps(state.view, self.retrospective, self.budget)
+        attempts = (*state.view.attempts, *done.attempts)
         fresh = done.view.edits[len(state.view.edits) :]
         if not fresh:
-            return replace(state, view=replace(state.view, attempts=done.attempts))
+            return replace(state, view=replace(state.view, attempts=attempts))
         yield partial(self.store.save, fresh)
         kept = state.kept.apply(*fresh)
         version = yield self.store.version
-        view = replace(self._sighted(kept), attempts=done.attempts)
-        return replace(state, kept=kept, view=view, version=version)
+        return replace(state, kept=kept, view=replace(self._sighted(kept), attempts=attempts), version=version)
 
     def _sighted(self, kept: View) -> View:
         return kept.keep(first_sight(kept, self.local))
