@@ -13,7 +13,7 @@ Cost = Callable[[str], int]
 """Tokens of a text."""
 
 SHARES = {
-    "Constraints": 0.08,
+    "Constraints": 0.25,
     "Decisions": 0.15,
     "Open work": 0.08,
     "Notes": 0.12,
