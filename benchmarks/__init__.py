@@ -1,0 +1,1 @@
+"""Speed, memory and what is kept: `python -m benchmarks`."""

@@ -39,7 +39,7 @@ def test_only_system_messages():
     "broken",
     [
         b"", b"{", b"[1,", b"nonsense", b'{"messages"', b'[{"role":"user"}', b'{"messages":[]} and more', b"\x00\x01", b"\xff\xfe[",
-        "[" * 100_000, '{"a":' * 50_000, b'{"messages":{}}', b'{"messages":7}', b'{"other":[]}', b"42", b"null", b'[[]]', b"[3]", b'[null]',
+        "[" * 100_000, '{"a":' * 50_000, b'{"messages":{}}', b'{"messages":7}', b'{"other":[]}', b"42", b"null", b"[[]]", b"[3]", b"[null]",
         None, 42, 4.5, {1, 2}, {"messages": None}, {"messages": 3}, {"model": "x"}, [1], [None], [[]], ["text", 3],
     ],
     ids=lambda b: repr(b)[:24],
