@@ -231,6 +231,15 @@ def test_stats_add_up(file) -> None:
     assert len(one["largest"]) == 5
 
 
+def test_exact_counts_are_close_to_the_estimate(file) -> None:
+    pytest.importorskip("splintr")
+    exact, estimate = (
+        refold("stats", file, "--json", *more).json["sessions"][0]["tokens"]["said"] for more in (["--exact"], [])
+    )
+    assert exact != estimate
+    assert abs(exact - estimate) < 0.1 * exact
+
+
 # --- directories, standard input -------------------------------------------------------------
 
 

@@ -93,15 +93,14 @@ def trial(turns: int | None = None, watch: Callable[[list[Any]], Iterable[Any]] 
 
 def _live(compactor: Compactor, entries: Iterable[Any]) -> Iterator[tuple[View, Request]]:
     """Each request as its view, and what there is to say about it."""
-    live, sent = compactor.session(), list[Any]()
+    live, sent, new = compactor.session(), list[Any](), list[Any]()
     for entry in entries:
-        view = live.append(entry)
+        new.append(entry)
         if entry["role"] == "user":
+            view, new = live.append(*new), []
             payload = view.payload
-            yield (
-                view,
-                Request(_said(view), view.tokens, payload[: len(sent)] != sent, len(check(payload, "anthropic"))),
-            )
+            bad = len(check(payload, "anthropic"))
+            yield view, Request(_said(view), view.tokens, payload[: len(sent)] != sent, bad)
             sent = payload
 
 
