@@ -198,6 +198,15 @@ def test_identifiers_of_tool_results_are_kept():
     assert "reservation_id: XEWRD9" in text
 
 
+def test_numbers_and_dates_of_named_fields_are_kept():
+    order = json.dumps({"order_id": 90210417, "delivery_date": "2024-05-27", "price": 1250, "note": "2031-01-01"})
+    text = run([user("Go."), *call("get_order", result=order, order="first")])
+    assert "order_id: 90210417" in text
+    assert "delivery_date: 2024-05-27" in text
+    assert "1250" not in text
+    assert "2031" not in text
+
+
 def test_error_lines_and_test_names_are_kept():
     output = (
         "FAILED tests/test_pool.py::test_acquire - ValueError: pool is closed\n1 failed\nCommand exited with code 1"

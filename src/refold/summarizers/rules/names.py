@@ -39,7 +39,7 @@ _DEFINED = re.compile(
     r"\b(?:def|class|function|func|fn|interface|type|struct|enum|trait|defmodule|defp|module|const)[ \t]+([A-Za-z_$][\w.$]{2,80})"
 )
 _VALUE = re.compile(
-    r"\"(\w{0,40}(?:id|Id|ID|number|code|sha|hash|ref|key|email|uuid|token|name|path|url))\"\s{0,4}:\s{0,4}\"?([\w@.:/+#-]{3,80})(?=[\",\s}\]])"
+    r"\"(\w{0,40}(?:id|Id|ID|number|code|sha|hash|ref|key|email|uuid|token|name|path|url|date|Date))\"\s{0,4}:\s{0,4}\"?([\w@.:/+#-]{3,80})(?=[\",\s}\]])"
 )
 _FIELD = re.compile(r"\"([A-Za-z_$][\w$-]{2,60})\"\s{0,4}:")
 
@@ -80,7 +80,7 @@ def note(tally: Tally, text: str, at: int, source: Source = "said") -> None:
         tally.defined.update(_DEFINED.findall(text))
         if '":' in text or '" :' in text:
             tally.keys.update(_FIELD.findall(text))
-            tally.fields.update((value, key) for key, value in _VALUE.findall(text))
+            _values(tally, text)
     for word in set(_WORD.findall(text)):
         name = tally.names.get(word)
         if name is None:
@@ -89,6 +89,14 @@ def note(tally: Tally, text: str, at: int, source: Source = "said") -> None:
             tally.last[name] = at
             if source == "call":
                 tally.used.add(name)
+
+
+def _values(tally: Tally, text: str) -> None:
+    """Take down values by field. Numbers and dates, which are no identifiers elsewhere, are some here."""
+    for key, value in _VALUE.findall(text):
+        tally.fields[value] = key
+        if len(value) > 3 and value[0].isdigit() and not kind(value):
+            tally.names[value], tally.kinds[value] = value, "value"
 
 
 def _admit(tally: Tally, name: str) -> str:
