@@ -199,6 +199,48 @@ def test_only_so_many_conversations_are_remembered():
     assert len(compact._states) == REMEMBERED
 
 
+def test_reported_usage_is_counted_from_and_teaches_the_ratio_of_the_model():
+    compact, history = compactor(trigger=10**6), conversation(40)
+    body = {"model": "m", "messages": history}
+    first = compact(body)
+    compact.report(first, {"input_tokens": 10, "cache_read_input_tokens": 2 * first.tokens - 10, "output_tokens": 5})
+    grown = {**body, "messages": [*history, {"role": "assistant", "content": "Done. " * 40}]}
+    added = compact(grown).ground.tokens(len(history), len(history) + 1)
+    assert compact(grown).tokens == 2 * first.tokens + 2 * added
+    other = compact({"model": "m", "messages": conversation(20)})
+    assert other.tokens == 2 * (other.lens.fixed + other.estimate)
+    unknown = compact({"model": "n", "messages": conversation(20)})
+    assert unknown.tokens == unknown.lens.fixed + unknown.estimate
+
+
+def test_conformance_48_usage_from_before_a_compaction_is_stale():
+    history = conversation(60)
+    small = compactor(trigger=10**6)(history)
+    compact = compactor(trigger=small.tokens + 2_000)
+    before = compact(history)
+    assert before.edits == ()
+    compact.report(before, {"input_tokens": before.tokens + 1_900, "output_tokens": 5})
+    grown = [*history, {"role": "assistant", "content": "Done. " * 100}]
+    after = compact(grown)
+    assert after.edits  # the report brought it over the trigger
+    assert after.tokens < before.tokens  # and says nothing of the request that was compacted then
+
+
+def test_usage_that_says_nothing_is_passed_over():
+    compact, history = compactor(trigger=10**6), conversation(10)
+    view = compact(history)
+    for nothing in (
+        None,
+        {},
+        {"input_tokens": 0},
+        {"input_tokens": 900 * view.tokens},
+        "many",
+        {"prompt_tokens": None},
+    ):
+        compact.report(view, nothing)
+    assert compact(history).tokens == view.tokens
+
+
 def test_budgets_that_contradict_themselves_are_refused():
     for wrong in ({"trigger": 1, "target": 2}, {"trigger": 5, "target": -1}, {"trigger": 5, "target": 1, "soft": 6}):
         with pytest.raises(ValueError, match="must"):

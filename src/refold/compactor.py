@@ -13,13 +13,15 @@ from refold.codecs import decode_all, open_payload
 from refold.edits import Edit
 from refold.envelope import Envelope
 from refold.ground import Ground
-from refold.lens import Lens
+from refold.lens import Lens, as_estimated
 from refold.log import Log
 from refold.loop import Asker, AsyncAsker, Compaction, Effect, adrive, drive, first_sight, steps
 from refold.store import Store
 from refold.stores.memory import MemoryStore
 from refold.strategy import Answer, Ask, Strategy, is_local
+from refold.tokens.anchor import Ratios, Report, anchor, is_current, report
 from refold.tokens.count import Counter, count_fixed, count_message
+from refold.tokens.usage import read_usage
 from refold.transcript import Transcript
 from refold.view import View
 
@@ -79,6 +81,8 @@ class Compactor:
         self.retrospective = tuple(s for s in strategies if not is_local(s))
         self.budget, self.ask, self.format, self.salt, self.count = budget, ask, format, salt, count
         self.store: Store = MemoryStore() if store is None else store
+        self._ratios = Ratios()
+        self._reports: tuple[Report, ...] = ()
         self._states: tuple[State, ...] = ()
         self._lock = Lock()
 
@@ -97,6 +101,19 @@ class Compactor:
     def session(self, history: Sequence[Any] = ()) -> "Session":
         """A conversation that is told only what is new; each step costs what was added."""
         return Session(self, history)
+
+    def report(self, view: View, usage: Any) -> None:
+        """Tell what the provider reported for the request that *view* made: its usage object as
+        parsed, of any provider. From then on tokens of this conversation count from that figure,
+        and of other requests to this model by the ratio learned. Usage that is missing, or cannot
+        be that of one request, is passed over; see `refold.tokens.anchor`."""
+        if (found := read_usage(usage)) is None:
+            return
+        made = report(view, found)
+        with self._lock:
+            if found.is_plausible(made.estimated):
+                self._ratios = self._ratios.learn(_model(view), made.estimated, found.input)
+            self._reports = (made, *self._reports)[:REMEMBERED]
 
     def revert(self, history: Any, *ids: str) -> View:
         """Take stored edits back for good (all, without *ids*). An edit of a local strategy comes
@@ -161,17 +178,28 @@ class Compactor:
         view = state.view.over(kept.ground, envelope).keep(first_sight(kept, self.local, since))
         return replace(state, kept=kept, view=replace(view, attempts=()))
 
+    def _calibrated(self, state: State) -> State:
+        """The state with tokens counted from the last report that still speaks of it."""
+        view, ratio = state.view, self._ratios.of(_model(state.view))
+        last = next((made for made in self._reports if is_current(view, made)), None)
+        if last is None and ratio == 1.0 and view.lens.calibrate is as_estimated:
+            return state
+        lens = replace(view.lens, calibrate=anchor(view, last, ratio))
+        ground = Ground(view.ground.transcript, lens, view.ground.sums)
+        return replace(state, kept=state.kept.over(ground, view.envelope), view=view.over(ground, view.envelope))
+
     def _compact(self, state: State) -> Generator[Ask | Effect, Any, State]:
         """The state compacted where that is due. A repeated result is shown again once its first copy
         is hidden, so what fitted may exceed the trigger once more: hence rounds, a few at most."""
         for _ in range(ROUNDS):
+            state = self._calibrated(state)
             if self.budget.check(state.view) != "hard":
                 break
             edits = len(state.kept.edits)
             state = yield from self._round(state)
             if len(state.kept.edits) == edits:
-                break
-        return state
+                return state
+        return self._calibrated(state)
 
     def _round(self, state: State) -> Generator[Ask | Effect, Any, State]:
         done: Compaction = yield from steps(state.view, self.retrospective, self.budget)
@@ -242,6 +270,10 @@ class Session:
             raise
         return self.view
 
+    def report(self, usage: Any) -> None:
+        """Tell what the provider reported for the request that the latest view made."""
+        self._compactor.report(self.view, usage)
+
     def _step(self) -> View:
         compactor = self._compactor
         self._state = drive(compactor.step(self._state, self._wires), compactor.ask)
@@ -250,6 +282,10 @@ class Session:
 
 def _as_said(view: View, edit: Edit) -> Edit:
     return view.swap(edit.start, view.transcript.messages[edit.start], by=f"{AS_SAID} ({edit.by})")
+
+
+def _model(view: View) -> str:
+    return str(view.envelope.body.get("model", "")) if view.envelope else ""
 
 
 def _frame(envelope: Envelope) -> Any:
