@@ -1,0 +1,211 @@
+"""What is kept: of the identifiers that tool calls need, how many are still in the request, and at what price?
+
+python -m benchmarks.kept [folder of datasets, by default ../shared/datasets or $REFOLD_SHARED/datasets]
+"""
+
+import os
+import re
+import sys
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.table import table
+from refold.budget import Budget
+from refold.codecs import open_payload
+from refold.compactor import Compactor
+from refold.messages import Part, Text, ToolResult, user
+from refold.replay import Recording, Replay
+from refold.shown import with_parts
+from refold.strategies import ClearThinking, ClearToolInputs, ClearToolResults, DropDuplicates, Summarize
+from refold.strategy import Steps, Strategy
+from refold.transcripts import read, read_all
+from refold.view import View
+
+ROOT = Path(__file__).parent.parent
+DOMAIN = re.compile(r"(?=[A-Za-z_-]*\d|[A-Za-z0-9-]*_)[A-Za-z0-9_-]{4,}")
+"""Identifiers of domain tools: words of at least 4 characters with a digit or an underscore, such as
+reservation and payment ids, flight numbers and dates."""
+ACTION = re.compile(r"```(?:bash|sh)\n(.*?)\n```", re.DOTALL)
+
+
+# --- policies -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LastTokens:
+    """Show the newest messages of at most *tokens* tokens, from a legal cut on, and a line for the rest."""
+
+    tokens: int
+
+    def __call__(self, view: View) -> Steps:
+        """Fold what is older."""
+        cut = cut_for(view.ground.sums, sorted(view.cuts), len(view.transcript), self.tokens)
+        if cut > 1:
+            yield view.fold(0, cut, user("[earlier messages left out]"), by=repr(self))
+
+
+@dataclass(frozen=True)
+class ClearAllBut:
+    """Show `[cleared]` instead of the tool results of all messages but the newest *keep*, at every call."""
+
+    keep: int = 4
+
+    def __call__(self, view: View) -> Steps:
+        """Swap each message with old results that is not cleared yet."""
+        done = {placed.edit.start for placed in view.top}
+        with_results = [at for at, message in enumerate(view.transcript.messages) if message.results]
+        for at in with_results[: -self.keep]:
+            if at not in done:
+                yield view.swap(at, with_parts(view.transcript.messages[at], _cleared), by=repr(self))
+
+
+def _cleared(part: Part) -> Part:
+    return replace(part, content=(Text("[cleared]"),)) if isinstance(part, ToolResult) else part
+
+
+def cut_for(sums: Sequence[int], cuts: Sequence[int], end: int, tokens: int) -> int:
+    """The earliest legal cut from which at most *tokens* tokens follow, else the latest before the end."""
+    first = bisect_left(sums, sums[end] - tokens, 0, end)
+    at = min(bisect_left(cuts, first), bisect_left(cuts, end) - 1)
+    return cuts[at]
+
+
+def last_tokens(recording: Recording, sent: int) -> LastTokens:
+    """The window with which *sent* tokens are sent over all calls, as nearly as cuts allow."""
+    view = View.of(recording.messages)
+    sums, cuts = view.ground.sums, sorted(view.cuts)
+
+    def total(window: int) -> int:
+        starts = ((at, cut_for(sums, cuts, at, window)) for at in recording.calls)
+        return sum(sums[at] - sums[start] for at, start in starts)
+
+    low, high = 0, sums[-1]
+    while high - low > max(20, sums[-1] // 1_000):
+        middle = (low + high) // 2
+        low, high = (low, middle) if total(middle) > sent else (middle, high)
+    return LastTokens(high)
+
+
+def ours(size: int) -> list[Strategy]:
+    """Our strategies for a session of *size* tokens: the summary is capped at a tenth of it, but not
+    under 600 and not over 4,000 tokens."""
+    cap = max(600, min(4_000, size // 10))
+    return [DropDuplicates(), ClearThinking(), Summarize(0.3, cap), ClearToolResults(), ClearToolInputs()]
+
+
+TRIGGERS = (0.40, 0.24, 0.18)
+"""When ours compacts: at this share of the session's full size, chosen once for all sessions so that
+at most about 1/2, 1/3 and 1/4 of the tokens are sent."""
+TARGET = 0.75
+"""How far down, as a share of the trigger."""
+
+
+def compactor(recording: Recording, strategies: Sequence[Strategy], trigger: float, target: float) -> Compactor:
+    """A compactor for one replay; trigger and target are shares of the session's full size."""
+    codec = open_payload(recording.payload).codec
+    size, fixed = recording.size, recording.fixed
+    budget = Budget(fixed + int(trigger * size), fixed + int(target * size))
+    return Compactor(strategies, budget, format=codec.NAME)
+
+
+def measure(recording: Recording) -> dict[str, Replay]:
+    """Every policy on one recording."""
+
+    def run(strategies: Sequence[Strategy], trigger: float, target: float) -> Replay:
+        return recording.replay(compactor(recording, strategies, trigger, target))
+
+    rows = {"everything kept": run([], 2, 2), "clear all but 4": run([ClearAllBut(4)], 0, 0)}
+    for trigger in TRIGGERS:
+        mine = run(ours(recording.size), trigger, trigger * TARGET)
+        rows[f"last N tokens, as many as at {trigger:.0%}"] = run([last_tokens(recording, mine.tokens)], 0, 0)
+        rows[f"ours, trigger {trigger:.0%}"] = mine
+    return rows
+
+
+# --- datasets -----------------------------------------------------------------------------------
+
+
+def datasets(root: Path) -> Iterator[tuple[str, list[Recording]]]:
+    """Name and recordings of each dataset; none where it is absent."""
+    for path in [root / "pi_sessions/large-session.jsonl"]:
+        yield "pi", [Recording(read(path).payload)] if path.exists() else []
+    for name in ("258c7280-ae70-4798-800f-63464d01a85d", "ae4a77f8-aedd-4bc1-888f-c94edc91af04"):
+        path = root / f"claude_code_spotter/{name}.jsonl"
+        yield f"Claude Code {name[:8]}", [Recording(read(path).payload)] if path.exists() else []
+    paths = sorted(root.glob("miniswe_gemini3/trajs/*.json"))
+    yield "mini-swe-agent", [Recording(with_calls(read(path).payload)) for path in paths]
+    paths = sorted(root.glob("tau2_bench/*.json"))
+    runs = (session for path in paths for session in read_all(path))
+    yield "tau2-bench", [Recording(session.payload, DOMAIN) for session in runs]
+
+
+def with_calls(payload: dict[str, Any]) -> dict[str, Any]:
+    """A trajectory of text actions as one of tool calls: an assistant's ```bash block becomes the
+    call, the user message after it its result."""
+    out = list[dict[str, Any]]()
+    for at, message in enumerate(payload["messages"]):
+        blocks = ACTION.findall(message["content"]) if message["role"] == "assistant" else []
+        if len(blocks) == 1:
+            function = {"name": "bash", "arguments": {"command": blocks[0]}}
+            call = {"id": f"call_{at}", "type": "function", "function": function}
+            out.append({"role": "assistant", "content": ACTION.sub("", message["content"]), "tool_calls": [call]})
+        elif out and out[-1].get("tool_calls"):
+            call_id = out[-1]["tool_calls"][0]["id"]
+            out.append({"role": "tool", "tool_call_id": call_id, "content": message["content"]})
+        else:
+            out.append(message)
+    return {**payload, "messages": out}
+
+
+# --- the page -----------------------------------------------------------------------------------
+
+
+def cells(name: str, row: Replay, full: Replay) -> list[str]:
+    """One row of the table."""
+    kept = " / ".join(str(row.kept.get(place, 0)) for place in ("tail", "stub", "summary"))
+    return [
+        name,
+        f"{row.tokens / 1e6:.2f} M",
+        f"{row.tokens / full.tokens:.0%}",
+        f"{row.recall:.1%}",
+        kept,
+        str(row.breaks),
+    ]
+
+
+def added(runs: Iterable[dict[str, Replay]]) -> dict[str, Replay]:
+    """Policy by policy, all recordings of a dataset together."""
+    total: dict[str, Replay] = {}
+    for rows in runs:
+        for policy, row in rows.items():
+            total[policy] = total.get(policy, Replay()) + row
+    return total
+
+
+def report(name: str, many: int, rows: dict[str, Replay]) -> str:
+    """A dataset's heading and table."""
+    full = rows["everything kept"]
+    what = f"{many} conversations, {full.calls:,} calls, {full.needed:,} identifiers needed"
+    head = ["policy", "tokens sent", "of all", "recall", "in tail / stub / summary", "cache breaks"]
+    return f"{name}: {what}\n\n" + table(head, [cells(policy, row, full) for policy, row in rows.items()])
+
+
+def main() -> None:
+    """Print a table for each dataset."""
+    shared = Path(os.environ.get("REFOLD_SHARED", ROOT.parent / "shared"))
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else shared / "datasets"
+    with ProcessPoolExecutor(2) as pool:
+        for name, recordings in datasets(root):
+            if recordings:
+                rows = added(pool.map(measure, recordings))
+                print(f"\n{report(name, len(recordings), rows)}", flush=True)
+            else:
+                print(f"\n{name}: not there, skipped")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""What a replay counts: which identifiers a call needs, and whether the request still holds them."""
+
+import json
+import re
+from dataclasses import dataclass
+
+import pytest
+
+from refold.budget import Budget
+from refold.compactor import Compactor
+from refold.messages import Text, ToolCall, ToolResult, user
+from refold.replay import STRUCTURED, Recording, Replay, names, places
+from refold.shown import with_parts
+from refold.strategies import DropDuplicates
+from refold.view import View
+
+EVERYTHING = Compactor([], Budget(10**9, 10**9))
+
+
+def asked(text):
+    return {"role": "user", "content": text}
+
+
+def said(text):
+    return {"role": "assistant", "content": text}
+
+
+def called(id, text="", **arguments):
+    function = {"name": "bash", "arguments": json.dumps(arguments)}
+    return {"role": "assistant", "content": text, "tool_calls": [{"id": id, "type": "function", "function": function}]}
+
+
+def answered(id, text):
+    return {"role": "tool", "tool_call_id": id, "content": text}
+
+
+def recording(*messages, system="Be brief."):
+    return Recording({"model": "gpt-4o", "messages": [{"role": "system", "content": system}, *messages]})
+
+
+def needed(*messages, **kwargs):
+    return [(need.at, need.name) for need in recording(*messages, **kwargs).needs]
+
+
+LISTED = [asked("Go."), called("c1", command="ls"), answered("c1", "src/pool.py")]
+
+
+# --- what is needed ------------------------------------------------------------------------------
+
+
+def test_what_a_result_brought_up_and_a_call_uses_first_is_needed():
+    assert needed(*LISTED, called("c2", path="src/pool.py")) == [(3, "src/pool.py")]
+
+
+def test_only_the_first_use_counts():
+    uses = called("c2", path="src/pool.py", also="src/pool.py"), answered("c2", "src/pool.py")
+    assert needed(*LISTED, *uses, called("c3", path="src/pool.py")) == [(3, "src/pool.py")]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        [asked("Open src/pool.py.")],
+        [asked("Go."), said("I shall open src/pool.py."), asked("Do.")],
+        [asked("Go."), called("c0", command="touch src/pool.py"), answered("c0", "")],
+    ],
+    ids=["user", "assistant", "call"],
+)
+def test_what_was_said_before_a_result_brought_it_up_is_not_needed(before):
+    assert needed(*before, *LISTED[1:], called("c2", path="src/pool.py")) == []
+
+
+def test_what_the_system_prompt_says_is_not_needed():
+    assert needed(*LISTED, called("c2", path="src/pool.py"), system="Never touch src/pool.py.") == []
+
+
+def test_what_is_said_after_a_result_brought_it_up_is_still_needed():
+    talk = said("There is src/pool.py."), asked("Open src/pool.py.")
+    assert needed(*LISTED, *talk, called("c2", path="src/pool.py")) == [(5, "src/pool.py")]
+
+
+def test_a_call_that_comes_with_text_still_needs_what_it_names():
+    assert needed(*LISTED, called("c2", "Opening src/pool.py.", path="src/pool.py")) == [(3, "src/pool.py")]
+
+
+def test_a_result_that_comes_later_is_of_no_use():
+    assert needed(asked("Go."), called("c1", path="src/pool.py"), answered("c1", "src/pool.py")) == []
+
+
+def test_what_no_call_uses_is_not_needed():
+    assert needed(*LISTED, said("There is src/pool.py.")) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["src/pool.py", "os.path", "kebab-case", "snake_case", "MAX_SIZE", "camelCase", "PascalCase", "deadbeef"],
+)
+def test_words_with_structure_are_identifiers(name):
+    assert STRUCTURED.findall(f"see {name} there") == [name]
+
+
+def test_ordinary_words_and_numbers_are_no_identifiers():
+    assert STRUCTURED.findall("The Pool holds 42 slots, see README") == []
+
+
+def test_values_at_any_depth_are_read_and_field_names_are_not():
+    arguments = {"file_path": ["a_b", {"old_text": "c_d e_f"}], "count": 3}
+    call = ToolCall("c1", "edit", json.dumps(arguments))
+    assert list(names(call, STRUCTURED)) == ["a_b", "c_d", "e_f"]
+
+
+def test_arguments_that_are_no_json_are_read_as_text():
+    assert list(names(ToolCall("c1", "edit", "{open a_b"), STRUCTURED)) == ["a_b"]
+
+
+def test_another_pattern_counts_other_words():
+    words = recording(asked("Go."), called("c1", q="x"), answered("c1", "HAT030"), called("c2", flight="HAT030"))
+    assert words.needs == ()
+    flights = Recording(words.payload, re.compile(r"HAT\d+"))
+    assert [need.name for need in flights.needs] == ["HAT030"]
+
+
+# --- what is sent --------------------------------------------------------------------------------
+
+LONG = [
+    *LISTED,
+    called("c2", command="wc"),
+    answered("c2", "lines " * 50),
+    called("c3", path="src/pool.py"),
+    answered("c3", "fine"),
+    said("Done."),
+]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Folds everything before the latest call once there are five messages."""
+
+    text: str
+
+    def __call__(self, view):
+        if len(view.transcript) == 5:
+            yield view.fold(0, 3, user(self.text))
+
+
+@dataclass(frozen=True)
+class Clear:
+    """Shows *text* instead of the result at position 2 once there are five messages."""
+
+    text: str
+
+    def __call__(self, view):
+        def change(part):
+            return ToolResult(part.id, (Text(self.text),)) if isinstance(part, ToolResult) else part
+
+        if len(view.transcript) == 5:
+            yield view.swap(2, with_parts(view.transcript.messages[2], change))
+
+
+def replayed(strategy, messages=LONG):
+    return recording(*messages).replay(Compactor([strategy], Budget(0, 0)))
+
+
+def test_each_answer_is_one_call_with_everything_before_it():
+    record = recording(*LONG)
+    assert record.calls == (1, 3, 5, 7)
+    sums = View.of(record.messages).ground.sums
+    assert record.replay(EVERYTHING) == Replay(4, sum(sums[at] for at in record.calls), 0, 1, {"tail": 1})
+
+
+def test_messages_of_one_answer_are_one_call():
+    items = [
+        {"role": "user", "content": "Go."},
+        {"type": "function_call", "call_id": "c1", "name": "ls", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "src/pool.py src/slot.py"},
+        {"type": "function_call", "call_id": "c2", "name": "cat", "arguments": '{"path":"src/pool.py"}'},
+        {"type": "function_call", "call_id": "c3", "name": "cat", "arguments": '{"path":"src/slot.py"}'},
+    ]
+    record = Recording({"model": "gpt-5", "input": items})
+    assert record.calls == (1, 3)
+    assert record.wanted == {3: ["src/pool.py", "src/slot.py"]}
+    assert record.replay(EVERYTHING).kept == {"tail": 2}
+
+
+def test_size_and_system_prompt_are_counted_apart():
+    brief, wordy = recording(*LONG), recording(*LONG, system="Be brief. " * 100)
+    assert wordy.size == brief.size
+    assert wordy.fixed > brief.fixed
+    assert wordy.replay(EVERYTHING).tokens == brief.replay(EVERYTHING).tokens
+
+
+def test_what_is_hidden_is_lost():
+    result = replayed(Clear("-"), [*LISTED[:2], answered("c1", "src/pool.py " * 50), *LONG[3:]])
+    assert result.recall == 0
+    assert result.kept == {}
+    assert result.needed == 1
+
+
+def test_a_stub_that_names_it_keeps_it():
+    result = replayed(Clear("cleared; had src/pool.py"), [*LISTED[:2], answered("c1", "src/pool.py " * 50), *LONG[3:]])
+    assert result.kept == {"stub": 1}
+    assert result.recall == 1
+
+
+def test_a_summary_that_names_it_keeps_it():
+    result = replayed(Fold("had src/pool.py"), [*LISTED[:2], answered("c1", "src/pool.py " * 50), *LONG[3:]])
+    assert result.kept == {"summary": 1}
+
+
+def test_an_identifier_is_found_inside_a_longer_word():
+    messages = (*LISTED[:2], answered("c1", "pool.py"), asked("In src/pool.py."), called("c2", path="pool.py"))
+    view = View.of(recording(*messages).messages)
+    assert places(view, ["pool.py", "slot.py"], {"pool.py": [3], "slot.py": []}) == ["tail", None]
+
+
+def test_what_comes_after_the_call_is_not_found():
+    view = View.of(recording(*LISTED).messages)
+    assert places(view, ["src/pool.py"], {"src/pool.py": [3]}) == [None]
+
+
+def test_a_compaction_breaks_the_cache_once():
+    messages = [*LISTED[:2], answered("c1", "src/pool.py " * 50), *LONG[3:]]
+    assert replayed(Fold("earlier"), messages).breaks == 1
+    assert replayed(DropDuplicates(), messages).breaks == 0
+
+
+def test_stubs_and_summaries_count_as_tokens():
+    messages = [*LISTED[:2], answered("c1", "src/pool.py " * 50), *LONG[3:]]
+    assert replayed(Fold("earlier"), messages).tokens < replayed(Fold("earlier " * 20), messages).tokens
+
+
+def test_replays_add_up():
+    one, other = Replay(1, 10, 0, 2, {"tail": 1}), Replay(2, 20, 1, 2, {"tail": 1, "stub": 1})
+    assert one + other == Replay(3, 30, 1, 4, {"tail": 2, "stub": 1})
+    assert (one + other).recall == 0.75
+
+
+def test_nothing_needed_is_nothing_lost():
+    assert recording(asked("Hello.")).replay(EVERYTHING) == Replay()
+    assert Replay().recall == 1
