@@ -1,0 +1,18 @@
+"""All tables, one after the other: `python -m benchmarks`, or some: `python -m benchmarks turns bulk`."""
+
+import runpy
+import sys
+
+TABLES = {
+    "turns": "One turn, against peers in the same run",
+    "bulk": "A million tokens; import and install",
+    "kept": "What is kept",
+    "tokens": "The token estimator",
+    "stores": "Stores",
+}
+
+if __name__ == "__main__":
+    names, sys.argv[1:] = sys.argv[1:] or list(TABLES), []
+    for name in names:
+        print(f"\n## {TABLES[name]}\n", flush=True)
+        runpy.run_module(f"benchmarks.{name}", run_name="__main__")
