@@ -226,7 +226,8 @@ def test_stats_shows_a_bar_per_role_tool_and_part(file) -> None:
 
 def test_stats_add_up(file) -> None:
     one = refold("stats", file, "--json").json["sessions"][0]
-    assert sum(row["tokens"] for row in one["by_role"]) + one["tokens"]["fixed"] == one["tokens"]["said"]
+    assert sum(row["tokens"] for row in one["by_role"]) == one["tokens"]["sent"] == one["tokens"]["said"]
+    assert sum(row["tokens"] for row in one["by_part"]) == one["tokens"]["sent"]
     assert [row["tokens"] for row in one["largest"]] == sorted((row["tokens"] for row in one["largest"]), reverse=True)
     assert len(one["largest"]) == 5
 

@@ -1,71 +1,31 @@
-"""Where a view's tokens are: by role, by tool, by kind of part, by message."""
+"""Where a view's tokens are, as rows to show."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from refold.cli.show import gist
-from refold.messages import Message, Opaque, Part, ToolCall, ToolResult
+from refold.messages import Content, Message, Part
+from refold.tokens.breakdown import breakdown
 from refold.view import View
-
-WORDS = {
-    "ToolCall": "tool calls",
-    "ToolResult": "tool results",
-    "Text": "text",
-    "Thinking": "thinking",
-    "Media": "media",
-    "Opaque": "other",
-}
-
-
-@dataclass(slots=True)
-class Sum:
-    """Tokens and how many things they are of."""
-
-    tokens: int = 0
-    count: int = 0
 
 
 def parts(view: View, largest: int) -> dict[str, Any]:
-    """What of the tokens that a view shows belongs to what (seed S4-02). Roles add up to all messages;
-    tools and kinds of parts leave out what a message takes beside its parts."""
+    """What of a view's tokens belongs to which role, tool and kind of part; its largest messages."""
+
+    def count(part: Part | Content) -> int:
+        return view.lens.count(Message("user", (part,))) - view.lens.count(Message("user"))
+
+    whole = breakdown(view, part=count)
     shown = [(item.start, message) for item in view.items for message in item.shown]
-    counted = [(view.lens.count(message), at, message) for at, message in shown]
+    counted = [(tokens, at, message) for tokens, (at, message) in zip(whole.messages, shown, strict=True)]
     top = sorted(counted, key=lambda row: (-row[0], row[1]))[:largest]
-    names = dict(_names(view))
-    pieces = [(part, _tokens(view, message, part)) for _, message in shown for part in message.parts]
     return {
-        "by_role": _rows((message.role, tokens) for tokens, _, message in counted),
-        "by_tool": _rows((name, tokens) for part, tokens in pieces if (name := _tool(part, names))),
-        "by_part": _rows((WORDS[type(part).__name__], tokens) for part, tokens in pieces),
+        "by_role": _rows(whole.roles),
+        "by_tool": _rows({name: tokens for name, tokens in whole.names.items() if name}),
+        "by_part": _rows(whole.kinds),
         "largest": [{"at": at, "role": m.role, "tokens": tokens, "begins": gist(m, 60)} for tokens, at, m in top],
     }
 
 
-def _rows(named: Iterator[tuple[str, int]]) -> list[dict[str, Any]]:
-    sums = dict[str, Sum]()
-    for name, tokens in named:
-        row = sums.setdefault(name, Sum())
-        row.tokens += tokens
-        row.count += 1
-    ordered = sorted(sums.items(), key=lambda row: (-row[1].tokens, row[0]))
-    return [{"name": name, "tokens": row.tokens, "count": row.count} for name, row in ordered]
-
-
-def _names(view: View) -> Iterator[tuple[str, str]]:
-    """Tool names by call id."""
-    for message in view.transcript.messages:
-        yield from ((part.id, part.name) for part in message.parts if isinstance(part, ToolCall))
-
-
-def _tool(part: Part, names: dict[str, str]) -> str:
-    if isinstance(part, ToolCall):
-        return part.name
-    if isinstance(part, ToolResult):
-        return part.name or names.get(part.id, "(no call)")
-    return part.kind if isinstance(part, Opaque) and (part.opens or part.closes) else ""
-
-
-def _tokens(view: View, message: Message, part: Part) -> int:
-    """Tokens of one part, without those of the message around it."""
-    return max(0, view.lens.count(Message(message.role, (part,))) - view.lens.count(Message(message.role)))
+def _rows(named: Mapping[str, int]) -> list[dict[str, Any]]:
+    return [{"name": name, "tokens": tokens} for name, tokens in named.items()]

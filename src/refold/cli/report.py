@@ -121,16 +121,10 @@ def stats(work: WorkFile, parts: dict[str, Any], effective: int | None) -> None:
 
 
 def _bars(heading: str, rows: Sequence[dict[str, Any]], whole: int) -> Table:
-    table = grid(heading, "tokens>", "share>", "", "count>")
+    table = grid(heading, "tokens>", "share>", "")
     for row in rows:
         share = row["tokens"] / whole if whole else 0
-        table.add_row(
-            clean(row["name"]),
-            f"{row['tokens']:,}",
-            f"{share:.1%}",
-            Text(bar(share, 1), style="cyan"),
-            f"{row['count']:,}",
-        )
+        table.add_row(clean(row["name"]), f"{row['tokens']:,}", f"{share:.1%}", Text(bar(share, 1), style="cyan"))
     return table
 
 

@@ -21,8 +21,8 @@ SAMPLES = 12
 NEXT = """\
 refold                                  the agent sessions on this machine
 refold stats FILE                       where a session's tokens are
-refold compact FILE --to 60k            edits beside the file; the file stays as it is
-refold view FILE --diff                 what the model would see, against what was said
+refold compact FILE --to 60k            edits beside the file
+refold view FILE --diff                 what the model would see
 refold revert FILE                      and back"""
 
 

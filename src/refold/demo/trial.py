@@ -159,4 +159,5 @@ def _visible(history: list[Any], view: View) -> Iterator[Proof]:
 
 
 def _beginning(text: str) -> str:
-    return text if len(text) <= 44 else text[:43] + "…"
+    line = " ".join(text.split())
+    return line if len(line) <= 36 else line[:35] + "…"
