@@ -103,5 +103,3 @@ def _tool(part: Part | Content, names: Mapping[str, str]) -> str:
             return name or names.get(id, "")
         case _:
             return ""
-
-

@@ -17,7 +17,18 @@ LEFT_OUT = bytes(range(0x80, 0xC0)) + b"\r"
 """Bytes of UTF-8 after the first of a character, so that a character is one class; and carriage
 returns, which share a token with their line feed."""
 
-LEADS = ((0xC2, "E"), (0xD0, "Y"), (0xD4, "B"), (0xE0, "I"), (0xE2, "S"), (0xE3, "J"), (0xE4, "H"), (0xEA, "K"), (0xEE, "F"), (0xF0, "M"))
+LEADS = (
+    (0xC2, "E"),
+    (0xD0, "Y"),
+    (0xD4, "B"),
+    (0xE0, "I"),
+    (0xE2, "S"),
+    (0xE3, "J"),
+    (0xE4, "H"),
+    (0xEA, "K"),
+    (0xEE, "F"),
+    (0xF0, "M"),
+)
 """The first byte from which a class of characters outside ASCII begins. E: Latin and Greek, Y:
 Cyrillic, B: Hebrew, Arabic and their neighbours, I: Indic scripts, Thai and Georgian, S: symbols,
 J: kana and CJK punctuation, H: Han, K: Hangul, F: full width and private, M: emoji."""
@@ -54,6 +65,10 @@ FINE = _table(
 COARSE = _table("-", a=LETTERS, d=string.digits.encode())
 """Letters, digits, and everything else in ASCII."""
 
+GAPS = _table("x", w=b" ", n=b"\n", p=string.punctuation.encode())
+"""Spaces, line ends and punctuation among everything else."""
+
+
 def estimate(text: str) -> int:
     """Tokens of *text* as the o200k vocabulary would count it, about; 0 for an empty text.
 
@@ -71,12 +86,12 @@ def estimate(text: str) -> int:
     return max(math.ceil(len(raw) / 128), min(len(raw), round(tokens)))
 
 
-def views_of(raw: bytes) -> tuple[bytes, bytes, bytes]:
-    """What patterns are counted in: the text as fine classes, coarse classes, and its bytes."""
-    return raw.translate(FINE, LEFT_OUT), raw.translate(COARSE, LEFT_OUT), raw
+def views_of(raw: bytes) -> tuple[bytes, bytes, bytes, bytes]:
+    """What patterns are counted in: the text as fine classes, coarse classes, gaps, and its bytes."""
+    return raw.translate(FINE, LEFT_OUT), raw.translate(COARSE, LEFT_OUT), raw.translate(GAPS, LEFT_OUT), raw
 
 
-def _beyond_ascii(views: tuple[bytes, bytes, bytes]) -> float:
+def _beyond_ascii(views: tuple[bytes, bytes, bytes, bytes]) -> float:
     """Tokens of what COMMON leaves out; the patterns of a script are counted only where it occurs."""
     return sum(
         weight * views[view].count(pattern)

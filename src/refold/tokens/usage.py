@@ -93,7 +93,9 @@ def _chat(usage: Mapping[str, Any]) -> Usage:
     details = _object(usage, "prompt_tokens_details")
     cached = _int(details, "cached_tokens") or _int(usage, "prompt_cache_hit_tokens")
     written = _int(details, "cache_write_tokens")
-    total = _int(usage, "prompt_tokens") or _int(usage, "prompt_cache_hit_tokens") + _int(usage, "prompt_cache_miss_tokens")
+    total = _int(usage, "prompt_tokens") or _int(usage, "prompt_cache_hit_tokens") + _int(
+        usage, "prompt_cache_miss_tokens"
+    )
     return Usage(total, _int(usage, "completion_tokens"), cached, written)
 
 

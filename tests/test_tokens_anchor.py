@@ -1,0 +1,135 @@
+"""Counting from a reported figure, and what makes it stale."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold import Budget, View
+from refold.edits import Edit
+from refold.lens import Lens
+from refold.messages import Message, Text, user
+from refold.tokens.anchor import Anchor, Ratios, Scale, anchor, is_current, report
+from refold.tokens.usage import Usage
+
+WORDS = "some words that make a message long enough to matter "
+TURNS = [user(WORDS * 40) if at % 2 == 0 else Message("assistant", (Text(WORDS * 60),)) for at in range(12)]
+
+
+def test_an_anchor_estimates_only_the_difference():
+    at = Anchor(reported=12_000, estimated=10_000, ratio=1.2)
+    assert at(10_000) == 12_000
+    assert at(11_000) == 13_200
+    assert at(9_000) == 10_800
+    assert at(0) == 0
+
+
+def test_what_is_appended_keeps_a_report_current():
+    view = View.of(TURNS[:6])
+    last = report(view, Usage(2_000))
+    grown = view.grow(TURNS[6:])
+    assert is_current(view, last)
+    assert is_current(grown, last)
+    assert anchor(grown, last) == Anchor(2_000, view.estimate)
+
+
+def test_a_view_counts_from_its_anchor():
+    view = View.of(TURNS[:6])
+    at = anchor(view, report(view, Usage(2_000)), ratio=1.5)
+    calibrated = View.of(TURNS, lens=Lens(calibrate=at))
+    assert calibrated.tokens == round(2_000 + 1.5 * (calibrated.estimate - view.estimate))
+
+
+def test_conformance_48_stale_usage_is_ignored_after_an_edit():
+    view = View.of(TURNS)
+    last = report(view, Usage(view.estimate * 2))
+    edited = view.apply(view.fold(0, 6, user("What was said before.")))
+    assert not is_current(edited, last)
+    assert anchor(edited, last, ratio=1.25) == Scale(1.25)
+    assert is_current(edited.revert(), last)
+    assert not is_current(view, report(edited, Usage(900)))
+
+
+def test_an_amended_summary_makes_usage_stale():
+    view = View.of(TURNS)
+    first = view.fold(0, 6, user("Short."), by="me")
+    amended = Edit(first.start, first.stop, (user("Much longer " * 100),), first.tip, first.by)
+    assert first.id == amended.id
+    assert not is_current(view.apply(amended), report(view.apply(first), Usage(900)))
+
+
+def test_an_edit_of_what_came_later_leaves_a_report_current():
+    view = View.of(TURNS[:6])
+    last = report(view, Usage(2_000))
+    grown = view.grow(TURNS[6:])
+    assert is_current(grown.apply(grown.fold(6, 8, user("Later."))), last)
+    assert not is_current(grown.apply(grown.fold(4, 8, user("Across."))), last)
+
+
+def test_a_rewind_or_a_fork_makes_usage_stale():
+    last = report(View.of(TURNS), Usage(9_000))
+    assert not is_current(View.of(TURNS[:8]), last)
+    assert not is_current(View.of([user("another beginning"), *TURNS[1:]]), last)
+
+
+@pytest.mark.parametrize("usage", [Usage(60_000), Usage(0), Usage(1_000, calls=0)])
+def test_conformance_45_a_sum_over_several_calls_is_no_anchor(usage):
+    view = View.of(TURNS)
+    assert anchor(view, report(view, usage)) == Scale(1.0)
+    assert anchor(view, None) == Scale(1.0)
+
+
+def test_conformance_44_exactly_at_the_threshold_fires():
+    view = View.of(TURNS)
+    at = anchor(view, report(view, Usage(3_000)))
+    calibrated = View.of(TURNS, lens=Lens(calibrate=at))
+    assert calibrated.tokens == 3_000
+    assert Budget(trigger=3_000, target=0).check(calibrated) == "hard"
+    assert Budget(trigger=3_001, target=0).check(calibrated) == "none"
+
+
+def test_conformance_46_a_separate_input_limit_still_reserves_room():
+    view = View.of(TURNS)
+    at = anchor(view, report(view, Usage(8_000)), window=10_000)
+    calibrated = View.of(TURNS, lens=Lens(calibrate=at))
+    assert Budget.of_window(10_000, reserve=2_000).check(calibrated) == "hard"
+    assert Budget.of_window(10_000, reserve=1_999).check(calibrated) == "none"
+
+
+def test_a_scale_multiplies():
+    assert Scale(1.3)(1_000) == 1_300
+    assert Scale()(17) == 17
+
+
+def test_ratios_are_learned_by_model_and_leave_the_old_value_alone():
+    none = Ratios()
+    one = none.learn("claude", 10_000, 13_000)
+    assert none.of("claude") == 1.0
+    assert one.of("claude") == pytest.approx(1.3)
+    assert one.of("gpt") == 1.0
+    assert one.learn("claude", 10_000, 11_000).of("claude") == pytest.approx(1.2)
+
+
+@pytest.mark.parametrize(("estimated", "reported"), [(0, 100), (10_000, 90_000), (10_000, 100), (10_000, 0)])
+def test_absurd_figures_teach_nothing(estimated, reported):
+    learned = Ratios().learn("m", 1_000, 1_200)
+    assert learned.learn("m", estimated, reported) == learned
+
+
+def test_a_short_request_teaches_little():
+    learned = Ratios().learn("m", 100_000, 120_000).learn("m", 100, 290)
+    assert learned.of("m") == pytest.approx(1.2, abs=0.01)
+
+
+@given(st.lists(st.tuples(st.integers(0, 500_000), st.integers(0, 2_000_000)), max_size=20))
+def test_a_ratio_stays_within_bounds(pairs):
+    ratios = Ratios()
+    for estimated, reported in pairs:
+        ratios = ratios.learn("m", estimated, reported)
+    assert 0.5 <= ratios.of("m") <= 3.0
+
+
+def test_a_changed_tokenizer_is_learned_again():
+    ratios = Ratios()
+    for reported in [100_000] * 20 + [140_000] * 20:
+        ratios = ratios.learn("m", 100_000, reported)
+    assert ratios.of("m") == pytest.approx(1.4, abs=0.01)

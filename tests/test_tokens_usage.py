@@ -1,0 +1,161 @@
+"""Usage of every provider, every input token once."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.tokens.usage import Usage, read_usage
+
+ANTHROPIC = {
+    "input_tokens": 3,
+    "cache_creation_input_tokens": 7_883,
+    "cache_read_input_tokens": 17_915,
+    "output_tokens": 50,
+}
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        (ANTHROPIC, Usage(25_801, 50, 17_915, 7_883)),
+        (
+            {"input_tokens": 9, "output_tokens": 2, "cache_creation": {"ephemeral_5m_input_tokens": 40}},
+            Usage(49, 2, 0, 40),
+        ),
+        ({"input_tokens": 9, "output_tokens": 2}, Usage(9, 2)),
+        (
+            {"prompt_tokens": 1_000, "completion_tokens": 70, "prompt_tokens_details": {"cached_tokens": 900}},
+            Usage(1_000, 70, 900),
+        ),
+        ({"prompt_tokens": 1_000, "completion_tokens": 70, "prompt_tokens_details": None}, Usage(1_000, 70)),
+        (
+            {
+                "input_tokens": 1_000,
+                "output_tokens": 70,
+                "input_tokens_details": {"cached_tokens": 600, "cache_write_tokens": 300},
+            },
+            Usage(1_000, 70, 600, 300),
+        ),
+        (
+            {
+                "promptTokenCount": 500,
+                "cachedContentTokenCount": 400,
+                "candidatesTokenCount": 20,
+                "thoughtsTokenCount": 30,
+            },
+            Usage(500, 50, 400),
+        ),
+        ({"prompt_token_count": 500, "candidates_token_count": None}, Usage(500)),
+        ({"prompt_cache_hit_tokens": 64, "prompt_cache_miss_tokens": 36, "completion_tokens": 5}, Usage(100, 5, 64)),
+        (
+            {
+                "prompt_tokens": 100,
+                "prompt_cache_hit_tokens": 64,
+                "prompt_cache_miss_tokens": 36,
+                "completion_tokens": 5,
+            },
+            Usage(100, 5, 64),
+        ),
+        ({"input": 10, "output": 5, "cacheRead": 90, "cacheWrite": 20, "cost": {"total": 0.1}}, Usage(120, 5, 90, 20)),
+    ],
+    ids=[
+        "anthropic",
+        "by ttl",
+        "plain",
+        "chat",
+        "no details",
+        "responses",
+        "gemini",
+        "python",
+        "hit and miss",
+        "both",
+        "pi",
+    ],
+)
+def test_every_form_is_read(usage, expected):
+    assert read_usage(usage) == expected
+
+
+def test_of_several_iterations_the_last_is_the_request():
+    """Compaction on the server: the top level leaves its tokens out, or sums what no one request had."""
+    iterations = [
+        {"type": "compaction", "input_tokens": 180_000, "output_tokens": 3_500},
+        {"type": "message", "input_tokens": 23_000, "output_tokens": 1_000, "cache_read_input_tokens": 500},
+    ]
+    usage = {"input_tokens": 203_500, "output_tokens": 4_500, "iterations": iterations}
+    assert read_usage(usage) == Usage(23_500, 1_000, 500)
+    compaction_only = {"input_tokens": 180_000, "output_tokens": 1, "iterations": iterations[:1]}
+    assert read_usage(compaction_only) == Usage(180_000, 1, calls=0)
+    assert not Usage(180_000, 1, calls=0).is_plausible(180_000)
+
+
+@pytest.mark.parametrize(
+    "usage", [None, 3, [], {}, {"output_tokens": 3}, {"input": 0, "output": 0}, {"prompt_tokens": "12"}]
+)
+def test_missing_usage_is_none(usage):
+    assert read_usage(usage) is None
+
+
+KEYS = st.sampled_from(
+    [
+        "input_tokens",
+        "iterations",
+        "cache_creation",
+        "prompt_tokens",
+        "promptTokenCount",
+        "input",
+        "input_tokens_details",
+    ]
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+)
+
+
+@given(JSON)
+def test_no_object_raises(usage):
+    found = read_usage(usage)
+    assert found is None or found.input > 0
+
+
+def test_conformance_45_cached_tokens_count_once_and_sums_over_calls_are_recognised():
+    usage = read_usage(ANTHROPIC)
+    assert usage is not None
+    assert usage.input == 3 + 7_883 + 17_915
+    assert usage.context == usage.input + 50
+    assert usage.is_plausible(estimated=22_000)
+    summed = Usage(usage.input * 6, cached=usage.cached * 6)
+    assert not summed.is_plausible(estimated=22_000)
+    assert not usage.is_plausible(estimated=22_000, window=20_000)
+
+
+@pytest.mark.parametrize(
+    ("reported", "estimated", "plausible"),
+    [
+        (1_800, 10, True),
+        (0, 10, False),
+        (30_000, 10_000, True),
+        (30_001, 10_000, False),
+        (3_334, 10_000, True),
+        (3_000, 10_000, False),
+    ],
+)
+def test_what_is_plausible(reported, estimated, plausible):
+    assert Usage(reported).is_plausible(estimated) is plausible
+
+
+def test_recorded_usages_are_read(shared):
+    count = 0
+    for path in sorted(shared.glob("datasets/claude_code_spotter/*.jsonl")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            usage = (json.loads(line).get("message") or {}).get("usage")
+            if usage:
+                found = read_usage(usage)
+                parts = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+                total = sum(usage.get(part) or 0 for part in parts)
+                assert (found.input if found else 0) == total
+                count += 1
+    assert count > 100
