@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from refold.replay import Recording, Replay
 from refold.shown import with_parts
 from refold.strategies import ClearThinking, ClearToolInputs, ClearToolResults, DropDuplicates, Summarize
 from refold.strategy import Steps, Strategy
+from refold.tokens.count import count_message
 from refold.transcripts import read, read_all
 from refold.view import View
 
@@ -30,6 +32,10 @@ DOMAIN = re.compile(r"(?=[A-Za-z_-]*\d|[A-Za-z0-9-]*_)[A-Za-z0-9_-]{4,}")
 """Identifiers of domain tools: words of at least 4 characters with a digit or an underscore, such as
 reservation and payment ids, flight numbers and dates."""
 ACTION = re.compile(r"```(?:bash|sh)\n(.*?)\n```", re.DOTALL)
+
+
+counted = lru_cache(maxsize=10_000)(count_message)
+"""One counter for all policies, each message counted once."""
 
 
 # --- policies -----------------------------------------------------------------------------------
@@ -76,7 +82,7 @@ def cut_for(sums: Sequence[int], cuts: Sequence[int], end: int, tokens: int) -> 
 
 def last_tokens(recording: Recording, sent: int) -> LastTokens:
     """The window with which *sent* tokens are sent over all calls, as nearly as cuts allow."""
-    view = View.of(recording.messages)
+    view = compactor(recording, [], 2, 2)(recording.payload)
     sums, cuts = view.ground.sums, sorted(view.cuts)
 
     def total(window: int) -> int:
@@ -87,7 +93,7 @@ def last_tokens(recording: Recording, sent: int) -> LastTokens:
     while high - low > max(20, sums[-1] // 1_000):
         middle = (low + high) // 2
         low, high = (low, middle) if total(middle) > sent else (middle, high)
-    return LastTokens(high)
+    return LastTokens(min(low, high, key=lambda window: abs(total(window) - sent)))
 
 
 def ours(size: int) -> list[Strategy]:
@@ -109,7 +115,7 @@ def compactor(recording: Recording, strategies: Sequence[Strategy], trigger: flo
     codec = open_payload(recording.payload).codec
     size, fixed = recording.size, recording.fixed
     budget = Budget(fixed + int(trigger * size), fixed + int(target * size))
-    return Compactor(strategies, budget, format=codec.NAME)
+    return Compactor(strategies, budget, format=codec.NAME, count=counted)
 
 
 def measure(recording: Recording) -> dict[str, Replay]:
@@ -189,7 +195,7 @@ def added(runs: Iterable[dict[str, Replay]]) -> dict[str, Replay]:
 def report(name: str, many: int, rows: dict[str, Replay]) -> str:
     """A dataset's heading and table."""
     full = rows["everything kept"]
-    what = f"{many} conversations, {full.calls:,} calls, {full.needed:,} identifiers needed"
+    what = f"{many} conversation{'s' * (many > 1)}, {full.calls:,} calls, {full.needed:,} identifiers needed"
     head = ["policy", "tokens sent", "of all", "recall", "in tail / stub / summary", "cache breaks"]
     return f"{name}: {what}\n\n" + table(head, [cells(policy, row, full) for policy, row in rows.items()])
 

@@ -9,7 +9,7 @@ import pytest
 from refold.budget import Budget
 from refold.compactor import Compactor
 from refold.messages import Text, ToolCall, ToolResult, user
-from refold.replay import STRUCTURED, Recording, Replay, names, places
+from refold.replay import STRUCTURED, Recording, Replay, names, places, written_out
 from refold.shown import with_parts
 from refold.strategies import DropDuplicates
 from refold.view import View
@@ -205,6 +205,12 @@ def test_a_stub_that_names_it_keeps_it():
 def test_a_summary_that_names_it_keeps_it():
     result = replayed(Fold("had src/pool.py"), [*LISTED[:2], answered("c1", "src/pool.py " * 50), *LONG[3:]])
     assert result.kept == {"summary": 1}
+
+
+def test_the_paths_of_a_group_are_read_as_written_out():
+    result = replayed(Fold("had src/{slot.py,pool.py}"), [*LISTED[:2], answered("c1", "src/pool.py " * 50), *LONG[3:]])
+    assert result.kept == {"summary": 1}
+    assert written_out("a {b,c} d/{e}") == "a {b,c} d/{e}\nd/e"
 
 
 def test_an_identifier_is_found_inside_a_longer_word():

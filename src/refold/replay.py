@@ -29,6 +29,8 @@ STRUCTURED = re.compile(
 )
 """Identifiers of programs: words that are recognisable by their structure alone."""
 
+_GROUP = re.compile(r"([^\s\"{}]*/)\{([^\s\"{}]+)\}")
+
 Place = Literal["tail", "stub", "summary"]
 """Where an identifier is still to be read: in a message as it was said, else in what is shown
 instead of one message, else in what is shown instead of several."""
@@ -213,7 +215,7 @@ def places(view: View, wanted: Sequence[str], found: dict[str, list[int]]) -> li
     if not wanted:
         return []
     swapped = "\n".join(_inserted(view, several=False))
-    folded = "\n".join(_inserted(view, several=True))
+    folded = written_out("\n".join(_inserted(view, several=True)))
     hidden = {at for placed in view.top for at in range(placed.edit.start, placed.edit.stop)}
     end = len(view.transcript)
 
@@ -223,6 +225,13 @@ def places(view: View, wanted: Sequence[str], found: dict[str, list[int]]) -> li
         return "stub" if name in swapped else "summary" if name in folded else None
 
     return [place(name) for name in wanted]
+
+
+def written_out(text: str) -> str:
+    """A summary's text, and after it the paths of each of its groups: `src/{a.py,b.py}` says
+    `src/a.py` and `src/b.py` (docs/summaries.md)."""
+    groups = _GROUP.findall(text)
+    return "\n".join((text, *(folder + name for folder, listed in groups for name in listed.split(","))))
 
 
 def _inserted(view: View, *, several: bool) -> Iterator[str]:

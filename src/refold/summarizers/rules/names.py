@@ -4,6 +4,7 @@
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import sqrt
@@ -14,11 +15,13 @@ from refold.summarizers.rules.text import scanned
 Source = Literal["said", "call", "result"]
 LONGEST = 120
 """Characters of an identifier; what is longer is data."""
+ALIKE = 4
+"""So many names of one shape (`job-17`, `job-18`) halve the worth of the next."""
 
 _WORD = re.compile(r"(?<![<\\])(?:https?://[^\s\"'<>`)\]},;|\\]{3,}|[A-Za-z0-9_$@~./-]{4,})")
 _KIND = re.compile(
     r"(?P<url>https?://)"
-    r"|(?P<noise>[\d.:,/_-]*$|.*(?:\.\.\.|//)|[-._/~$@]+\w{0,2}$|\d+-?[a-z]+$|@\w+$|/\w+$|[sy]/.*|[A-Z]?[a-z]+(?:-[a-z]+)*$|[A-Z]+s?$"
+    r"|(?P<noise>[\d.:,/_-]*$|.*(?:\.\.\.|//)|[-._/~$@]+\w{0,2}$|\d+-?(?:[a-z]+|[AP]M)$|@\w+$|/\w+$|[sy]/.*|[A-Z]?[a-z]+(?:-[a-z]+)*$|[A-Z]+s?$"
     r"|(?=.*\d)(?=.*[A-Z])(?=.*[a-z])[A-Za-z0-9]{25,}$)"
     r"|(?P<common>__\w+__$|(?:Math|console|JSON|Object|Array|Promise|process|sys|os|np|re|str|self|String|Enum|Map|List)\.\w+)"
     r"|(?P<path>(?=.*/).*[^/]\.[A-Za-z]\w{0,11}$)"
@@ -41,6 +44,7 @@ _DEFINED = re.compile(
 _VALUE = re.compile(
     r"\"(\w{0,40}(?:id|Id|ID|number|code|sha|hash|ref|key|email|uuid|token|name|path|url|date|Date))\"\s{0,4}:\s{0,4}\"?([\w@.:/+#-]{3,80})(?=[\",\s}\]])"
 )
+_NUMBER = re.compile(r"[0-9a-f]*\d[0-9a-f]*")
 _FIELD = re.compile(r"\"([A-Za-z_$][\w$-]{2,60})\"\s{0,4}:")
 
 
@@ -132,7 +136,7 @@ class Standing(NamedTuple):
     used: bool
     """Whether a tool call has named it already."""
     cost: float
-    """Tokens, estimated."""
+    """Tokens, estimated; a quarter of them for the folder of a path."""
 
 
 def score(name: Standing) -> float:
@@ -152,11 +156,23 @@ def ranked(tally: Tally, now: int, skip: Iterable[str] = ()) -> tuple[Entry, ...
     """The index, most useful first, without *skip* (files listed with their state elsewhere)."""
     gone = set(skip) | (tally.keys - set(tally.fields))
     points = {name: score(_standing(tally, name, now)) for name in tally.last if name not in gone}
-    return tuple(_entry(tally, name) for name in sorted(points, key=lambda name: (-points[name], name)))
+    return tuple(_entry(tally, name) for name in _varied(points))
+
+
+def _varied(points: dict[str, float]) -> list[str]:
+    """Names by points, best first; of names that differ in their digits alone each further one has less."""
+    alike, varied = Counter[str](), dict[str, float]()
+    for name in sorted(points, key=lambda name: (-points[name], name)):
+        shape = _NUMBER.sub("#", name)
+        varied[name] = points[name] / (1 + alike[shape] / ALIKE)
+        alike[shape] += 1
+    return sorted(varied, key=lambda name: (-varied[name], name))
 
 
 def _standing(tally: Tally, name: str, now: int) -> Standing:
-    cost = 1 + len(name.encode("utf-8", "replace")) / 4
+    folder, _, last = name.rpartition("/")
+    # Paths of one folder share its name.
+    cost = 1 + len(last.encode("utf-8", "replace")) / 4 + len(folder.encode("utf-8", "replace")) / 16
     return Standing(_sort(tally, name), now - tally.last[name], name in tally.defined, name in tally.used, cost)
 
 
