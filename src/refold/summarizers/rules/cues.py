@@ -10,9 +10,10 @@ LONGEST = 300
 
 _BINDS = re.compile(
     r"\b(?:never|always|must(?:n't)?|(?:don['’]?t|do not)(?!\s+(?:think|understand|know|see|get|like|believe|remember|have|need|really)\b)|shall not|should(?:n't| not| always| never)|"
-    r"only|avoid|forbidden|required?|make sure|ensure|at all times|from now on|prefer|without)\b"
+    r"only|avoid|forbidden|required?|make sure|ensure|at all times|from now on|prefer|without|"
+    r"off[- ]limits|hands off|frozen|leave (?:it|them|that|this|the \w+|\S+[/.]\S+) (?:alone|as)|unchanged|stick to)\b"
     r"|不要|不能|不可|不得|不准|不许|不允许|不应|别再|请勿|切勿|必须|務必|务必|禁止|严禁|一定|始终|总是|永远|"
-    r"只能|只允许|仅限|只用|只改|避免|要求|尽量|優先|优先|以后都|今后",
+    r"只能|只允许|仅限|只用|只改|避免|要求|尽量|優先|优先|以后都|今后|保持|别动|别碰|冻结",
     re.IGNORECASE,
 )
 _CONCLUDES = re.compile(
