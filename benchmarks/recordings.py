@@ -22,21 +22,21 @@ def recorded(root: Path) -> Iterator[Recorded]:
         yield from (one for one in reader(root) if one.texts)
 
 
-def _jsonl(path: Path) -> Iterator[dict[str, Any]]:
+def jsonl(path: Path) -> Iterator[dict[str, Any]]:
     with path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             if line.strip():
                 yield json.loads(line)
 
 
-def _blocks(role: str, content: Any) -> Iterator[tuple[str, str]]:
+def blocks(role: str, content: Any) -> Iterator[tuple[str, str]]:
     """Texts of a message whose content is a string or a list of parts, in any of the formats."""
     if isinstance(content, str):
         yield "result" if role in {"tool", "toolResult", "bashExecution"} else "text", content
     for part in content if isinstance(content, list) else []:
         match part.get("type"):
             case "text" | "input_text" | "output_text":
-                yield from _blocks(role, part["text"])
+                yield from blocks(role, part["text"])
             case "thinking":
                 yield "text", part.get("thinking") or ""
             case "tool_use":
@@ -44,31 +44,31 @@ def _blocks(role: str, content: Any) -> Iterator[tuple[str, str]]:
             case "toolCall":
                 yield "arguments", json.dumps(part["arguments"], ensure_ascii=False)
             case "tool_result":
-                yield from _blocks("tool", part.get("content"))
+                yield from blocks("tool", part.get("content"))
 
 
 def _pi(root: Path) -> Iterator[Recorded]:
     for path in sorted(root.glob("pi_sessions/*.jsonl")):
-        messages = [record["message"] for record in _jsonl(path) if record.get("type") == "message"]
-        yield Recorded("pi", path.stem, [t for m in messages for t in _blocks(m["role"], m.get("content"))])
+        messages = [record["message"] for record in jsonl(path) if record.get("type") == "message"]
+        yield Recorded("pi", path.stem, [t for m in messages for t in blocks(m["role"], m.get("content"))])
 
 
 def _claude_code(root: Path) -> Iterator[Recorded]:
     for path in sorted(root.glob("claude_code_spotter/**/*.jsonl")):
-        messages = [record["message"] for record in _jsonl(path) if record.get("type") in {"user", "assistant"}]
-        yield Recorded("claude code", path.stem, [t for m in messages for t in _blocks(m["role"], m.get("content"))])
+        messages = [record["message"] for record in jsonl(path) if record.get("type") in {"user", "assistant"}]
+        yield Recorded("claude code", path.stem, [t for m in messages for t in blocks(m["role"], m.get("content"))])
 
 
 def _codex(root: Path) -> Iterator[Recorded]:
     for path in sorted(root.glob("codemie_multi_cli/*codex*.jsonl")):
-        items = [record["payload"] for record in _jsonl(path) if record.get("type") == "response_item"]
+        items = [record["payload"] for record in jsonl(path) if record.get("type") == "response_item"]
         yield Recorded("codex", path.stem, [t for item in items for t in _codex_item(item)])
 
 
 def _codex_item(item: dict[str, Any]) -> Iterator[tuple[str, str]]:
     match item.get("type"):
         case "message":
-            yield from _blocks(item["role"], item["content"])
+            yield from blocks(item["role"], item["content"])
         case "function_call":
             yield "arguments", item["arguments"]
         case "function_call_output":
@@ -77,7 +77,7 @@ def _codex_item(item: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _chat(message: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    yield from _blocks(message["role"], message.get("content"))
+    yield from blocks(message["role"], message.get("content"))
     for call in message.get("tool_calls") or []:
         arguments = call.get("function", call).get("arguments", "")
         yield "arguments", arguments if isinstance(arguments, str) else json.dumps(arguments)

@@ -73,8 +73,8 @@ def estimate(text: str) -> int:
     """Tokens of *text* as the o200k vocabulary would count it, about; 0 for an empty text.
 
     Mean error per conversation is below 5 % on English, code, JSON, terminal output, Chinese,
-    Japanese, Korean and emoji (docs/tokens.md). Linear in time, more than 20 MB a second; takes
-    any text, lone surrogates included.
+    Japanese, Korean and emoji (docs/tokens.md). Linear in time, 10 to 20 MB for a second of
+    processor time; takes any text, lone surrogates included.
     """
     if not text:
         return 0
