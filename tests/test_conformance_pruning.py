@@ -46,8 +46,9 @@ def test_conformance_22_output_within_the_protected_zone_is_not_pruned() -> None
 def test_conformance_23_less_than_the_minimum_batch_is_not_pruned() -> None:
     view = session(*map(exchange, range(6)))
     gain = view.estimate - proposals(view, ClearToolResults(keep=2)).estimate
-    assert cleared(view, ClearToolResults(keep=2, at_least=gain)) == [2, 4, 6, 8]
-    assert cleared(view, ClearToolResults(keep=2, at_least=gain + 1)) == []
+    few = 4 * 4  # stubs name their edit, and the setting is part of the name: a few tokens more or less each
+    assert cleared(view, ClearToolResults(keep=2, at_least=gain - few)) == [2, 4, 6, 8]
+    assert cleared(view, ClearToolResults(keep=2, at_least=gain + few)) == []
 
 
 def test_conformance_24_newest_turns_unseen_results_and_protected_tools_are_never_pruned() -> None:

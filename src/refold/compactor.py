@@ -16,6 +16,7 @@ from refold.ground import Ground
 from refold.lens import Lens, as_estimated
 from refold.log import Log
 from refold.loop import Asker, AsyncAsker, Compaction, Effect, adrive, drive, first_sight, steps
+from refold.messages import Message, user
 from refold.store import Store
 from refold.stores.memory import MemoryStore
 from refold.strategy import Answer, Ask, Strategy, is_local
@@ -217,7 +218,8 @@ class Compactor:
 
     def _framed(self, state: State | None, envelope: Envelope, frame: Any) -> State:
         """A state whose system prompt, tools and rules are those of *envelope*."""
-        lens = Lens(self.count, envelope.codec.rules(envelope.body), count_fixed(envelope.system, envelope.tools))
+        fixed = count_fixed(envelope.system, envelope.tools, self._count_text)
+        lens = Lens(self.count, envelope.codec.rules(envelope.body), fixed)
         if state is None:
             bare = View.of(Transcript.of((), self.salt), lens=lens, envelope=envelope)
             return State(envelope.codec, bare, bare, Log(), frame, -1)
@@ -226,6 +228,10 @@ class Compactor:
         return replace(
             state, kept=state.kept.over(ground, envelope), view=state.view.over(ground, envelope), frame=frame
         )
+
+    def _count_text(self, text: str) -> int:
+        """Tokens of a text by the counter of messages."""
+        return self.count(user(text)) - self.count(Message("user"))
 
     async def _ask_in_thread(self, ask: Ask) -> Answer | None:
         return await asyncio.to_thread(self.ask, ask) if self.ask else None
@@ -248,7 +254,8 @@ class Compactor:
 class Session:
     """One growing conversation: told only what is new, it costs what was added.
 
-    Entries are kept as they are given and must not be changed afterwards.
+    Append what belongs to one step in one call (the model's message with its calls, and their
+    results), so that nothing is compacted between them. Entries are kept as they are given and must not be changed afterwards.
     """
 
     def __init__(self, compactor: Compactor, history: Sequence[Any] = ()) -> None:

@@ -18,13 +18,16 @@ from refold.view import View
 
 
 def default_strategies() -> tuple[Strategy, ...]:
-    """What `refold.compact` and the command line use unless told otherwise, gentlest first."""
+    """What `refold.compact` and the command line use unless told otherwise, gentlest first: a summary
+    of the older half, if that is not enough of more, at last of all but eight messages."""
     return (
         DropDuplicates(),
         ClipResults(limit=20_000),
         ClearThinking(keep=2),
         ClearToolResults(keep=3),
         ClearToolInputs(keep=3),
+        Summarize(keep=0.5),
+        Summarize(keep=0.2),
         Summarize(keep=8),
     )
 

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, cast
 
+from refold.attempt import Outcome
 from refold.edits import Edit
 from refold.errors import StoreError
-from refold.ledger import Outcome, Row
+from refold.ledger import Row
 from refold.messages import Content, Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 
 FORMAT = 1
