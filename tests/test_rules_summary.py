@@ -209,8 +209,14 @@ def test_numbers_and_dates_of_named_fields_are_kept():
 
 def test_names_that_differ_in_digits_alone_do_not_crowd_out_others():
     cues = "\n".join(f"395eec3e-bf72/{at}-0 and {at % 12}PM" for at in range(15_000, 15_400))
-    text = run([user("Go."), *call("bash", command="cat", result=f"{cues}\nopen_the_billing_cycle_report")], 400)
-    assert "open_the_billing_cycle_report" in text
+    text = run(
+        [
+            user("Go."),
+            *call("bash", command="cat", result=f"{cues}\ndata/the_longest_folder_of_the_whole_application_state"),
+        ],
+        400,
+    )
+    assert "data/the_longest_folder_of_the_whole_application_state" in text
     assert text.count("395eec3e") > 3
     assert "PM" not in text
 
