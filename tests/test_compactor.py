@@ -192,6 +192,11 @@ def test_a_session_that_is_told_nonsense_has_not_grown():
     assert talk.append({"role": "assistant", "content": "ok"}).payload[-1] == {"role": "assistant", "content": "ok"}
 
 
+def test_a_session_is_told_messages_not_a_body():
+    with pytest.raises(refold.FormatError, match="list of messages"):
+        compactor().session({"messages": []})
+
+
 def test_only_so_many_conversations_are_remembered():
     compact = compactor()
     for number in range(REMEMBERED + 3):

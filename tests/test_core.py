@@ -7,6 +7,7 @@ import pytest
 
 from refold.attempt import Attempt
 from refold.budget import Budget
+from refold.codecs import decode_all, open_payload
 from refold.edits import Edit, edit_id
 from refold.errors import EditError
 from refold.lens import Lens
@@ -15,10 +16,12 @@ from refold.loop import adrive, drive, first_sight, steps
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 from refold.rules import anthropic
 from refold.rules.verdict import Rule, Rules, Verdict, Violation, free
+from refold.settle import BY, settle
 from refold.strategy import Answer, Ask, is_local
 from refold.testing import ScriptedModel
 from refold.transcript import Transcript, digest
 from refold.view import View
+from refold.weave import Shown, joined, same_shape, weave
 
 
 def words(message: Message) -> int:
@@ -344,3 +347,222 @@ def test_levels():
         "soft",
         "none",
     ]
+
+
+# --- what is sent ----------------------------------------------------------------------------
+
+SAID = talk(*"abcdef")
+X = user("x")
+
+
+def edit(start: int, stop: int, *insert: Message) -> Edit:
+    return Edit(start, stop, insert, "")
+
+
+def entry(*pairs: tuple[Message, int | None]) -> list[Shown]:
+    return [Shown(*pair) for pair in pairs]
+
+
+def woven(*edits: Edit, said=SAID, alternate=True) -> list:
+    return weave(said, edits, alternate=alternate)
+
+
+def test_untouched_runs_are_slices():
+    assert woven() == [slice(0, 6)]
+    assert woven(said=()) == []
+    assert woven(edit(1, 3)) == [slice(0, 1), slice(3, 6)]
+    assert woven(edit(0, 6, X)) == [entry((X, None))]
+
+
+def test_neighbours_that_an_edit_brings_together_become_one_entry():
+    assert woven(edit(2, 4, X)) == [slice(0, 2), entry((X, None), (SAID[4], 4)), slice(5, 6)]
+    assert woven(edit(1, 2)) == [entry((SAID[0], 0), (SAID[2], 2)), slice(3, 6)]
+    assert woven(edit(3, 4)) == [slice(0, 2), entry((SAID[2], 2), (SAID[4], 4)), slice(5, 6)]
+    assert woven(edit(2, 3), edit(4, 5)) == [slice(0, 1), entry((SAID[1], 1), (SAID[3], 3), (SAID[5], 5))]
+    assert woven(edit(0, 1, X), edit(1, 4, X)) == [entry((X, 0), (X, None), (SAID[4], 4)), slice(5, 6)]
+    y = Message("assistant", (Text("y"),))
+    assert woven(edit(4, 6, y)) == [slice(0, 3), entry((SAID[3], 3), (y, None))]
+    assert woven(edit(1, 2), edit(3, 4)) == [entry((SAID[0], 0), (SAID[2], 2), (SAID[4], 4)), slice(5, 6)]
+
+
+def test_neighbours_that_stood_side_by_side_stay_apart():
+    said = (*talk("a", "b", "c"), user("d"), user("e"))
+    assert woven(edit(3, 4, X), said=said) == [slice(0, 3), entry((X, 3)), slice(4, 5)]
+    assert woven(edit(2, 4, X, X), said=said) == [slice(0, 2), entry((X, 2)), entry((X, 3)), slice(4, 5)]
+    assert woven(edit(2, 3, X), edit(3, 4, X), said=said) == [slice(0, 2), entry((X, 2)), entry((X, 3)), slice(4, 5)]
+
+
+def test_where_roles_need_not_alternate_nothing_is_joined():
+    assert woven(edit(2, 4, X), alternate=False) == [slice(0, 2), entry((X, None)), slice(4, 6)]
+    assert woven(edit(1, 2), alternate=False) == [slice(0, 1), slice(2, 6)]
+
+
+def test_an_inserted_message_that_was_said_keeps_its_origin():
+    assert woven(edit(0, 3, X, SAID[1]), alternate=False) == [entry((X, None)), entry((SAID[1], 1)), slice(3, 6)]
+    pieces = woven(edit(1, 5, SAID[3], X), alternate=False)
+    assert pieces == [slice(0, 1), entry((SAID[3], 3)), entry((X, None)), slice(5, 6)]
+
+
+def test_joined_messages_have_the_parts_of_all():
+    assert joined(entry((X, None))) is X
+    assert joined(entry((X, None), (user("y"), 3))) == Message("user", (Text("x"), Text("y")))
+    assert same_shape(X, user("z"))
+    assert not same_shape(X, SAID[1])
+    assert not same_shape(X, Message("user", (ToolResult("c"),)))
+    assert not same_shape(Message("assistant", (ToolCall("c", "n", ""),)), SAID[1])
+
+
+def payload() -> list[dict]:
+    call = {"type": "tool_use", "id": "t", "name": "read", "input": {}}
+    return [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": [{"type": "text", "text": "reading"}, call]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "long " * 50, "x": 1}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "done"}]},
+        {"role": "user", "content": "on"},
+    ]
+
+
+def opened(wires: list[dict]) -> View:
+    envelope = open_payload(wires, "anthropic")
+    return View.of(decode_all(envelope), lens=LENS, envelope=envelope)
+
+
+def test_a_payload_is_changed_only_where_it_was_edited():
+    wires = payload()
+    view = opened(wires)
+    cleared = view.apply(view.swap(2, Message("user", (ToolResult("t", (Text("-"),)),)), by="me"))
+    sent = cleared.payload
+    assert [a is b for a, b in zip(sent, wires, strict=True)] == [True, True, False, True, True]
+    assert sent[2]["content"] == [{"type": "tool_result", "tool_use_id": "t", "content": "-", "x": 1}]
+    assert cleared.unfold(cleared.edits[0].id) == [wires[2]]
+    assert cleared.unfold(cleared.edits[0].id)[0] is wires[2]
+    assert view.apply(view.swap(4, view.messages[4], by="as it is")).payload == wires
+
+
+def test_an_inserted_message_joins_the_entry_behind_it_in_the_payload_too():
+    wires = payload()
+    view = opened(wires)
+    folded = view.apply(view.fold(0, 4, user("so far")))
+    assert folded.payload == [
+        {"role": "user", "content": [{"type": "text", "text": "so far"}, {"type": "text", "text": "on"}]}
+    ]
+    assert [m.parts for m in folded.messages] == [(Text("so far"), Text("on"))]
+    assert folded.unfold(folded.edits[0].id) == wires[:4]
+
+
+def test_a_view_grows_with_its_envelope():
+    wires = payload()
+    view = opened(wires[:4])
+    folded = view.apply(view.fold(0, 3, user("so far")))
+    envelope = open_payload(wires, "anthropic")
+    grown = folded.grow(decode_all(envelope, 4), envelope)
+    assert grown.payload == [{"role": "user", "content": "so far"}, *wires[3:]]
+    assert grown.estimate == folded.estimate + words(grown.transcript.messages[4])
+
+
+def test_views_without_a_payload_send_messages():
+    view = View.of(talk("a", "b"), lens=LENS)
+    assert view.payload == list(talk("a", "b"))
+    cleared = view.apply(view.fold(1, 2))
+    assert cleared.unfold(cleared.edits[0].id) == [talk("a", "b")[1]]
+
+
+# --- thinking that is bound ------------------------------------------------------------------
+
+
+def thinking(*texts: str, signature: str = "s") -> Message:
+    return Message("assistant", (Thinking("hm", signature), *map(Text, texts)))
+
+
+def test_settle_hides_what_a_late_edit_unbinds_and_nothing_else():
+    said = (
+        user("a" * 90),
+        thinking("b"),
+        user("c" * 90),
+        thinking("d"),
+        thinking(signature=""),
+        user("e"),
+        thinking("f"),
+    )
+    view = View.of(said, lens=LENS)
+    late = view.apply(view.fold(2, 3, user("x"), by="me"))
+    after = settle(late, view)
+    assert [m.parts for m in after.messages if m.role == "assistant"] == [
+        said[1].parts, (Text("d"),), said[4].parts, (Text("f"),)
+    ]  # fmt: skip
+    assert {e.by for e in after.edits} == {"me", BY}
+    assert BY == "settle"
+    assert settle(view, view) is view
+
+
+def test_settle_hides_a_message_that_only_thought():
+    said = (user("a" * 90), thinking(), user("b"), thinking("c"))
+    view = View.of(said, lens=LENS)
+    after = settle(view.apply(view.fold(0, 1, user("x"))), view)
+    assert [m.text for m in after.messages] == ["x\nb", "c"]
+
+
+def test_settle_lets_the_oldest_thinking_go_without_touching_the_rest():
+    said = (user("a"), thinking("b"), user("c"), thinking("d"))
+    view = View.of(said, lens=LENS)
+    cleared = view.apply(view.swap(1, Message("assistant", (Text("b"),)), by="ClearThinking"))
+    assert settle(cleared, view) is cleared or settle(cleared, view).edits == cleared.edits
+
+
+@pytest.mark.parametrize("mode", ["free", "fixed", "loop"])
+def test_thinking_that_is_not_bound_stays(mode):
+    said = (user("a" * 90), thinking("b"), user("c"), thinking("d"))
+    view = View.of(said, lens=Lens(words, Rules(anthropic.RULES, alternate=True, thinking=mode)))
+    late = view.apply(view.fold(0, 1, user("x")))
+    assert settle(late, view) is late
+
+
+# --- small print -----------------------------------------------------------------------------
+
+
+def test_edits_that_only_touch_inside_a_third_do_not_cross():
+    view = View.of(talk(*"abcdefgh"), lens=LENS)
+    outer = view.fold(0, 8, user("o"))
+    spans = [(2, 6), (2, 4), (4, 6), (6, 8), (1, 2), (2, 6)]
+    made = [view.fold(a, b, by=str(i)) for i, (a, b) in enumerate(spans)]
+    assert view.apply(outer, *made).edits == (outer, *made)
+    for crossing in ((1, 3), (5, 7), (3, 5)):
+        with pytest.raises(EditError, match="cuts through"):
+            view.apply(outer, *made, view.fold(*crossing, by="crossing"))
+
+
+def test_errors_say_what_is_wrong():
+    with pytest.raises(ValueError, match=r"^the target \(2\) must lie between 0 and the trigger \(1\)$"):
+        Budget(1, 2)
+    with pytest.raises(ValueError, match=r"^the soft level \(3\) must not exceed the trigger \(2\)$"):
+        Budget(2, 1, 3)
+    assert Budget(2, 1, 2).soft == 2
+    with pytest.raises(ValueError, match=r"^a reserve of 20000 tokens leaves nothing of a window of 20000$"):
+        Budget.of_window(20_000)
+    assert Budget.of_window(20_001) == Budget(1, 0)
+    assert Budget.of_window(30_000, 10_000, 0.25) == Budget(20_000, 5_000)
+    view = View.of(talk("a", "b"), lens=LENS)
+    with pytest.raises(EditError, match=r"^no edit of this view starts with 'zz'$"):
+        view.find("zz")
+    bad = Script((lambda v: Edit(0, 1, (), "other history"),), [])
+    done = drive(steps(view, [bad], Budget(1, 1)))
+    assert "was made for another history" in done.attempts[0].reason
+
+
+def test_an_async_asker_gets_the_question():
+    asked = []
+
+    async def ask(question: Ask) -> Answer:
+        asked.append(question)
+        return Answer("a")
+
+    view, got = View.of(talk("a" * 50), lens=LENS), []
+    asyncio.run(adrive(steps(view, [Script((Ask("q"),), got)], Budget(1, 1)), ask))
+    assert (asked, got) == ([Ask("q")], [Answer("a")])
+
+
+def test_equal_views_have_equal_hashes_and_others_other_ones():
+    view = View.of(talk("a", "b"), lens=LENS)
+    changed = view.apply(view.swap(1, Message("assistant", (Text("x"),))))
+    assert len({hash(view), hash(changed), hash(View.of(talk("a")))}) == 3

@@ -1,7 +1,7 @@
 """The front door: codec, store and strategies behind one call."""
 
 import asyncio
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
@@ -12,6 +12,7 @@ from refold.codec import Codec
 from refold.codecs import decode_all, open_payload
 from refold.edits import Edit
 from refold.envelope import Envelope
+from refold.errors import FormatError
 from refold.ground import Ground
 from refold.lens import Lens, as_estimated
 from refold.log import Log
@@ -259,6 +260,8 @@ class Session:
     """
 
     def __init__(self, compactor: Compactor, history: Sequence[Any] = ()) -> None:
+        if isinstance(history, Mapping | str | bytes):
+            raise FormatError("a session starts from a list of messages; give a request body to the compactor itself")
         self._compactor, self._wires = compactor, list(history)
         self._state: State | None = None
         self.view = self._step()

@@ -17,18 +17,23 @@ from refold.strategy import Strategy
 from refold.view import View
 
 
-def default_strategies() -> tuple[Strategy, ...]:
-    """What `refold.compact` and the command line use unless told otherwise, gentlest first: a summary
-    of the older half, if that is not enough of more, at last of all but eight messages."""
+def default_strategies(target: int = 60_000) -> tuple[Strategy, ...]:
+    """What `refold.compact` and the command line use unless told otherwise, gentlest first.
+
+    Summaries of the older half, then of more, come before the clearing of results: on recorded
+    sessions that keeps more of what later calls use at the same size (docs/benchmarks.md). A summary
+    takes at most a tenth of *target* tokens, from 600 to 4,000.
+    """
+    room = max(600, min(4_000, target // 10))
     return (
         DropDuplicates(),
-        ClipResults(limit=20_000),
+        ClipResults(limit=50_000),
         ClearThinking(keep=2),
+        Summarize(keep=0.5, max_tokens=room),
+        Summarize(keep=0.2, max_tokens=room),
         ClearToolResults(keep=3),
         ClearToolInputs(keep=3),
-        Summarize(keep=0.5),
-        Summarize(keep=0.2),
-        Summarize(keep=8),
+        Summarize(keep=8, max_tokens=room),
     )
 
 
@@ -42,4 +47,4 @@ def compact(history: Any, to: int, *, store: Store | None = None, format: str | 
 
     Raises `FormatError` when *history* holds no conversation, `StoreError` when the store fails.
     """
-    return Compactor(default_strategies(), Budget(to, to), store, format=format)(history)
+    return Compactor(default_strategies(to), Budget(to, to), store, format=format)(history)

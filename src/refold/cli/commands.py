@@ -155,7 +155,7 @@ def compact(
     left alone. A session from standard input goes to standard output unless --output, --store or
     --json says otherwise.
     """
-    chosen = strategies or default_strategies()
+    chosen = strategies or default_strategies(to)
     if inputs.paths == ("-",) and not (output or inputs.store or as_json or dry_run):
         output = "-"
     if output == "-" and as_json:
