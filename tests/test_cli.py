@@ -76,7 +76,7 @@ def test_compact_leaves_the_session_as_it_is_and_reports(file) -> None:
     assert done.code == 0
     assert digest(file) == before
     assert "fits 20,000" in done.out
-    assert "ClearToolResults(" in done.out
+    assert "Summarize(" in done.out
     assert (file.parent / "session.json.refold").exists()
 
 
