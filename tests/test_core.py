@@ -566,3 +566,86 @@ def test_equal_views_have_equal_hashes_and_others_other_ones():
     view = View.of(talk("a", "b"), lens=LENS)
     changed = view.apply(view.swap(1, Message("assistant", (Text("x"),))))
     assert len({hash(view), hash(changed), hash(View.of(talk("a")))}) == 3
+
+
+# --- what the mutation run asked for (docs/decisions/0010-mutants.md) -------------------------
+
+
+TIPS = ["", "5e93961215690abc91dd7b3bfbc182da", "80a0859080dbe9eea5164dce865fe739", "75701f1dd9c17ee9971e269fc4a29db6"]
+SALTED = "a80e0c5938f5d3221d986f2fb430c5a4"
+
+
+def test_tips_are_the_same_in_every_version():
+    """Stores find edits by tips: a version that hashed otherwise would lose every edit ever kept."""
+    said = [
+        user("Fix it. 修好它。\ud800"),
+        Message("assistant", (Thinking("hm", "s"), Text("ok"), ToolCall("c", "read", '{"path":"a"}'))),
+        Message(
+            "user", (ToolResult("c", (Text("x"), Media("image", "image/png", "r", 1, 2)), True), Opaque("k", "{}"))
+        ),
+    ]
+    assert list(Transcript.of(said).tips) == TIPS
+    assert Transcript.of((), salt="tenant").tips[0] == SALTED
+
+
+def test_the_first_extension_shares_the_buffer_and_a_fork_does_not():
+    short = Log("ab")
+    long, fork = short.extend("c"), short.extend("d")
+    assert long._buffer is short._buffer
+    assert fork._buffer is not short._buffer
+    with pytest.raises(IndexError, match=r"^9$"):
+        short[9]
+
+
+def test_a_strategy_is_stopped_where_the_view_just_fits():
+    view = View.of(talk("a" * 50, "b" * 50, "c" * 50, "d" * 50), lens=LENS)
+    target = view.apply(view.fold(0, 1, user("x"))).tokens
+    done = drive(steps(view, [Script((fold(0, 1, "x"), fold(2, 3, "y")), [])], Budget(target, target)))
+    assert (done.view.tokens, len(done.view.edits)) == (target, 1)
+
+
+def test_a_sync_asker_gets_the_question():
+    model = ScriptedModel(["a"])
+    drive(steps(View.of(talk("a" * 50), lens=LENS), [Script((Ask("q"),), [])], Budget(1, 1)), model)
+    assert model.asked == [Ask("q")]
+
+
+def test_keep_passes_over_what_does_not_belong_and_takes_the_rest():
+    view = View.of(talk(*"abcd"), lens=LENS)
+    good = view.fold(1, 3)
+    assert view.keep([Edit(0, 1, (X,), "elsewhere"), good]).edits == (good,)
+    assert good.by == ""
+    assert view.swap(0, X).by == ""
+
+
+def test_items_between_edits_come_once():
+    view = View.of(talk(*"abcdef"), lens=LENS)
+    both = view.apply(
+        view.swap(1, Message("assistant", (Text("x"),))), view.swap(3, Message("assistant", (Text("y"),)))
+    )
+    assert [item.start for item in both.items] == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_fold_may_span_the_only_two_cuts_and_show_a_pair():
+    call, answer = Message("assistant", (ToolCall("c", "n", ""),)), Message("user", (ToolResult("c", (Text("r"),)),))
+    view = View.of((call, answer), lens=Lens(words, Rules(anthropic.RULES)))
+    assert view.cuts == {0, 2}
+    assert view.fold(0, 2, X).stop == 2
+    said = View.of(talk(*"abcd"), lens=Lens(words, Rules(anthropic.RULES)))
+    with pytest.raises(EditError, match="do not pair"):
+        said.fold(1, 3, answer, call)
+    bare = View.of(
+        talk(*"abcd"),
+        lens=Lens(words, Rules((Rule("T", "t", lambda m, b: Verdict((), ((0, 1),) if len(m) == 2 else ())),))),
+    )
+    assert bare.fold(1, 3, call, answer).insert == (call, answer)
+    with pytest.raises(EditError, match="position 0 is not in"):
+        bare.name(0, 0, "")
+
+
+def test_what_an_ambiguous_id_is_called():
+    view = View.of(talk(*"abcd"), lens=LENS)
+    view = view.apply(*(view.swap(0, user("x" * n), by=str(n)) for n in range(1, 40)))
+    digit = next(d for d in "0123456789abcdef" if sum(e.id.startswith(d) for e in view.edits) > 1)
+    with pytest.raises(EditError, match=f"^more than one edit of this view starts with '{digit}'$"):
+        view.find(digit)

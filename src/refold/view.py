@@ -210,7 +210,7 @@ class View:
         return [self.envelope.item(at) for at in range(edit.start, edit.stop)]
 
     def _tip(self, stop: int) -> str:
-        if not 0 <= stop < len(self.transcript.tips):
+        if not 1 <= stop < len(self.transcript.tips):  # no edit ends at 0
             raise EditError(f"position {stop} is not in a transcript of {len(self.transcript)} messages")
         return self.transcript.tips[stop]
 
