@@ -3,7 +3,6 @@
 import json
 import statistics
 import subprocess
-import sys
 import time
 import venv
 from collections.abc import Callable
@@ -97,4 +96,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -71,9 +71,16 @@ def test_everything_public_has_a_docstring() -> None:
     assert bare == []
 
 
+def test_every_public_name_has_a_home_and_nothing_else_has_one() -> None:
+    assert set(refold._HOMES) == set(refold.__all__)
+    assert set(refold.__all__) <= set(dir(refold))
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        refold.nothing  # noqa: B018 - reading it is the test
+
+
 def test_importing_refold_imports_nothing_that_is_not_python() -> None:
     code = (
-        "import sys, refold; "
+        "import sys, refold; [getattr(refold, name) for name in refold.__all__]; "
         "print(sorted({m.partition('.')[0] for m in sys.modules} - set(sys.stdlib_module_names) - {'refold', '__main__'}))"
     )
     out = subprocess.run(

@@ -41,7 +41,7 @@ def fixed(text):
 class ByModel:
     """A summarizer that asks."""
 
-    def __call__(self, view, start, stop, max_tokens):  # noqa: ARG002 - the signature of every summarizer
+    def __call__(self, view, start, stop, max_tokens):
         answer = yield Ask(f"Summarise messages {start} to {stop}.", max_tokens)
         return answer.text if answer else None
 

@@ -1,25 +1,32 @@
 """Context compaction for LLM agents: cheap, valid and reversible.
 
 A transcript only grows. Compaction is a set of edits. The context is a view.
+
+Names are imported when they are first used, so that `import refold` costs next to nothing
+(docs/decisions/0011-lazy-names.md).
 """
 
-from refold.attempt import Attempt
-from refold.budget import Budget
-from refold.checking import check
-from refold.compactor import Compactor, Session
-from refold.defaults import compact, default_strategies
-from refold.edits import Edit
-from refold.errors import EditError, FormatError, RefoldError, StoreError
-from refold.lens import Lens
-from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from refold.repairing import Repaired, repair
-from refold.rules.draft import Repair
-from refold.rules.verdict import Violation
-from refold.store import Store
-from refold.stores import MemoryStore, SidecarStore, SQLiteStore
-from refold.strategy import Answer, Ask, Strategy
-from refold.transcript import Transcript
-from refold.view import View
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from refold.attempt import Attempt
+    from refold.budget import Budget
+    from refold.checking import check
+    from refold.compactor import Compactor, Session
+    from refold.defaults import compact, default_strategies
+    from refold.edits import Edit
+    from refold.errors import EditError, FormatError, RefoldError, StoreError
+    from refold.lens import Lens
+    from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+    from refold.repairing import Repaired, repair
+    from refold.rules.draft import Repair
+    from refold.rules.verdict import Violation
+    from refold.store import Store
+    from refold.stores import MemoryStore, SidecarStore, SQLiteStore
+    from refold.strategy import Answer, Ask, Strategy
+    from refold.transcript import Transcript
+    from refold.view import View
 
 __version__ = "0.1.0"
 
@@ -58,3 +65,50 @@ __all__ = [
     "default_strategies",
     "repair",
 ]
+
+_HOMES = {
+    "Answer": "refold.strategy",
+    "Ask": "refold.strategy",
+    "Attempt": "refold.attempt",
+    "Budget": "refold.budget",
+    "Compactor": "refold.compactor",
+    "Edit": "refold.edits",
+    "EditError": "refold.errors",
+    "FormatError": "refold.errors",
+    "Lens": "refold.lens",
+    "Media": "refold.messages",
+    "MemoryStore": "refold.stores",
+    "Message": "refold.messages",
+    "Opaque": "refold.messages",
+    "RefoldError": "refold.errors",
+    "Repair": "refold.rules.draft",
+    "Repaired": "refold.repairing",
+    "SQLiteStore": "refold.stores",
+    "Session": "refold.compactor",
+    "SidecarStore": "refold.stores",
+    "Store": "refold.store",
+    "StoreError": "refold.errors",
+    "Strategy": "refold.strategy",
+    "Text": "refold.messages",
+    "Thinking": "refold.messages",
+    "ToolCall": "refold.messages",
+    "ToolResult": "refold.messages",
+    "Transcript": "refold.transcript",
+    "View": "refold.view",
+    "Violation": "refold.rules.verdict",
+    "check": "refold.checking",
+    "compact": "refold.defaults",
+    "default_strategies": "refold.defaults",
+    "repair": "refold.repairing",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -40,7 +40,11 @@ def _plain(name: str) -> str:
 def _settings(text: str) -> tuple[list[Any], dict[str, Any]]:
     try:
         call = ast.parse(f"f{text}", mode="eval").body
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and all(keyword.arg for keyword in call.keywords):
+        if (
+            isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Name)
+            and all(keyword.arg for keyword in call.keywords)
+        ):
             places = [ast.literal_eval(value) for value in call.args]
             return places, {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):

@@ -47,11 +47,11 @@ class DropDuplicates:
 
     def __call__(self, view: View, since: int = 0) -> Steps:
         """An edit for each message from position *since* on that repeats a result."""
+        stretch, by = 2 * self.within, repr(self)
         new = (part for _, message in untouched(view, since) for part in self._repeatable(message))
-        wanted = {part.content for part in new if not is_failure(part.text)}
+        wanted = _repeated([part.content for part in new if not is_failure(part.text)], view, since, since % stretch)
         if not wanted:
             return
-        stretch, by = 2 * self.within, repr(self)
         for _, run in groupby(untouched(view, since - since % stretch), key=lambda found: found[0] // stretch):
             copies = Copies(view.transcript.messages, self.within)
             for at, message in run:
@@ -68,6 +68,15 @@ class DropDuplicates:
             if sum(len(item.text) for item in part.content if isinstance(item, Text)) >= self.min_chars
             and all(item.ref for item in part.content if isinstance(item, Media))
         ]
+
+
+def _repeated(new: list[Said], view: View, since: int, back: int) -> set[Said]:
+    """*new*, if any of it comes again: among itself, or in the *back* messages before *since*. A quick
+    look, which in most turns is all that is needed."""
+    wanted = set(new)
+    before = view.transcript.messages[since - back : since] if wanted else ()
+    said = (part for message in before for part in message.parts if type(part) is ToolResult)
+    return wanted if len(wanted) < len(new) or any(part.content in new for part in said) else set()
 
 
 def _results(message: Message) -> list[ToolResult]:

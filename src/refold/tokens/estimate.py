@@ -80,7 +80,7 @@ def estimate(text: str) -> int:
         return 0
     raw = text.encode("utf-8", "surrogatepass")
     views = views_of(raw)
-    tokens = sum(weight * views[view].count(pattern) for view, pattern, weight in COMMON)
+    tokens = sum([weight * views[view].count(pattern) for view, pattern, weight in COMMON])
     if not text.isascii():
         tokens += _beyond_ascii(views)
     return max(math.ceil(len(raw) / 128), min(len(raw), round(tokens)))
