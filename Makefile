@@ -23,8 +23,10 @@ mutants: .venv/dev  ## mutation run over the core: which changes would no test n
 	HYPOTHESIS_PROFILE=mutants $(BIN)/mutmut run
 	$(BIN)/mutmut results
 
-nightly: .venv/dev  ## the laws with many more examples, and the fuzzers
+nightly: .venv/dev  ## the laws with many more examples, and the codecs fuzzed for ten minutes
+	$(BIN)/python -m pip install --quiet --requirement requirements/nightly.txt
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -n auto
+	$(BIN)/python tests/fuzz_codecs.py -max_total_time=600
 
 format: .venv/dev
 	$(BIN)/ruff check --fix .
