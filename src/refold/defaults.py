@@ -30,6 +30,7 @@ def default_strategies(target: int = 60_000) -> tuple[Strategy, ...]:
         ClipResults(limit=50_000),
         ClearThinking(keep=2),
         Summarize(keep=0.5, max_tokens=room),
+        Summarize(keep=0.35, max_tokens=room),
         Summarize(keep=0.2, max_tokens=room),
         ClearToolResults(keep=3),
         ClearToolInputs(keep=3),
