@@ -200,4 +200,6 @@ def test_a_duplicate_is_cleared_with_what_it_refers_to_and_does_not_come_back() 
     assert [edit.start for edit in edits] == [4, 6, 8, 2]
     stored = bare.apply(*edits)
     assert stored.keep(first_sight(stored, [DropDuplicates()])).estimate == view.apply(*edits).estimate
-    assert stored.messages[4].parts[0].text == f"[read a.py: cleared (edit {edits[0].id[:8]})]"
+    text = stored.messages[4].parts[0].text  # the briefer stub only where the other would not be smaller
+    assert text.startswith("[read a.py: ")
+    assert text.endswith(f"cleared (edit {edits[0].id[:8]})]")
