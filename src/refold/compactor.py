@@ -2,28 +2,26 @@
 
 import asyncio
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from threading import Lock
 from typing import Any
 
 from refold.budget import Budget
-from refold.codec import Codec
 from refold.codecs import decode_all, open_payload
 from refold.edits import Edit
 from refold.envelope import Envelope
 from refold.errors import FormatError
-from refold.ground import Ground
-from refold.lens import Lens, as_estimated
+from refold.lens import Lens
 from refold.log import Log
 from refold.loop import Asker, AsyncAsker, Compaction, Effect, adrive, drive, first_sight, steps
 from refold.messages import Message, user
+from refold.reports import Reports
+from refold.state import State, copy_of, frame_of
 from refold.store import Store
 from refold.stores.memory import MemoryStore
 from refold.strategy import Answer, Ask, Strategy, is_local
-from refold.tokens.anchor import Ratios, Report, anchor, is_current, report
 from refold.tokens.count import Counter, count_fixed, count_message
-from refold.tokens.usage import read_usage
 from refold.transcript import Transcript
 from refold.view import View
 
@@ -35,23 +33,6 @@ ROUNDS = 3
 
 AS_SAID = "as said"
 """What makes the edits that show a message as it was said, against a local strategy."""
-
-
-@dataclass(frozen=True)
-class State:
-    """What a compactor knows of one conversation."""
-
-    codec: Codec
-    kept: View
-    """The view with the stored edits alone."""
-    view: View
-    """The view with those of local strategies too: what was answered last."""
-    seen: Log[Any]
-    """Copies of the entries that were decoded: a list that its owner changed in place is another."""
-    frame: Any
-    """Copies of system prompt, tools and the rest of the body, from which `fixed` was counted."""
-    version: int
-    """The store's version when its edits were loaded."""
 
 
 class Compactor:
@@ -83,8 +64,7 @@ class Compactor:
         self.retrospective = tuple(s for s in strategies if not is_local(s))
         self.budget, self.ask, self.format, self.salt, self.count = budget, ask, format, salt, count
         self.store: Store = MemoryStore() if store is None else store
-        self._ratios = Ratios()
-        self._reports: tuple[Report, ...] = ()
+        self._reports = Reports()
         self._states: tuple[State, ...] = ()
         self._lock = Lock()
 
@@ -109,13 +89,7 @@ class Compactor:
         parsed, of any provider. From then on tokens of this conversation count from that figure,
         and of other requests to this model by the ratio learned. Usage that is missing, or cannot
         be that of one request, is passed over; see `refold.tokens.anchor`."""
-        if (found := read_usage(usage)) is None:
-            return
-        made = report(view, found)
-        with self._lock:
-            if found.is_plausible(made.estimated):
-                self._ratios = self._ratios.learn(_model(view), made.estimated, found.input)
-            self._reports = (made, *self._reports)[:REMEMBERED]
+        self._reports.add(view, usage)
 
     def revert(self, history: Any, *ids: str) -> View:
         """Take stored edits back for good (all, without *ids*). An edit of a local strategy comes
@@ -158,11 +132,11 @@ class Compactor:
     def _advance(self, state: State | None, envelope: Envelope) -> Generator[Effect, Any, State]:
         """The state with what *envelope* holds beyond it."""
         since = len(state.seen) if state else 0
-        frame = _frame(envelope)
+        frame = frame_of(envelope)
         if state is None or state.frame != frame:
             state = self._framed(state, envelope, frame)
         new = decode_all(envelope, since, state.kept.transcript.messages)
-        state = replace(state, seen=state.seen.extend(map(_copy, envelope.parcel.wires[envelope.head + since :])))
+        state = replace(state, seen=state.seen.extend(map(copy_of, envelope.parcel.wires[envelope.head + since :])))
         return (yield from self._load(state, new, envelope))
 
     def _load(self, state: State, new: Sequence[Any], envelope: Envelope) -> Generator[Effect, Any, State]:
@@ -182,13 +156,8 @@ class Compactor:
 
     def _calibrated(self, state: State) -> State:
         """The state with tokens counted from the last report that still speaks of it."""
-        view, ratio = state.view, self._ratios.of(_model(state.view))
-        last = next((made for made in self._reports if is_current(view, made)), None)
-        if last is None and ratio == 1.0 and view.lens.calibrate is as_estimated:
-            return state
-        lens = replace(view.lens, calibrate=anchor(view, last, ratio))
-        ground = Ground(view.ground.transcript, lens, view.ground.sums)
-        return replace(state, kept=state.kept.over(ground, view.envelope), view=view.over(ground, view.envelope))
+        lens, calibrate = state.view.lens, self._reports.calibrate(state.view)
+        return state if calibrate == lens.calibrate else state.through(replace(lens, calibrate=calibrate))
 
     def _compact(self, state: State) -> Generator[Ask | Effect, Any, State]:
         """The state compacted where that is due. A repeated result is shown again once its first copy
@@ -224,11 +193,7 @@ class Compactor:
         if state is None:
             bare = View.of(Transcript.of((), self.salt), lens=lens, envelope=envelope)
             return State(envelope.codec, bare, bare, Log(), frame, -1)
-        ground = state.kept.ground
-        ground = Ground(ground.transcript, lens, ground.sums)
-        return replace(
-            state, kept=state.kept.over(ground, envelope), view=state.view.over(ground, envelope), frame=frame
-        )
+        return replace(state.through(lens), frame=frame)
 
     def _count_text(self, text: str) -> int:
         """Tokens of a text by the counter of messages."""
@@ -292,20 +257,3 @@ class Session:
 
 def _as_said(view: View, edit: Edit) -> Edit:
     return view.swap(edit.start, view.transcript.messages[edit.start], by=f"{AS_SAID} ({edit.by})")
-
-
-def _model(view: View) -> str:
-    return str(view.envelope.body.get("model", "")) if view.envelope else ""
-
-
-def _frame(envelope: Envelope) -> Any:
-    return envelope.codec.NAME, _copy(envelope.body), [_copy(w) for w in envelope.parcel.wires[: envelope.head]]
-
-
-def _copy(value: Any) -> Any:
-    """A copy of JSON-like data, strings shared."""
-    if type(value) is dict:
-        return {key: _copy(item) for key, item in value.items()}
-    if type(value) is list:
-        return [_copy(item) for item in value]
-    return value
