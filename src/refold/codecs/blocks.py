@@ -7,7 +7,7 @@ from typing import Any
 
 from refold.canonical import canonical
 from refold.errors import FormatError
-from refold.messages import Content, Message, Opaque, Part, Text, ToolCall, ToolResult
+from refold.messages import Content, Media, Message, Opaque, Part, Text, ToolCall, ToolResult
 
 Block = Any
 """One block of a message's content, as parsed from JSON."""
@@ -161,3 +161,23 @@ def arguments(call: ToolCall) -> Any:
     except (ValueError, RecursionError):
         value = call.arguments
     return value if isinstance(value, dict) else {"arguments": value}
+
+
+TEXTS = frozenset({"text", "input_text", "output_text"})
+"""What OpenAI's two formats call a block of text."""
+
+
+def content_block(block: Any, medium: Callable[[Any, Block], Media | None]) -> Content:
+    """A content block of OpenAI's formats; *medium* reads images, sounds and files, and may raise
+    `KeyError`, `TypeError` or `AttributeError` for a block of another shape."""
+    if isinstance(block, str):
+        return Text(block)
+    if hasattr(block, "model_dump"):
+        block = plain(block, "a content block")
+    try:
+        kind = block["type"]
+        if kind in TEXTS and isinstance(block["text"], str):
+            return Text(block["text"])
+        return medium(kind, block) or opaque(block)
+    except (KeyError, TypeError, AttributeError):
+        return opaque(block)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from refold.canonical import canonical, canonical_text, parsed
 from refold.codec import Wire
-from refold.codecs.blocks import align, answer, canonical_all, contents, nameless, opaque, plain, reshape
+from refold.codecs.blocks import align, answer, canonical_all, content_block, contents, nameless, opaque, plain, reshape
 from refold.errors import FormatError
 from refold.media import media
 from refold.messages import Content, Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
@@ -181,17 +181,7 @@ def _heard(audio: Any) -> Part:
 
 
 def _read(block: Any) -> Content:
-    if isinstance(block, str):
-        return Text(block)
-    if hasattr(block, "model_dump"):
-        block = plain(block, "a content block")
-    try:
-        kind = block["type"]
-        if kind in ("text", "input_text", "output_text") and isinstance(block["text"], str):
-            return Text(block["text"])
-        return _media(kind, block) or opaque(block)
-    except (KeyError, TypeError, AttributeError):
-        return opaque(block)
+    return content_block(block, _media)
 
 
 def _media(kind: Any, block: dict[str, Any]) -> Media | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from refold.canonical import canonical, canonical_text, parsed
 from refold.codec import Wire
-from refold.codecs.blocks import arguments, canonical_all, contents, opaque, plain, reshape
+from refold.codecs.blocks import arguments, canonical_all, content_block, contents, opaque, plain, reshape
 from refold.errors import FormatError
 from refold.media import media
 from refold.messages import Content, Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
@@ -21,7 +21,6 @@ MOVED = ("id", "status", "cache_control")
 
 _ENDINGS = ("_call", "_output", "_request", "_response")
 _KINDS = frozenset({"reasoning", "item_reference", "compaction", "compaction_trigger", "additional_tools"})
-_TEXTS = frozenset({"input_text", "output_text", "text"})
 _USERS = frozenset({"compaction_trigger", "mcp_approval_response"})
 
 
@@ -159,17 +158,7 @@ def _unknown(item: dict[str, Any]) -> Message:
 
 
 def _read(block: Any) -> Content:
-    if isinstance(block, str):
-        return Text(block)
-    if hasattr(block, "model_dump"):
-        block = plain(block, "a content block")
-    try:
-        kind = block["type"]
-        if kind in _TEXTS and isinstance(block["text"], str):
-            return Text(block["text"])
-        return _media(kind, block) or opaque(block)
-    except (KeyError, TypeError, AttributeError):
-        return opaque(block)
+    return content_block(block, _media)
 
 
 def _media(kind: Any, block: dict[str, Any]) -> Media | None:
