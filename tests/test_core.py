@@ -277,8 +277,8 @@ def test_attempts_count_edits_and_questions():
     got: list = []
     script = Script((Ask("q"), fold(0, 2, "x" * 200), Ask("r"), fold(0, 2, "x"), Ask("never reached")), got)
     done = drive(steps(view, [script], Budget(100, 60)), ScriptedModel(["one", Answer("two", "length")]))
-    assert done.attempts == (Attempt("Script()", "applied", "", 151, 52, 1, 2),)
-    assert got == [Answer("one"), None, Answer("two", "length")]
+    assert done.attempts == (Attempt("Script()", "applied", "", 151, 52, 1, asks=2, calls=2),)
+    assert got == [Answer("one"), None, Answer("two", "length"), None]
     assert done.view.tokens == 52
 
 

@@ -25,7 +25,7 @@ def run(messages, max_tokens=4_000, stop=None):
     steps = RuleSummary()(view, 0, len(messages) if stop is None else stop, max_tokens)
     with pytest.raises(StopIteration) as stopped:
         next(steps)
-    return stopped.value.value
+    return stopped.value.value.text or None
 
 
 def call(name, id="c1", result="ok", *, error=False, **arguments):

@@ -14,6 +14,7 @@ from refold.rules import anthropic, openai_chat
 from refold.rules.verdict import Rules
 from refold.strategies.summarize import Summarize
 from refold.strategy import Ask
+from refold.summarizer import Summary
 from refold.summarizers.rules import RuleSummary, parse
 from refold.summary import CLOSE, OPEN, is_only_summary, previous, without_summary, wrap
 from refold.testing import ScriptedModel, check_strategy, transcripts
@@ -32,7 +33,7 @@ def fixed(text):
 
     def summarize(view, start, stop, max_tokens):
         yield from ()
-        return text
+        return Summary(text or "")
 
     return summarize
 
@@ -43,7 +44,7 @@ class ByModel:
 
     def __call__(self, view, start, stop, max_tokens):
         answer = yield Ask(f"Summarise messages {start} to {stop}.", max_tokens)
-        return answer.text if answer else None
+        return Summary(answer.text if answer else "")
 
 
 @given(transcripts(), RULES, st.sampled_from([1, 4, 0.3]), st.sampled_from([120, 400]))

@@ -23,3 +23,11 @@ class Attempt:
     """How many of its edits were taken."""
     asks: int = 0
     """How many times it asked a model."""
+    calls: int = 0
+    """How many model calls that took, retries included."""
+    cost: float = 0.0
+    """What those calls cost, in US dollars, where prices are known."""
+    model: str = ""
+    """The model that answered last."""
+    prompt: str = ""
+    """Name and hash of the last prompt."""

@@ -10,7 +10,7 @@ from refold.budget import Budget
 from refold.edits import Edit
 from refold.errors import EditError
 from refold.settle import settle
-from refold.strategy import Answer, Ask, Steps, Strategy
+from refold.strategy import Answer, Ask, Ending, Steps, Strategy
 from refold.view import View
 
 T = TypeVar("T")
@@ -47,29 +47,37 @@ def steps(view: View, strategies: Iterable[Strategy], budget: Budget) -> Generat
 
 def _run(view: View, strategy: Strategy, target: int) -> Generator[Ask, Answer | None, tuple[View, Attempt]]:
     run, reply = strategy(view), None
-    now, taken, refused, asks = view, 0, list[str](), 0
-    while now.tokens > target:
-        step = _next(run, reply)
+    now, taken, refused, talk = view, 0, list[str](), list[tuple[Ask, Answer | None]]()
+    while isinstance(step := _next(run, reply), Ask | Edit):
         reply = None
-        if step is None:
+        if now.tokens <= target:
+            step = None
             break
         if isinstance(step, Ask):
-            asks += 1
             reply = yield step
+            talk.append((step, reply))
             continue
-        smaller, why = _try(now, step)
-        if why:
-            refused.append(why)
-        now, taken = smaller, taken + (not why)
+        now, why = _try(now, step)
+        taken += not why
+        refused += [why] if why else []
     run.close()
-    return now, _attempt(strategy, view, now, taken, refused, asks)
+    return now, _attempt(strategy, view, now, _ending(taken, refused, step), taken, talk)
 
 
-def _next(run: Steps, reply: Answer | None) -> Edit | Ask | None:
+def _next(run: Steps, reply: Answer | None) -> Edit | Ask | Ending | None:
     try:
         return run.send(reply)
-    except StopIteration:
-        return None
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+
+
+def _ending(taken: int, refused: list[str], said: Ending | None) -> Ending:
+    """How the run ended: in edits, in what the strategy says, or in why its edits were refused."""
+    if taken:
+        return said if said and said.outcome == "degraded" else Ending("applied", "")
+    if said:
+        return said
+    return Ending("rejected", refused[0]) if refused else Ending("noop", "nothing to do")
 
 
 def _try(view: View, edit: Edit) -> tuple[View, str]:
@@ -83,10 +91,23 @@ def _try(view: View, edit: Edit) -> tuple[View, str]:
     return after, ""
 
 
-def _attempt(strategy: Strategy, before: View, after: View, taken: int, refused: list[str], asks: int) -> Attempt:
-    outcome = "applied" if taken else "rejected" if refused else "noop"
-    reason = "" if taken else refused[0] if refused else "nothing to do"
-    return Attempt(repr(strategy), outcome, reason, before.tokens, after.tokens, taken, asks)  # type: ignore[arg-type]
+def _attempt(
+    strategy: Strategy, before: View, after: View, ending: Ending, taken: int, talk: list[tuple[Ask, Answer | None]]
+) -> Attempt:
+    answers = [answer for _, answer in talk if answer is not None]
+    return Attempt(
+        repr(strategy),
+        ending.outcome,
+        ending.reason,
+        before.tokens,
+        after.tokens,
+        taken,
+        asks=len(talk),
+        calls=sum(answer.calls for answer in answers),
+        cost=sum(answer.cost for answer in answers),
+        model=next((answer.model for answer in reversed(answers) if answer.model), ""),
+        prompt=next((ask.prompt_id for ask, _ in reversed(talk) if ask.prompt_id), ""),
+    )
 
 
 def first_sight(view: View, strategies: Iterable[Strategy], since: int = 0) -> list[Edit]:

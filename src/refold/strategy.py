@@ -1,35 +1,71 @@
 """What a strategy is, and what it may say while it runs."""
 
 from collections.abc import Generator
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
+from refold.attempt import Outcome
 from refold.edits import Edit
+from refold.messages import Message
+from refold.tokens.usage import Usage
 from refold.view import View
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A strategy's request to a model. Whoever drives the strategy answers it."""
+    """A strategy's request to a model. Whoever drives the strategy answers it.
+
+    It goes out as a request of its own: *system*, then *messages*, then *prompt* as the last user
+    message. Where *view* is given and the answering model is the one the conversation is with, it
+    may go out as that view's own request (same system prompt, tools and messages, which the
+    provider has cached) with *prompt* as the last user message instead of *system* and *messages*.
+    """
 
     prompt: str
     max_tokens: int = 2_000
     """Cap of the answer, in tokens."""
     purpose: str = "summary"
     """What the answer is for; goes into logs and ledger."""
+    system: str = ""
+    messages: tuple[Message, ...] = ()
+    """Texts in the roles `user` and `assistant`: no calls, no results, no media."""
+    view: View | None = field(default=None, repr=False)
+    """The conversation that the answer is about, for an answerer that continues it."""
+    prompt_id: str = ""
+    """Name and hash of the prompt's text, for the ledger."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a model said to an `Ask`."""
+    """What a model said to an `Ask`, or why none did."""
 
     text: str
     finish: str = "stop"
-    """Why it stopped: `stop`, or the provider's word for cut off, filtered, calling a tool."""
+    """Why it stopped: `stop`, `length` (cut off), `filter`, `tool` (calls a tool), `error` (nobody
+    answered; *error* says why), or a provider's own word for something else."""
+    error: str = ""
+    model: str = ""
+    usage: Usage | None = None
+    """Tokens of all calls made for it, where the provider told."""
+    calls: int = 1
+    """How many calls were made for it, retries included."""
+    cost: float = 0.0
+    """US dollars, where prices are known."""
 
 
-Steps = Generator[Edit | Ask, Answer | None, None]
-"""An `Edit` gets None back, an `Ask` its `Answer` (None when nobody can answer)."""
+class Ending(NamedTuple):
+    """How a strategy says its run ended, where its edits alone do not tell."""
+
+    outcome: Outcome
+    """`degraded`: it fell back on less than was asked for; `rejected`: what a model answered was no
+    good; `failed`: nobody answered; `noop`: there was nothing to do."""
+    reason: str
+
+
+Steps = Generator[Edit | Ask, Answer | None, Ending | None]
+"""An `Edit` gets None back, an `Ask` its `Answer` (None when there is nobody to ask)."""
+Edits = Generator[Edit | Ask, Answer | None, None]
+"""The steps of a strategy whose edits say all there is to say."""
 
 
 class Strategy(Protocol):

@@ -7,7 +7,7 @@ from refold.edits import Edit
 from refold.groups import latest_turn
 from refold.messages import Message, Text, Thinking
 from refold.shown import Stand, smaller, standing
-from refold.strategy import Steps
+from refold.strategy import Edits
 from refold.view import View
 
 
@@ -28,7 +28,7 @@ class ClearThinking:
         if self.keep < 0:
             raise ValueError("keep must not be negative")
 
-    def __call__(self, view: View) -> Steps:
+    def __call__(self, view: View) -> Edits:
         """An edit for each message whose thinking goes."""
         thinking = [stand for stand in standing(view) if _thinks(stand.message)]
         free = view.lens.rules.thinking == "free"

@@ -10,7 +10,7 @@ from refold.clip import head
 from refold.groups import groups, settled, unseen
 from refold.messages import Message, Part, ToolCall
 from refold.shown import folded, smaller, standing, with_parts
-from refold.strategy import Steps
+from refold.strategy import Edits
 from refold.view import View
 
 LONG = 200
@@ -43,7 +43,7 @@ class ClearToolInputs:
         names = (self.protect,) if isinstance(self.protect, str) else tuple(sorted(set(self.protect)))
         object.__setattr__(self, "protect", names)  # sorted, so that the repr is always the same
 
-    def __call__(self, view: View) -> Steps:
+    def __call__(self, view: View) -> Edits:
         """An edit for each message with calls to shorten."""
         old, by = self._old(view), repr(self)
         for stand in standing(view):

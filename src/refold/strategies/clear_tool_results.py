@@ -12,7 +12,7 @@ from refold.failures import WIDTH, is_failure, telling_lines
 from refold.groups import Group, answered, groups, settled, unseen
 from refold.messages import Content, Media, Message, Opaque, Part, Text, ToolCall, ToolResult
 from refold.shown import Stand, folded, smaller, standing, with_parts
-from refold.strategy import Steps
+from refold.strategy import Edits
 from refold.view import View
 
 ERROR_ROOM = 320
@@ -47,7 +47,7 @@ class ClearToolResults:
             raise ValueError("keep, keep_tokens, at_least and min_tokens must not be negative")
         object.__setattr__(self, "protect", _names(self.protect))  # sorted, so that the repr is always the same
 
-    def __call__(self, view: View) -> Steps:
+    def __call__(self, view: View) -> Edits:
         """An edit for each message with results to clear, or none at all."""
         plan = list(self._plan(view))
         if sum(gain for gain, _ in plan) >= max(1, self.at_least):

@@ -9,7 +9,7 @@ from refold.clip import Gap, gap
 from refold.failures import telling_lines
 from refold.messages import Content, Part, Text, ToolResult
 from refold.shown import Stand, smaller, untouched, with_parts
-from refold.strategy import Steps
+from refold.strategy import Edits
 from refold.view import View
 
 MARK = 100
@@ -42,7 +42,7 @@ class ClipResults:
         if not 0 <= self.head <= 1:
             raise ValueError(f"head must be a share between 0 and 1, not {self.head}")
 
-    def __call__(self, view: View, since: int = 0) -> Steps:
+    def __call__(self, view: View, since: int = 0) -> Edits:
         """An edit for each message from position *since* on with a result over the limit."""
         by = repr(self)
         for at, message in untouched(view, since):

@@ -10,7 +10,7 @@ from refold.failures import is_failure
 from refold.groups import call_of
 from refold.messages import Content, Media, Message, Part, Text, ToolCall, ToolResult
 from refold.shown import Stand, smaller, untouched, with_parts
-from refold.strategy import Steps
+from refold.strategy import Edits
 from refold.view import View
 
 Said = tuple[Content, ...]
@@ -45,7 +45,7 @@ class DropDuplicates:
         if self.min_chars < 1 or self.within < 1:
             raise ValueError("min_chars and within must be at least 1")
 
-    def __call__(self, view: View, since: int = 0) -> Steps:
+    def __call__(self, view: View, since: int = 0) -> Edits:
         """An edit for each message from position *since* on that repeats a result."""
         stretch, by = 2 * self.within, repr(self)
         new = (part for _, message in untouched(view, since) for part in self._repeatable(message))

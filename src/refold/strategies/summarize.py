@@ -1,18 +1,13 @@
 """Replace everything before the kept tail with one summary."""
 
-from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 
 from refold.split import tail_start
-from refold.strategy import Answer, Ask, Steps
+from refold.strategy import Ending, Steps
+from refold.summarizer import Summarizer
 from refold.summarizers.rules import RuleSummary
 from refold.summary import wrap
 from refold.view import View
-
-Summarizer = Callable[[View, int, int, int], Generator[Ask, Answer | None, str | None]]
-"""Summarises `messages[start:stop]` of a view: `(view, start, stop, max_tokens)`. It may `yield Ask`
-to have a model answer, and returns the text, or None when it has none to offer. The text, wrapped
-by `refold.summary.wrap`, must not exceed *max_tokens* by `view.lens.count`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +30,16 @@ class Summarize:
         """Propose one edit, or none."""
         stop = tail_start(view, self.keep)
         if not stop:
-            return
+            return None
         hidden = _tokens(view, stop)
-        text = yield from self.summarizer(view, 0, stop, min(self.max_tokens, hidden - hidden // 8))
-        if not text or not text.strip():
-            return
+        text, ending = yield from self.summarizer(view, 0, stop, min(self.max_tokens, hidden - hidden // 8))
+        if not text.strip():
+            return ending
         summary = wrap(text)
-        if view.lens.count(summary) < hidden:
-            yield view.fold(0, stop, summary, by=repr(self))
+        if view.lens.count(summary) >= hidden:
+            return Ending("rejected", "the summary is not smaller than what it stands for")
+        yield view.fold(0, stop, summary, by=repr(self))
+        return ending
 
 
 def _tokens(view: View, stop: int) -> int:

@@ -6,6 +6,7 @@ from functools import reduce
 
 from refold.messages import Message, user
 from refold.strategy import Answer, Ask
+from refold.summarizer import Summary
 from refold.summarizers.rules.collect import gather
 from refold.summarizers.rules.digest import Digest, merge
 from refold.summarizers.rules.layout import render
@@ -25,15 +26,15 @@ class RuleSummary:
     last state, commands with their outcome, and an index of identifiers; see docs/summaries.md.
     """
 
-    def __call__(self, view: View, start: int, stop: int, max_tokens: int) -> Generator[Ask, Answer | None, str | None]:
-        """The summary of `messages[start:stop]`, wrapped at most *max_tokens* tokens; None if
+    def __call__(self, view: View, start: int, stop: int, max_tokens: int) -> Generator[Ask, Answer | None, Summary]:
+        """The summary of `messages[start:stop]`, wrapped at most *max_tokens* tokens; empty if
         nothing useful fits. It reads what was said, not what the view shows of it, except where
         an earlier summary covers it: that one is merged.
         """
         yield from ()
         earlier, said = _material(view, start, stop)
         digest = reduce(merge, [*map(parse, earlier), gather(said)], Digest())
-        return fitted(digest, view, max_tokens)
+        return Summary(fitted(digest, view, max_tokens) or "")
 
 
 def fitted(digest: Digest, view: View, max_tokens: int) -> str | None:
