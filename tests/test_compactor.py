@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import hashlib
 import json
 import random
 
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 import refold
 from refold.compactor import REMEMBERED
+from refold.messages import Message, ToolCall, user
+from refold.settle import settle
 from refold.strategies import ClearToolResults, ClipResults, DropDuplicates, Summarize
 
 
@@ -159,6 +162,73 @@ def test_revert_is_for_good_for_stored_and_for_local_edits():
     assert compact.revert(history).payload == history
     with pytest.raises(refold.EditError, match="no edit"):
         compact.revert(history, "ffff")
+
+
+def signed(payload: list[dict]) -> str:
+    """A provider's signature over what it was shown, thinking aside."""
+    said = (m["content"] for m in payload)
+    bare = [c if isinstance(c, str) else [b for b in c if b["type"] != "thinking"] for c in said]
+    return hashlib.sha256(json.dumps(bare).encode()).hexdigest()
+
+
+def thought(payload: list[dict], n: int, path: str) -> dict:
+    """The answer to *payload*: signed thinking and a call."""
+    call = {"type": "tool_use", "id": f"t{n}", "name": "read", "input": {"path": path}}
+    return {
+        "role": "assistant",
+        "content": [{"type": "thinking", "thinking": "hm", "signature": signed(payload)}, call],
+    }
+
+
+def unbound(payload: list[dict]) -> list[int]:
+    """Positions of thinking that was signed over something else than what is sent before it."""
+    return [
+        at
+        for at, message in enumerate(payload)
+        if isinstance(message["content"], list)
+        and any(b["type"] == "thinking" and b["signature"] != signed(payload[:at]) for b in message["content"])
+    ]
+
+
+@pytest.mark.parametrize("everything", [True, False])
+def test_conformance_56_a_revert_takes_what_was_thought_since_along(everything):
+    """AN-7 AN-11: after a revert no request holds thinking that was signed while the edit showed."""
+    history = [{"role": "user", "content": [{"type": "text", "text": "Fix the parser."}]}]
+    compact = compactor(trigger=2_500, target=1_000)
+    for n in range(40):
+        view = compact(history)
+        assert unbound(view.payload) == []
+        if view.edits and str(view.payload).count("signature") > 1:
+            break
+        history.append(thought(view.payload, n, f"src/m{n}.py"))
+        history.append(
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"t{n}", "content": f"word {n} " * 60}]}
+        )
+    assert str(view.payload).count("signature") > 1
+    edits = [edit for edit in view.edits if edit.by != "settle"]
+    after = compact.revert(history, *([] if everything else [edits[len(edits) // 2].id]))
+    assert unbound(after.payload) == []
+    assert unbound(compact(history).payload) == []
+    assert after.revert().payload == history
+
+
+def test_a_revert_shows_the_call_again_though_its_thinking_was_settled():
+    """An edit that hides thinking repeats what an edit below it shows; both go, or the revert would show nothing."""
+    history = [
+        {"role": "user", "content": [{"type": "text", "text": "a" * 3_000}]},
+        thought([], 0, "src/" + "long/" * 900),
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t0", "content": "ok"}]},
+    ]
+    compact = compactor(trigger=10**6, target=10**6)
+    view = compact(history)
+    call = view.transcript.messages[1]
+    cleared = Message("assistant", (call.parts[0], ToolCall("t0", "read", "{}")))
+    first, second = view.swap(1, cleared, by="me"), view.swap(0, user("short"), by="me")
+    late = view.apply(first, second)
+    compact.store.save(settle(late, view.apply(first)).edits)
+    assert "thinking" not in str(compact(history).payload)
+    after = compact.revert(history, first.id)
+    assert after.messages[1] == Message("assistant", call.parts[1:])
 
 
 def test_the_target_may_be_out_of_reach_and_the_view_says_so():

@@ -17,7 +17,7 @@ from refold.loop import adrive, drive, first_sight, steps
 from refold.messages import Message, Text, Thinking, ToolCall, ToolResult, user
 from refold.rules import anthropic, gemini, openai_chat, openai_responses
 from refold.rules.verdict import Rules
-from refold.settle import settle
+from refold.settle import copies, resettle, settle
 from refold.strategy import Answer, Ask, Steps
 from refold.testing import ScriptedModel, transcripts
 from refold.transcript import Transcript, digest
@@ -221,6 +221,28 @@ def test_binding(messages, trigger):
         thought = (Thinking("hm", sign(view.messages)),) if message.role == "assistant" else ()
         view = view.grow([replace(message, parts=(*thought, *message.parts))])
     assert unbound(drive(steps(view, STRATEGIES, TIGHT), answer).view.messages) == []
+
+
+@given(transcripts(max_turns=5), st.integers(30, 400), st.data())
+def test_binding_over_reverts(messages, trigger, data):
+    """AN-7 AN-11, conformance 56: edits are taken back between turns, and thinking goes on over what shows then."""
+    view = look(())
+    for message in messages:
+        if message.role == "assistant":
+            view = drive(steps(view, STRATEGIES, Budget(trigger, trigger // 2)), answer).view
+            if view.edits and data.draw(st.booleans()):
+                view = taken_back(view, data.draw(st.lists(st.sampled_from(view.edits), min_size=1, unique=True)))
+            assert unbound(view.messages) == []
+        thought = (Thinking("hm", sign(view.messages)),) if message.role == "assistant" else ()
+        view = view.grow([replace(message, parts=(*thought, *message.parts))])
+    assert unbound(taken_back(view, list(view.edits)).messages) == []
+
+
+def taken_back(view: View, gone: list[Edit]) -> View:
+    """As `Compactor.revert` does it, without a store."""
+    ids = {edit.id for edit in (*gone, *copies(view, gone))}
+    after = view.revert(*ids) if ids else view
+    return after.apply(*resettle(after, view))
 
 
 def test_binding_keeps_what_was_thought_after_the_edit():

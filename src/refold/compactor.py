@@ -17,6 +17,7 @@ from refold.log import Log
 from refold.loop import Asker, AsyncAsker, Compaction, Effect, adrive, drive, first_sight, steps
 from refold.messages import Message, user
 from refold.reports import Reports
+from refold.settle import copies, resettle
 from refold.state import State, copy_of, frame_of
 from refold.store import Store
 from refold.stores.memory import MemoryStore
@@ -93,13 +94,17 @@ class Compactor:
 
     def revert(self, history: Any, *ids: str) -> View:
         """Take stored edits back for good (all, without *ids*). An edit of a local strategy comes
-        back by itself, so the message itself is stored as what to show. Raises `EditError`."""
+        back by itself, so the message itself is stored as what to show. Where thinking is bound to
+        what stood before it (AN-7), signed thinking from the first edit taken back on goes (`resettle`).
+        Raises `EditError`."""
         view = drive(self._look(history)).view
         gone = [view.find(id) for id in ids] if ids else [e for e in view.edits if not e.by.startswith(AS_SAID)]
+        gone += [edit for edit in copies(view, gone) if edit not in gone]
         self.store.remove(edit.id for edit in gone)
         local = {repr(strategy) for strategy in self.local}
         self.store.save(_as_said(view, edit) for edit in gone if edit.by in local)
         self._states = ()
+        self.store.save(resettle(drive(self._look(history)).view, view))
         return drive(self._look(history)).view
 
     # --- one turn -----------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""Signed thinking is bound to what stood before it; a late edit changes that."""
+"""Signed thinking is bound to what stood before it; a late edit changes that, and so does a revert."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from refold.edits import Edit
@@ -24,6 +24,27 @@ def settle(after: View, before: View) -> View:
         return after
     first = min((edit.stop for edit in fresh if _changes(edit, before)), default=len(after.transcript))
     return after.keep(_unsigned(after, first))
+
+
+def resettle(after: View, before: View) -> list[Edit]:
+    """The edits that take out of *after* the signed thinking that a revert has unbound (AN-7, AN-11).
+
+    What was thought while an edit showed is bound to a prefix with that edit in it; what the edit hid
+    may be bound to a prefix that an edit further up has changed since. So, where what shows differs
+    from *before*, all signed thinking from the first difference on goes. `View.revert` does not do
+    this: it shows what was said. `Compactor.revert`, after which the conversation goes on, does.
+    """
+    if after.lens.rules.thinking != "bound":
+        return []
+    changed = {placed.edit for placed in before.top} ^ {placed.edit for placed in after.top}
+    return list(_unsigned(after, min((edit.start for edit in changed), default=len(after.transcript))))
+
+
+def copies(view: View, gone: Sequence[Edit]) -> list[Edit]:
+    """The edits of this module that show what edits of *gone* show, without its thinking: when those
+    are reverted, these must be too."""
+    spans = {(edit.start, edit.stop) for edit in gone}
+    return [edit for edit in view.edits if edit.by == BY and (edit.start, edit.stop) in spans]
 
 
 def _changes(edit: Edit, before: View) -> bool:
