@@ -2,7 +2,7 @@
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from refold.attempt import Outcome
 from refold.edits import Edit
@@ -35,6 +35,28 @@ class Ask:
     """Name and hash of the prompt's text, for the ledger."""
 
 
+FaultKind = Literal[
+    "rate", "overload", "timeout", "connection", "reply", "overflow", "auth", "quota", "request", "breaker", "other"
+]
+
+
+class Fault(NamedTuple):
+    """Of what sort a failure to answer was, for whoever decides what to do next."""
+
+    kind: FaultKind
+    """`rate` (limit reached), `overload` (the server's own error), `timeout`, `connection` (refused or
+    cut), `reply` (nothing that could be read): these pass. `overflow` (the request exceeds the
+    model's window), `auth`, `quota` (no money left), `request` (refused as it is), `breaker` (not
+    even tried), `other`: asking the same again would not help."""
+    retry_after: float | None = None
+    """Seconds to wait, where the server said so."""
+
+    @property
+    def passes(self) -> bool:
+        """May the same request succeed a little later?"""
+        return self.kind in ("rate", "overload", "timeout", "connection", "reply")
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a model said to an `Ask`, or why none did."""
@@ -51,6 +73,8 @@ class Answer:
     """How many calls were made for it, retries included."""
     cost: float = 0.0
     """US dollars, where prices are known."""
+    fault: Fault | None = None
+    """Of what sort an `error` is, where that is known."""
 
 
 class Ending(NamedTuple):
