@@ -1,0 +1,85 @@
+"""Tagged text as models write it: tags left open, unescaped content, text around it.
+
+No XML parser is used: models' XML is often malformed, and entities are not expanded, so that there
+is nothing to blow up. Only tags of the names asked for are tags; all others are text.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+_ENTITY = re.compile(r"&(?:(lt|gt|amp|quot|apos)|#(\d{1,7})|#[xX]([0-9a-fA-F]{1,6}));")
+_NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
+_CDATA = re.compile(r"<!\[CDATA\[(.*?)(?:\]\]>|\Z)", re.DOTALL)
+_ASIDE = re.compile(r"<(scratchpad|thinking|think|analysis|reasoning)\b[^<>]{0,200}>", re.IGNORECASE)
+
+
+def escape(text: str) -> str:
+    """*text* with nothing in it that could open or close a tag."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def unescape(text: str) -> str:
+    """The text that was escaped; CDATA sections are taken as they are, unknown entities stay."""
+    plain = _CDATA.sub(lambda found: escape(found[1]), text)
+    return _ENTITY.sub(_character, plain)
+
+
+def _character(entity: re.Match[str]) -> str:
+    if entity[1]:
+        return _NAMED[entity[1]]
+    code = int(entity[2]) if entity[2] else int(entity[3], 16)
+    return chr(code) if 0 < code < 0x110000 and not 0xD800 <= code < 0xE000 else entity[0]
+
+
+def without_asides(text: str, before: re.Pattern[str]) -> str:
+    """*text* without the scratchpads that open before the first match of *before*: a draft in them
+    is no answer. Where that would leave no match, the text as it is."""
+    kept = text
+    while (aside := _ASIDE.search(kept)) and (first := before.search(kept)) and aside.start() < first.start():
+        end = kept.lower().find(f"</{aside[1].lower()}", aside.end())
+        if end < 0:
+            break
+        kept = kept[: aside.start()] + kept[kept.find(">", end) + 1 or len(kept) :]
+    return kept if before.search(kept) else text
+
+
+def opening(names: Sequence[str]) -> re.Pattern[str]:
+    """Finds an opening tag of one of *names*; group 1 is the name, group 2 a `/` where it is empty."""
+    words = "|".join(name.replace("_", "[_ -]?") for name in names)
+    return re.compile(rf"<\s{{0,4}}({words})(?:\s[^<>]{{0,200}}?)?\s{{0,4}}(/?)>", re.IGNORECASE)
+
+
+def closing(name: str) -> re.Pattern[str]:
+    """Finds a closing tag."""
+    return re.compile(rf"<\s{{0,4}}/\s{{0,4}}{name.replace('_', '[_ -]?')}\s{{0,4}}>", re.IGNORECASE)
+
+
+def inside(text: str, name: str) -> str | None:
+    """What stands between the first opening and the last closing tag, or the end of the text; None
+    without an opening tag. So tags of this name inside it are content."""
+    first = opening([name]).search(text)
+    if first is None:
+        return None
+    body = text[first.end() :]
+    ends = [found.start() for found in closing(name).finditer(body)]
+    return body[: ends[-1]] if ends else body
+
+
+def elements(text: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """(name, raw content) of each element of one of *names*, in order.
+
+    Other elements inside one are its content. An element that never closes ends where the next one
+    of *names* opens, or with the text.
+    """
+    opens, bare = opening(names), {name.replace("_", ""): name for name in names}
+    closes = {name: closing(name) for name in names}
+    found = opens.search(text)
+    while found:
+        name, start = bare[re.sub(r"[_ -]", "", found[1]).lower()], found.end()
+        close = closes[name].search(text, start) if name in closes and not found[2] else None
+        following = opens.search(text, close.end() if close else start)
+        if not close and not found[2]:
+            closes.pop(name, None)  # none of this name closes any more
+        end = close.start() if close else following.start() if following else len(text)
+        yield name, "" if found[2] else text[start:end]
+        found = following
