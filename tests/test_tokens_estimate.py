@@ -1,12 +1,13 @@
 """The estimator: bounds, any text, and how far it is off on texts of every kind."""
 
 import string
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.tokens.estimate import estimate
+from refold.tokens.estimate import FOUR, LEFT_OUT, SIXTEEN, estimate, fours_of, pairs_of, total
 
 ANY = st.text(st.characters(codec=None))
 """Lone surrogates included."""
@@ -20,6 +21,21 @@ def test_empty_text_has_no_tokens():
 def test_any_text_has_between_one_token_for_128_bytes_and_one_for_each(text):
     size = len(text.encode("utf-8", "surrogatepass"))
     assert -(-size // 128) <= estimate(text) <= size
+
+
+@given(st.binary(max_size=2_000), st.integers(0, 255))
+def test_the_checksum_is_the_sum(data, byte):
+    assert total(data) == sum(data)
+    assert total(bytes([byte]) * 700) == 700 * byte
+
+
+@given(st.binary(max_size=200))
+def test_neighbours_share_a_byte(raw):
+    classes = [*raw.translate(SIXTEEN, LEFT_OUT), 0]
+    assert list(pairs_of(raw)) == [one << 4 | other for one, other in pairwise(classes)]
+    shapes = [*raw.translate(FOUR, LEFT_OUT), 0, 0, 0]
+    fours = zip(shapes, shapes[1:], shapes[2:], shapes[3:], strict=False)
+    assert list(fours_of(raw)) == [a << 6 | b << 4 | c << 2 | d for a, b, c, d in fours]
 
 
 @given(ANY, st.integers(2, 50))

@@ -1,155 +1,108 @@
-"""Weights of the estimator, written by benchmarks/fit_tokens.py: (view, pattern, tokens each)."""
+"""Weights of the estimator, written by benchmarks/fit_tokens.py; see refold.tokens.estimate."""
 
-Weighted = tuple[int, bytes, float]
-"""View (0 fine, 1 coarse, 2 gaps, 3 bytes; see refold.tokens.estimate), pattern, tokens."""
-
-COMMON: tuple[Weighted, ...] = (
-    (1, b"aa", 0.4202),
-    (1, b"a-", 0.3340),
-    (1, b"-a-", 0.5374),
-    (1, b"-aa-", 0.0579),
-    (1, b"--", 0.3871),
-    (1, b"--------", -0.7554),
-    (1, b"----------------", -1.1438),
-    (0, b"d", 1.9783),
-    (0, b"dd", -1.7758),
-    (0, b"ddd", -2.2329),
-    (0, b"n", 1.1924),
-    (0, b"nn", -2.2914),
-    (0, b"t", 0.0493),
-    (0, b"vc", -0.2489),
-    (0, b"cu", 0.7750),
-    (0, b"du", 1.5935),
-    (2, b"wp", 0.9673),
-    (2, b"xw", -0.3502),
-    (3, b"\n    ", -0.3581),
-    (0, b"uk", -1.2123),
-    (0, b"wd", 0.5446),
-    (0, b"qp", 0.9354),
-    (0, b"wwwwwwww", -0.1342),
-    (0, b"u", 0.1828),
-    (0, b"uw", -0.8782),
-    (0, b"hw", 0.3576),
-    (0, b"nd", -1.1540),
-    (2, b"pn", -0.5720),
-    (3, b"e ", -0.3574),
-    (1, b"-aaa-", 0.4297),
-    (0, b"po", 1.0520),
-    (3, b" =", -0.9162),
-    (3, b"tion", -0.7862),
-    (0, b"nh", -0.1796),
-    (0, b"um", -0.5515),
-    (0, b"vp", 1.3293),
-    (0, b"dk", -1.2936),
-    (1, b"-a", 0.5439),
-    (1, b"aaaaaa", -0.1931),
-    (0, b"cq", 0.0914),
+STEP = 0.014515
+"""Tokens of one unit of the weights of pairs and fours."""
+ZERO = 236
+"""What the weights of a character's pair and four are above their worth, together."""
+PAIRS = bytes.fromhex(
+    "7a9697b0b9a9bea58a97a9a32f768e82b376a4857f9c73c57b749c9572767d5d"
+    "a9967a9986a19ceac59cedae6676a88bc674b65e777b89b4816194949c76d67c"
+    "ad8bc27779989686885f727e88769c8e679e6c7872d0c483b86d727c8276e8aa"
+    "966ad68d96a887b5835e6b867476a37bc1a56a97a670bf85cda77198c676b4d4"
+    "7da1e370736c559d8d85998c9876b5786baaab7f8f84a2d09f92a5b29376b98c"
+    "71a6728a88e564cea68a71e23e7688904cadeb7a8b7e76c191886571bd767add"
+    "4d8faad2ae82ab7d8082745e4b76937176767676767676767676767676767676"
+    "97a1b88183b7b0a2778fe7abab7671fe925d7b5a680d95905ba4a9896f76ab8a"
 )
-"""What every text is searched for."""
-
-SCRIPTS: tuple[tuple[bytes, tuple[Weighted, ...]], ...] = (
+"""Of each pair of classes."""
+FOURS = bytes.fromhex(
+    "76a5b3a3bb808d897d6e78d27ab09997af9e8491d25f7379767470845cb79a8e"
+    "898eec6d6e8e7f907a767e7a9181a67f6d846b9a8e8a9ca6939891a87d6b797b"
+    "877f878a88b27767c29b9792998c918c59be9e919b969cb98a997f7f9cc68186"
+    "906d8288757a8079777b768d8d797d8a84827aa764e09da0558b817c9763777a"
+    "7591ba8880938a6eaf757f5f7673a68b88a28b968ec27d9583737379867c7597"
+    "84808b8a72767b95767696917270717e939a8498339db67d8c9a9783979d8792"
+    "9b8a85778e6694ac829190708493827a880073a161afad9b37877380aa93a69a"
+    "7b8c988c988b849ba48086bf8c938195686f64736567888bb2887e90765b687d"
+)
+"""Of each four."""
+SCRIPTS: tuple[tuple[bytes, tuple[bytes, ...], tuple[float, ...], tuple[bytes, ...], tuple[float, ...]], ...] = (
     (
         b"E",
-        (
-            (0, b"E", 0.6043),
-            (0, b"EE", -0.4425),
-            (1, b"aE", 0.9576),
-            (0, b"uE", 2.5615),
-            (3, b"\xc2", 0.0964),
-        ),
+        (b"E", b"EE", b"aE", b"uE"),
+        (0.4158, -0.4337, 0.4279, 1.3497),
+        (b"\xc2",),
+        (-0.2349,),
     ),
     (
         b"Y",
-        (
-            (0, b"Y", -0.2352),
-            (1, b"-Y", 1.4283),
-            (1, b"YYYY", 1.9788),
-        ),
+        (b"Y", b"-Y", b"YYYY"),
+        (-0.4433, 2.3578, 1.1649),
+        (),
+        (),
     ),
     (
         b"B",
-        (
-            (0, b"B", 0.5016),
-            (1, b"-B", 0.4624),
-            (0, b"BB", -1.1645),
-            (1, b"BBBB", 1.7286),
-        ),
+        (b"B", b"-B", b"BB", b"BBBB"),
+        (0.0703, 1.6069, -0.857, 1.3789),
+        (),
+        (),
     ),
     (
         b"I",
-        (
-            (0, b"I", -0.3898),
-            (1, b"-I", 0.9955),
-            (0, b"II", 0.3721),
-            (1, b"IIII", 2.3846),
-        ),
+        (b"I", b"-I", b"II", b"IIII"),
+        (-0.4054, 1.8274, -0.1345, 1.9959),
+        (),
+        (),
     ),
     (
         b"S",
-        (
-            (0, b"S", 0.8111),
-            (0, b"SS", 1.8064),
-            (0, b"SSSS", -6.5130),
-            (3, b"\xe2\x96", 0.1611),
-            (3, b"\xe2\x95", 0.0519),
-            (3, b"\xe2\x80", 0.7439),
-            (0, b"Sw", 0.2169),
-        ),
+        (b"S", b"SS", b"SSSS", b"S-"),
+        (0.4043, 0.6236, -4.0354, 1.1709),
+        (b"\xe2\x96", b"\xe2\x95", b"\xe2\x80"),
+        (0.1547, 0.0416, -0.2314),
     ),
     (
         b"J",
-        (
-            (0, b"J", 0.2384),
-            (3, b"\xe3\x80", 0.6279),
-            (3, b"\xe3\x83", 0.1212),
-            (0, b"JJ", 0.4101),
-            (0, b"JJJ", 0.3268),
-            (0, b"JH", 0.7027),
-            (1, b"-J", 0.6150),
-        ),
+        (b"J", b"JJ", b"JJJ", b"JH", b"-J"),
+        (0.1512, 0.0549, 0.0306, 0.4201, 1.2172),
+        (b"\xe3\x80", b"\xe3\x83"),
+        (0.575, 0.1047),
     ),
     (
         b"H",
-        (
-            (0, b"H", 0.8074),
-            (1, b"H-", 0.7941),
-            (1, b"-H", -0.2227),
-            (3, b"\xe4", -0.8294),
-            (3, b"\xe9", 0.9180),
-            (3, b"\xe7\x9a\x84", -0.6464),
-        ),
+        (b"H", b"H-", b"-H"),
+        (0.3955, 1.2161, 0.2792),
+        (b"\xe4", b"\xe9", b"\xe7\x9a\x84"),
+        (-0.6851, 0.8473, -0.5632),
     ),
     (
         b"K",
+        (b"K", b"-K", b"KK-", b"KKK", b"KK"),
+        (0.1769, 0.7118, 0.7692, 0.2929, 0.1196),
         (
-            (0, b"K", 0.9022),
-            (1, b"-K", -0.1117),
-            (1, b"KK-", -0.1190),
-            (0, b"KKK", -0.2013),
-            (0, b"KK", 0.1233),
-            (3, b"\xeb\x8b\x88\xeb\x8b\xa4", -2.0234),
-            (3, b"\xeb\x8a\x94", -0.4975),
-            (3, b"\xec\x9d\x84", -0.3656),
-            (3, b"\xec\x97\x90", -0.1827),
-            (3, b"\xec\x9d\xb4", -0.3159),
-            (3, b"\xed\x95\x98", -1.0840),
+            b"\xeb\x8b\x88\xeb\x8b\xa4",
+            b"\xeb\x8a\x94",
+            b"\xec\x9d\x84",
+            b"\xec\x97\x90",
+            b"\xec\x9d\xb4",
+            b"\xed\x95\x98",
         ),
+        (-1.5431, -0.5268, -0.5063, 0.0464, -0.2385, -0.6771),
     ),
     (
         b"F",
-        (
-            (0, b"F", 1.2731),
-            (3, b"\xef\xbc", -0.3054),
-            (3, b"\xef\xb8\x8f", -0.7357),
-        ),
+        (b"F",),
+        (0.4769,),
+        (b"\xef\xbc", b"\xef\xb8\x8f"),
+        (0.0107, 0.4053),
     ),
     (
         b"M",
-        (
-            (0, b"M", 2.1642),
-            (3, b"\xf0\x9f\x98", -0.4029),
-            (3, b"\xf0\x9f\x87", -0.6590),
-        ),
+        (b"M",),
+        (2.0658,),
+        (b"\xf0\x9f\x98", b"\xf0\x9f\x87"),
+        (-0.2529, -0.64),
     ),
 )
-"""By class of character: what a text that has the class is searched for besides."""
+"""By script: its letter, patterns in letters with their tokens each, patterns in bytes with theirs."""
