@@ -3,13 +3,13 @@
 import os
 import sqlite3
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
 
 from refold.errors import StoreError
-from refold.stores.schema import prepare
+from refold.stores.schema import APPLICATION_ID, MIGRATIONS, prepare
 
 MEMORY = ":memory:"
 
@@ -17,8 +17,16 @@ MEMORY = ":memory:"
 class Link:
     """A connection, its lock and its count of writes."""
 
-    def __init__(self, path: str, timeout: float, synchronous: str) -> None:
+    def __init__(
+        self,
+        path: str,
+        timeout: float,
+        synchronous: str,
+        migrations: Sequence[Sequence[str]] = MIGRATIONS,
+        owner: int = APPLICATION_ID,
+    ) -> None:
         self.path, self._timeout, self._synchronous = path, timeout, synchronous
+        self._migrations, self._owner = migrations, owner
         self._lock = RLock()
         self._connection: sqlite3.Connection | None = None
         self._closed = self._paused = False
@@ -83,7 +91,7 @@ class Link:
         connection = sqlite3.connect(self.path, timeout=self._timeout, isolation_level=None, check_same_thread=False)
         try:
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
-            prepare(connection, self._timeout)
+            prepare(connection, self._timeout, self._migrations, self._owner)
         except BaseException:
             connection.close()
             raise

@@ -8,6 +8,11 @@ from refold.errors import StoreError
 
 APPLICATION_ID = 0x52464C44
 """`RFLD` in the file's header: says that the file is ours (`PRAGMA application_id`)."""
+MEMORIES_ID = 0x52464C4D
+"""`RFLM`: a file of memories (`refold.memory`)."""
+INDEX_ID = 0x52464C49
+"""`RFLI`: a full-text index (`refold.recalling`)."""
+OURS = frozenset({APPLICATION_ID, MEMORIES_ID, INDEX_ID})
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -22,16 +27,22 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 """Step n brings a file from version n to version n + 1 (`PRAGMA user_version`). Steps are only ever added."""
 
 
-def prepare(connection: sqlite3.Connection, timeout: float, migrations: Sequence[Sequence[str]] = MIGRATIONS) -> None:
-    """Give the database behind *connection* (autocommit, its own busy timeout of *timeout* seconds) our
-    tables and our settings. Several processes may do so at once. Raises `StoreError`, `sqlite3.Error`.
+def prepare(
+    connection: sqlite3.Connection,
+    timeout: float,
+    migrations: Sequence[Sequence[str]] = MIGRATIONS,
+    owner: int = APPLICATION_ID,
+) -> None:
+    """Give the database behind *connection* (autocommit, its own busy timeout of *timeout* seconds) the
+    tables of *migrations* and our settings; *owner* is the application id of such files. Several processes
+    may do so at once. Raises `StoreError`, `sqlite3.Error`.
     """
     deadline = time.monotonic() + timeout
-    insist(deadline, lambda: _inspect(connection, len(migrations)))
+    insist(deadline, lambda: _inspect(connection, len(migrations), owner))
     # SQLite answers "locked" at once, busy timeout or not, when two connections change the journal mode.
     insist(deadline, lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone())
     if _pragma(connection, "user_version") < len(migrations):
-        insist(deadline, lambda: _migrate(connection, migrations))
+        insist(deadline, lambda: _migrate(connection, migrations, owner))
 
 
 def insist(deadline: float, act: Callable[[], object]) -> None:
@@ -53,36 +64,36 @@ def is_busy(error: sqlite3.Error) -> bool:
     return code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
 
 
-def _inspect(connection: sqlite3.Connection, newest: int) -> None:
+def _inspect(connection: sqlite3.Connection, newest: int, owner: int) -> None:
     """Look at the file as it was at one moment: another process may be giving it its tables."""
     connection.execute("BEGIN")
     try:
-        _refuse_foreign(connection, newest)
+        _refuse_foreign(connection, newest, owner)
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
 
 
-def _refuse_foreign(connection: sqlite3.Connection, newest: int) -> None:
-    """Raise `StoreError` for a database that is not ours, or newer than we are; nothing is written."""
+def _refuse_foreign(connection: sqlite3.Connection, newest: int, owner: int) -> None:
+    """Raise `StoreError` for a database of another kind, or newer than we are; nothing is written."""
     version = _pragma(connection, "user_version")
-    owner = _pragma(connection, "application_id")
+    found = _pragma(connection, "application_id")
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if owner != APPLICATION_ID and (owner or version or tables):
-        raise StoreError("an SQLite database, but not one of Refold's")
+    if found != owner and (found or version or tables):
+        raise StoreError("an SQLite database, but not one of Refold's" + " of this kind" * (found in OURS))
     if version > newest:
         raise StoreError(f"written with schema {version}; this version of Refold knows schemas up to {newest}")
 
 
-def _migrate(connection: sqlite3.Connection, migrations: Sequence[Sequence[str]]) -> None:
+def _migrate(connection: sqlite3.Connection, migrations: Sequence[Sequence[str]], owner: int) -> None:
     """Take the steps that are missing, in one transaction, under the write lock."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        _refuse_foreign(connection, len(migrations))
+        _refuse_foreign(connection, len(migrations), owner)
         for step in migrations[_pragma(connection, "user_version") :]:
             for statement in step:
                 connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA application_id = {owner}")
         connection.execute(f"PRAGMA user_version = {len(migrations)}")
         connection.execute("COMMIT")
     except BaseException:

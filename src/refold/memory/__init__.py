@@ -1,0 +1,25 @@
+"""What outlives a compaction: facts, preferences and decisions, kept before messages are hidden (docs/memory.md)."""
+
+from refold.memory.extract import Extract, Extractor
+from refold.memory.flush import Flushed, Flushing, aflush, flush
+from refold.memory.model import ModelMemories
+from refold.memory.port import Memory, MemorySink
+from refold.memory.redact import redact
+from refold.memory.rules import RuleMemories
+from refold.memory.sinks import ProcessMemories, SQLiteMemories
+
+__all__ = [
+    "Extract",
+    "Extractor",
+    "Flushed",
+    "Flushing",
+    "Memory",
+    "MemorySink",
+    "ModelMemories",
+    "ProcessMemories",
+    "RuleMemories",
+    "SQLiteMemories",
+    "aflush",
+    "flush",
+    "redact",
+]
