@@ -1,6 +1,5 @@
 """The front door: codec, store and strategies behind one call."""
 
-import asyncio
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,12 +15,13 @@ from refold.lens import Lens
 from refold.log import Log
 from refold.loop import Asker, AsyncAsker, Compaction, Effect, adrive, drive, first_sight, steps
 from refold.messages import Message, user
+from refold.models.model import awaited
 from refold.reports import Reports
 from refold.settle import copies, resettle
 from refold.state import State, copy_of, frame_of
 from refold.store import Store
 from refold.stores.memory import MemoryStore
-from refold.strategy import Answer, Ask, Strategy, is_local
+from refold.strategy import Ask, Strategy, is_local
 from refold.tokens.count import Counter, count_fixed, count_message
 from refold.transcript import Transcript
 from refold.view import View
@@ -78,8 +78,10 @@ class Compactor:
         return drive(self._turn(history), self.ask)
 
     async def acompact(self, history: Any, ask: AsyncAsker | None = None) -> View:
-        """As calling it, for async code; *ask* is awaited. Store access runs in a thread."""
-        return await adrive(self._turn(history), ask or self._ask_in_thread)
+        """As calling it, for async code; *ask* is awaited (a model by its `acall`), and a sync one runs
+        in a thread, as store access does."""
+        asker = ask or self.ask
+        return await adrive(self._turn(history), awaited(asker) if asker else None)
 
     def session(self, history: Sequence[Any] = ()) -> "Session":
         """A conversation that is told only what is new; each step costs what was added."""
@@ -203,9 +205,6 @@ class Compactor:
     def _count_text(self, text: str) -> int:
         """Tokens of a text by the counter of messages."""
         return self.count(user(text)) - self.count(Message("user"))
-
-    async def _ask_in_thread(self, ask: Ask) -> Answer | None:
-        return await asyncio.to_thread(self.ask, ask) if self.ask else None
 
     # --- knowing a conversation again ---------------------------------------------------------
 

@@ -1,0 +1,53 @@
+"""What answers an `Ask`: a provider's SDK, an HTTP endpoint, a function, or a ladder of these.
+
+Names are imported when they are first used, so that importing this needs no SDK; each SDK is an
+extra of its own (`refold[openai]`, `refold[anthropic]`, `refold[litellm]`).
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from refold.models.anthropic import AnthropicModel
+    from refold.models.breaker import Breaker
+    from refold.models.callables import asking, calling
+    from refold.models.endpoint import HTTPModel
+    from refold.models.ladder import Ladder
+    from refold.models.litellm import LiteLLMModel
+    from refold.models.model import Model
+    from refold.models.openai import OpenAIModel
+
+__all__ = [
+    "AnthropicModel",
+    "Breaker",
+    "HTTPModel",
+    "Ladder",
+    "LiteLLMModel",
+    "Model",
+    "OpenAIModel",
+    "asking",
+    "calling",
+]
+
+_HOMES = {
+    "AnthropicModel": "refold.models.anthropic",
+    "Breaker": "refold.models.breaker",
+    "HTTPModel": "refold.models.endpoint",
+    "Ladder": "refold.models.ladder",
+    "LiteLLMModel": "refold.models.litellm",
+    "Model": "refold.models.model",
+    "OpenAIModel": "refold.models.openai",
+    "asking": "refold.models.callables",
+    "calling": "refold.models.callables",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,85 @@
+"""Any function as a model: of a text, or of an `Ask`; sync or async."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from inspect import isawaitable
+from typing import Any
+
+from refold.models.faults import failed
+from refold.models.model import awaited
+from refold.models.thinking import unthought
+from refold.strategy import Answer, Ask
+
+
+def calling(function: Callable[[str], Any]) -> "Function":
+    """A model out of a function `str -> str` (or `-> Answer`), sync or async. The text it gets is the
+    ask's system prompt, messages and prompt, one after the other."""
+    return Function(function, as_text)
+
+
+def asking(function: Callable[[Ask], Any]) -> "Function":
+    """A model out of a function `Ask -> Answer | str | None`, sync or async."""
+    return Function(function)
+
+
+def as_text(ask: Ask) -> str:
+    """The ask as one text; of several messages each is headed by its role."""
+    messages = [f"[{message.role}]\n{message.text}" for message in ask.messages]
+    return "\n\n".join(text for text in (ask.system, *messages, ask.prompt) if text)
+
+
+def _itself(ask: Ask) -> Ask:
+    return ask
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function as a model: what it raises becomes an `Answer` that says so.
+
+    A function that blocks cannot be cut short: in sync code it takes what it takes, in async code
+    it runs in a thread that a cancelled task leaves behind.
+    """
+
+    function: Callable[[Any], Any]
+    form: Callable[[Ask], Any] = field(default=_itself, repr=False)
+    """What the function gets of an ask."""
+
+    def __call__(self, ask: Ask, _within: float | None = None, /) -> Answer | None:
+        """Ask. An async function is run to its end; raises TypeError inside a running event loop."""
+        try:
+            reply = self.function(self.form(ask))
+        except Exception as error:  # noqa: BLE001 - whatever it is, a model that fails must not stop an agent
+            return failed(error)
+        return _run(reply) if isawaitable(reply) else _answer(reply)
+
+    async def acall(self, ask: Ask, _within: float | None = None, /) -> Answer | None:
+        """As calling it, for async code."""
+        return await _finished(awaited(self.function)(self.form(ask)))
+
+
+async def _finished(reply: Any) -> Answer | None:
+    try:
+        return _answer(await reply)
+    except Exception as error:  # noqa: BLE001 - likewise
+        return failed(error)
+
+
+def _run(reply: Any) -> Answer | None:
+    if _in_a_loop():
+        if hasattr(reply, "close"):
+            reply.close()
+        raise TypeError("this model is an async function: inside an event loop use `acompact`")
+    return asyncio.run(_finished(reply))
+
+
+def _in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _answer(reply: Any) -> Answer | None:
+    return Answer(unthought(reply)) if isinstance(reply, str) else reply

@@ -1,0 +1,68 @@
+"""LiteLLM as a model: whatever provider it knows, by its names."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from refold.models.faults import failed
+from refold.models.model import TIMEOUT, Price, priced, shorter
+from refold.models.replies import plain, read_chat
+from refold.models.requests import CHAT, own
+from refold.strategy import Answer, Ask
+
+try:
+    from litellm import acompletion, completion
+except ImportError as error:
+    raise ImportError("LiteLLMModel needs LiteLLM: pip install 'refold[litellm]'") from error
+
+
+@dataclass(frozen=True, slots=True)
+class LiteLLMModel:
+    """Asks by `litellm.completion` and `litellm.acompletion`.
+
+    Keys come from the environment, as LiteLLM reads them, or with *options*. One ask is one call:
+    LiteLLM's own retries are off, retrying is the ladder's.
+    """
+
+    model: str
+    """LiteLLM's name, such as `anthropic/claude-haiku-4-5` or `gemini/gemini-2.5-flash`."""
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """Further arguments of every call: `api_key`, `api_base`, `client`, `temperature` ..."""
+    spare: int = 0
+    """Tokens added to the cap of each answer, for a model that reasons before it speaks."""
+    timeout: float = TIMEOUT
+    """Seconds without a sign of life from the server."""
+    price: Price | None = None
+    """US dollars per million tokens: input, output, and optionally cached input; without it, what
+    LiteLLM says the call cost."""
+
+    def __call__(self, ask: Ask, within: float | None = None, /) -> Answer:
+        """Ask."""
+        try:
+            reply = completion(**self._arguments(ask, within))
+        except Exception as error:  # noqa: BLE001 - whatever it is, a model that fails must not stop an agent
+            return failed(error, self._secrets())
+        return self._answer(reply)
+
+    async def acall(self, ask: Ask, within: float | None = None, /) -> Answer:
+        """As calling it, for async code."""
+        try:
+            reply = await acompletion(**self._arguments(ask, within))
+        except Exception as error:  # noqa: BLE001 - likewise
+            return failed(error, self._secrets())
+        return self._answer(reply)
+
+    def _arguments(self, ask: Ask, within: float | None) -> dict[str, Any]:
+        body = own(ask, CHAT, self.model, self.spare, cap="max_tokens").body
+        timeout = shorter(self.timeout, within)
+        return body | {"timeout": timeout, "max_retries": 0, "num_retries": 0} | dict(self.options)
+
+    def _answer(self, reply: Any) -> Answer:
+        answer, hidden = read_chat(plain(reply)), getattr(reply, "_hidden_params", None)
+        said = hidden.get("response_cost") if isinstance(hidden, Mapping) else None
+        if self.price is None and isinstance(said, int | float):
+            return replace(answer, cost=float(said))
+        return priced(answer, self.price)
+
+    def _secrets(self) -> list[str]:
+        return [value for name, value in self.options.items() if "key" in name and isinstance(value, str)]

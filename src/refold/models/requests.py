@@ -1,0 +1,144 @@
+"""An `Ask` as a request body: a request of its own, or the conversation's own request continued."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from refold.envelope import Envelope
+from refold.messages import Message, Text, user
+from refold.strategy import Ask
+from refold.view import View
+
+OPENING = "(The conversation begins.)"
+"""Stands before messages of which the model spoke the first: APIs want a user's first (AN-4)."""
+
+CHAT, RESPONSES, MESSAGES = "openai_chat", "openai_responses", "anthropic"
+"""The formats, by the names of their codecs."""
+CAPS = {CHAT: "max_completion_tokens", RESPONSES: "max_output_tokens", MESSAGES: "max_tokens"}
+"""The field that caps an answer."""
+
+_DROPPED = frozenset(
+    (
+        *("stream", "stream_options", "stop", "stop_sequences", "n", "background", "prediction"),
+        *("response_format", "output_format", "logprobs", "top_logprobs", "modalities", "audio"),
+        *("max_tokens", "max_completion_tokens", "max_output_tokens"),
+    )
+)
+"""Fields of a conversation's request that would make its answer no plain text, or none at once."""
+_SERVER_HELD = ("previous_response_id", "conversation")
+
+
+class Request(NamedTuple):
+    """A request body and the format it is in."""
+
+    format: str
+    body: dict[str, Any]
+
+
+def own(ask: Ask, format: str, model: str, spare: int = 0, cap: str = "") -> Request:
+    """The ask as a request of its own, with room for *spare* tokens of reasoning. *cap* is the field
+    that caps the answer, where that is not the usual one."""
+    turns = [{"role": role, "content": text} for role, text in turns_of(ask)]
+    body: dict[str, Any] = {"model": model, (cap or CAPS[format]): ask.max_tokens + spare}
+    match format:
+        case "openai_responses":
+            system = {"instructions": ask.system} if ask.system else {}
+            return Request(format, body | system | {"input": turns})
+        case "anthropic":
+            system = {"system": ask.system} if ask.system else {}
+            return Request(format, body | system | {"messages": turns})
+    head = [{"role": "system", "content": ask.system}] if ask.system else []
+    return Request(format, body | {"messages": head + turns})
+
+
+def turns_of(ask: Ask) -> list[tuple[str, str]]:
+    """Role and text of each turn, the prompt last: roles alternate and the user begins."""
+    turns: list[tuple[str, str]] = []
+    for message in (*ask.messages, user(ask.prompt)):
+        if turns and turns[-1][0] == message.role:
+            turns[-1] = (message.role, f"{turns[-1][1]}\n\n{message.text}")
+        else:
+            turns.append((message.role, message.text))
+    return turns if turns[0][0] == "user" else [("user", OPENING), *turns]
+
+
+def continued(
+    ask: Ask, formats: Iterable[str], model: str, window: int | None, spare: int = 0, cap: str = ""
+) -> Request | None:
+    """The request of the conversation itself, with the prompt as its last user message: what the
+    provider has cached is not sent anew. None where it cannot be: the history came as something else
+    than a request body of one of *formats*, the server holds part of it, it ends in calls that are
+    not answered yet, or request and answer would exceed *window* tokens."""
+    view = ask.view
+    envelope = view.envelope if view is not None else None
+    if view is None or envelope is None or not envelope.parcel.field or envelope.codec.NAME not in formats:
+        return None
+    if any(envelope.body.get(name) for name in _SERVER_HELD) or not _fits(view, ask, window) or _broken(view, ask):
+        return None
+    body, format = parsed(view.payload), envelope.codec.NAME
+    fields = {name: value for name, value in body.items() if name not in _DROPPED and value is not None}
+    fields |= {envelope.codec.FIELD: _wires(envelope, body, ask.prompt), "model": fields.get("model") or model}
+    named = cap if cap and format == CHAT else CAPS[format]
+    field = next((name for name in ("max_tokens", "max_completion_tokens") if name in body), named)
+    fields[field if format == CHAT else named] = ask.max_tokens + spare + _thinking(body)
+    return Request(format, _without_tools(_without_form(fields), format))
+
+
+def _fits(view: View, ask: Ask, window: int | None) -> bool:
+    return window is None or view.tokens + view.lens.count(user(ask.prompt)) + ask.max_tokens <= window
+
+
+def _broken(view: View, ask: Ask) -> bool:
+    """Would the prompt at the end break a rule that the view keeps?"""
+    check, messages = view.lens.rules.check, view.messages
+    after = {(v.rule, v.subject) for v in check(_with_prompt(view, ask.prompt))}
+    return bool(after - {(v.rule, v.subject) for v in check(messages)})
+
+
+def _with_prompt(view: View, prompt: str) -> tuple[Message, ...]:
+    messages = view.messages
+    if messages and messages[-1].role == "user" and view.lens.rules.alternate:
+        return (*messages[:-1], Message("user", (*messages[-1].parts, Text(prompt))))
+    return (*messages, user(prompt))
+
+
+def parsed(payload: Any) -> Mapping[str, Any]:
+    """A request body, whether it came as an object or as JSON text."""
+    if isinstance(payload, bytes):
+        payload = payload.decode("utf-8", "replace")
+    body: Mapping[str, Any] = json.loads(payload, strict=False) if isinstance(payload, str) else payload
+    return body
+
+
+def _wires(envelope: Envelope, body: Mapping[str, Any], prompt: str) -> list[Any]:
+    codec, wires = envelope.codec, body[envelope.codec.FIELD]
+    said = [codec.encode(user(wires))] if isinstance(wires, str) else list(wires)
+    last = codec.encode(user(prompt))
+    if said and codec.rules(body).alternate and codec.decode(said[-1], ()).role == "user":
+        return [*said[:-1], codec.merge(said[-1], last)]
+    return [*said, last]
+
+
+def _thinking(body: Mapping[str, Any]) -> int:
+    """Tokens of an Anthropic request's thinking, which count towards the cap."""
+    thinking = body.get("thinking")
+    budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else None
+    return budget if isinstance(budget, int) else 0
+
+
+def _without_form(body: dict[str, Any]) -> dict[str, Any]:
+    """*body* without the schema its answers had to follow (`text.format`, `output_config.format`)."""
+    for name in ("text", "output_config"):
+        if isinstance(body.get(name), Mapping):
+            body[name] = {key: value for key, value in body[name].items() if key != "format"}
+    return body
+
+
+def _without_tools(body: dict[str, Any], format: str) -> dict[str, Any]:
+    """*body* with its tools but no wish to have one called. Anthropic caches messages under the
+    request's `tool_choice`, so there it is touched only where it forces a call."""
+    if format != MESSAGES:
+        return body | {"tool_choice": "none"} if body.get("tools") else body
+    choice = body.get("tool_choice")
+    forced = isinstance(choice, Mapping) and choice.get("type") in ("any", "tool")
+    return body | {"tool_choice": {"type": "none"}} if forced else body
