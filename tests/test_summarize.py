@@ -91,7 +91,8 @@ def test_a_summary_merged_with_the_users_message_is_told_from_it():
 @pytest.mark.parametrize("message", [
     user(f"What is {OPEN}x{CLOSE}?"),
     user(OPEN + " never closed"),
-    Message("assistant", wrap("x").parts),
+    Message("assistant", (*wrap("x").parts, Text("and more"))),
+    Message("tool", wrap("x").parts),
     Message("user"),
 ])  # fmt: skip
 def test_what_only_looks_like_a_summary_is_none(message):
@@ -117,7 +118,7 @@ def test_a_summary_that_is_not_smaller_is_not_proposed():
 
 
 def test_its_name_states_every_setting():
-    assert repr(Summarize()) == "Summarize(keep=8, max_tokens=2000, summarizer=RuleSummary())"
+    assert repr(Summarize()) == "Summarize(keep=8, max_tokens=2000, summarizer=RuleSummary(), place='user', pin=None)"
 
 
 def test_a_fold_hides_earlier_edits_and_gives_them_back():

@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from itertools import accumulate
 from typing import NamedTuple
 
-from refold.summary import is_only_summary
+from refold.summary import carried, opening, previous
 from refold.view import View
 
 
@@ -72,7 +72,9 @@ def _latest_exchange(view: View, marks: _Marks) -> int:
 def _first(view: View) -> int:
     """Where the conversation begins: behind the summary it starts with, if it starts with one."""
     items = view.items
-    return items[0].stop if items and all(map(is_only_summary, items[0].shown)) else 0
+    if items and items[0].edit and any(previous(message) is not None for message in items[0].shown):
+        return items[0].stop
+    return opening(view.transcript.messages)
 
 
 def _marks(view: View) -> _Marks:
@@ -80,7 +82,7 @@ def _marks(view: View) -> _Marks:
     sums = list(accumulate((sum(map(view.lens.count, item.shown)) for item in view.items), initial=0))
     cuts = [cut for cut in starts if cut and cut in view.cuts]
     said = view.transcript.messages
-    turns = [cut for cut in cuts if said[cut].is_request and not is_only_summary(said[cut])]
+    turns = [cut for cut in cuts if said[cut].is_request and not carried(said, cut)]
     steps = [cut for cut in cuts if said[cut].role == "assistant" and said[cut - 1].results]
     return _Marks(starts, sums, turns, steps)
 

@@ -1,6 +1,7 @@
 """The wire formats, and which of them a payload is in."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import takewhile
 from typing import Any, overload
 
@@ -10,12 +11,13 @@ from refold.codecs.blocks import kind_of
 from refold.envelope import Envelope, Parcel, unpack
 from refold.errors import FormatError
 from refold.messages import Message
+from refold.summary import previous
 
 CODECS: tuple[Codec, ...] = (openai_chat, anthropic, openai_responses, gemini)
 """Of formats that fit a payload equally well, the first is meant: a list of plain texts is a chat."""
 
-_FIRST_LOOK = 8
-"""Entries looked at before all the others."""
+_LOOKS = (3, 30)
+"""Entries looked at first, and then, before all of them."""
 _SURE = 3
 """How far the best format must be ahead of the next for the rest not to be looked at."""
 
@@ -28,8 +30,13 @@ def open_payload(payload: Any, format: str | None = None) -> Envelope:
     """
     parcel = unpack(payload)
     codec = _recognised(parcel) if format is None else _named(format, parcel)
-    head = sum(1 for _ in takewhile(codec.is_system, Envelope(codec, parcel, 0).items()))
+    head = sum(1 for _ in takewhile(partial(_is_head, codec), Envelope(codec, parcel, 0).items()))
     return Envelope(codec, parcel, head)
+
+
+def _is_head(codec: Codec, item: Wire) -> bool:
+    """Is this leading entry the system prompt's? A summary of ours in the system's role is none."""
+    return codec.is_system(item) and previous(codec.decode(item, ())) is None
 
 
 def decode_all(envelope: Envelope, start: int = 0, prior: Sequence[Message] = ()) -> list[Message]:
@@ -87,12 +94,11 @@ def _recognised(parcel: Parcel) -> Codec:
 
 
 def _looks(parcel: Parcel) -> Iterator[list[Wire]]:
-    """The first entries, then all of them."""
-    few = parcel.wires[:_FIRST_LOOK]
-    whole = Envelope(openai_chat, parcel, 0)
-    yield [whole.item(at) for at in range(len(few))]
-    if len(parcel.wires) > len(few):
-        yield list(whole.items())
+    """The first entries, then more, then all of them."""
+    whole, count = Envelope(openai_chat, parcel, 0), len(parcel.wires)
+    for some in (look for look in _LOOKS if look < count):
+        yield [whole.item(at) for at in range(some)]
+    yield list(whole.items())
 
 
 def _names(codecs: Sequence[Codec]) -> str:

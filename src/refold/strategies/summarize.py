@@ -1,12 +1,18 @@
 """Replace everything before the kept tail with one summary."""
 
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from types import FunctionType
 
+from refold.errors import EditError
+from refold.messages import Message
+from refold.placements import PLACEMENTS, Placement, placed
 from refold.split import tail_start
 from refold.strategy import Ending, Steps
 from refold.summarizer import Summarizer
 from refold.summarizers.rules import RuleSummary
-from refold.summary import wrap
+from refold.summary import carried, without_summary
 from refold.view import View
 
 
@@ -25,23 +31,61 @@ class Summarize:
     max_tokens: int = 2_000
     """Cap of the summary message, in tokens."""
     summarizer: Summarizer = field(default_factory=RuleSummary)
+    place: str | Placement = "user"
+    """How the summary is carried: a `Placement` or the name of one (`refold.placements.PLACEMENTS`)."""
+    pin: Callable[[Message], bool] | None = None
+    """Messages that it accepts stay as they are behind the summary, however often the conversation is
+    compacted; a call or a result with all that belongs to it (conformance 41)."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.place, str) and self.place not in PLACEMENTS:
+            raise ValueError(f"no placement is called {self.place!r}; there are {', '.join(PLACEMENTS)}")
+
+    def __repr__(self) -> str:
+        """Every setting; functions by their names, so that it says the same in every process."""
+        shown = (f"{f.name}={_named(getattr(self, f.name))}" for f in fields(self))
+        return f"Summarize({', '.join(shown)})"
 
     def __call__(self, view: View) -> Steps:
         """Propose one edit, or none."""
         stop = tail_start(view, self.keep)
         if not stop:
             return None
-        hidden = _tokens(view, stop)
-        text, ending = yield from self.summarizer(view, 0, stop, min(self.max_tokens, hidden - hidden // 8))
+        pinned = self._pinned(view, stop)
+        hidden = _tokens(view, stop) - sum(view.ground.tokens(at, at + 1) for at in pinned)
+        cap = min(self.max_tokens, hidden - hidden // 8)
+        if cap <= 0:
+            return Ending("noop", "nothing but what is pinned")
+        text, ending = yield from self.summarizer(view, 0, stop, cap)
         if not text.strip():
             return ending
-        summary = wrap(text)
-        if view.lens.count(summary) >= hidden:
+        place = PLACEMENTS[self.place] if isinstance(self.place, str) else self.place
+        insert = placed(place, view, stop, text, pinned)
+        if sum(map(view.lens.count, insert)) >= _tokens(view, stop):
             return Ending("rejected", "the summary is not smaller than what it stands for")
-        yield view.fold(0, stop, summary, by=repr(self))
+        try:
+            yield view.fold(0, stop, *insert, by=repr(self))
+        except EditError as error:  # what is pinned holds calls and results that never paired
+            return Ending("rejected", str(error))
         return ending
+
+    def _pinned(self, view: View, stop: int) -> Sequence[int]:
+        """Positions before *stop* that stay, each with what it cannot be parted from."""
+        if self.pin is None:
+            return ()
+        said, cuts, found = view.transcript.messages, sorted(view.ground.cuts), set[int]()
+        for at in range(stop):
+            own = without_summary(said[at])
+            if own.parts and not carried(said, at) and self.pin(own):
+                after = bisect_right(cuts, at)
+                found.update(range(cuts[after - 1], cuts[after]))
+        return sorted(found)
 
 
 def _tokens(view: View, stop: int) -> int:
     """Tokens of what the view shows before *stop*."""
     return sum(view.lens.count(message) for item in view.items if item.stop <= stop for message in item.shown)
+
+
+def _named(value: object) -> str:
+    return value.__qualname__ if isinstance(value, FunctionType) else repr(value)

@@ -1,17 +1,18 @@
 """A summary without a model: deterministic, in any language, and merged rather than summarised again."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from functools import reduce
 
-from refold.messages import Message, user
+from refold.messages import user
 from refold.strategy import Answer, Ask
 from refold.summarizer import Summary
 from refold.summarizers.rules.collect import gather
 from refold.summarizers.rules.digest import Digest, merge
 from refold.summarizers.rules.layout import render
+from refold.summarizers.rules.material import Material, material
 from refold.summarizers.rules.reading import parse
-from refold.summary import previous, without_summary, wrap
+from refold.summary import wrap
 from refold.view import View
 
 TRIES = 12
@@ -32,13 +33,17 @@ class RuleSummary:
         an earlier summary covers it: that one is merged.
         """
         yield from ()
-        earlier, said = _material(view, start, stop)
-        digest = reduce(merge, [*map(parse, earlier), gather(said)], Digest())
-        return Summary(fitted(digest, view, max_tokens) or "")
+        return Summary(fitted(digest(material(view, start, stop)), view, max_tokens) or "")
 
 
-def fitted(digest: Digest, view: View, max_tokens: int) -> str | None:
-    """The text of *digest*, as long as *max_tokens* for the wrapped message allows; None if nothing fits."""
+def digest(found: Material) -> Digest:
+    """What earlier summaries tell, joined with what was said since."""
+    said = gather(message for _, message in found.said)
+    return reduce(merge, [*map(parse, found.earlier), said], Digest())
+
+
+def fitted(known: Digest, view: View, max_tokens: int) -> str | None:
+    """The text of *known*, as long as *max_tokens* for the wrapped message allows; None if nothing fits."""
     empty = view.lens.count(wrap(""))
     costs: dict[str, int] = {}
     bare = view.lens.count(user(""))
@@ -50,27 +55,11 @@ def fitted(digest: Digest, view: View, max_tokens: int) -> str | None:
 
     room = max_tokens - empty
     for _ in range(TRIES):
-        text = render(digest, room, cost)
+        text = render(known, room, cost)
         over = view.lens.count(wrap(text)) - max_tokens
         if over <= 0:
-            return text if digest.messages and (text.count("## ") > 1 or not digest.requests) else None
+            return text if known.messages and (text.count("## ") > 1 or not known.requests) else None
         room -= max(over, room // 20) + 1
         if room <= 0:
             return None
     return None
-
-
-def _material(view: View, start: int, stop: int) -> tuple[list[str], Iterator[Message]]:
-    """The texts of earlier summaries in this span, and what was said outside of them."""
-    earlier, spans = list[str](), list[tuple[int, int]]()
-    for item in view.items:
-        if item.start < start or item.stop > stop:
-            continue
-        covered = [text for text in map(previous, item.shown) if text is not None] if item.edit else []
-        earlier += covered
-        if not covered:
-            spans.append((item.start, item.stop))
-    said = view.transcript.messages
-    messages = [message for first, last in spans for message in said[first:last]]
-    earlier += [text for text in map(previous, messages) if text is not None]
-    return earlier, (rest for rest in map(without_summary, messages) if rest.parts)

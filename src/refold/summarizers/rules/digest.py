@@ -8,6 +8,10 @@ from typing import NamedTuple
 from refold.summarizers.rules.names import Entry, interleaved
 
 
+LONG = 24
+"""Characters of a request that is not said twice by chance."""
+
+
 class Todo(NamedTuple):
     """One item of a plan."""
 
@@ -53,7 +57,7 @@ def merge(old: Digest, new: Digest) -> Digest:
     """
     files = joined_files(old.files, new.files)
     return Digest(
-        requests=old.requests + new.requests,
+        requests=_said_once(old.requests, new.requests),
         constraints=unique(old.constraints + new.constraints),
         decisions=unique(old.decisions + new.decisions),
         todos=old.todos if new.todos is None else new.todos,
@@ -66,6 +70,13 @@ def merge(old: Digest, new: Digest) -> Digest:
         calls={tool: old.calls.get(tool, 0) + new.calls.get(tool, 0) for tool in unique((*old.calls, *new.calls))},
         notes=unique(old.notes + new.notes),
     )
+
+
+def _said_once(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
+    """Both, a long request that is told of again where it is told last: a caller who feeds a view back
+    as history shows what stands beside the summary a second time."""
+    again = {text for text in new if len(text) >= LONG}
+    return (*(text for text in old if text not in again), *new)
 
 
 def state_after(before: str | None, now: str) -> str:

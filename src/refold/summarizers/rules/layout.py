@@ -16,7 +16,7 @@ SHARES = {
     "Constraints": 0.25,
     "Decisions": 0.15,
     "Open work": 0.08,
-    "Notes": 0.12,
+    "Notes": 0.25,
     "Files": 0.15,
     "Commands": 0.06,
 }

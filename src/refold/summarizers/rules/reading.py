@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from refold.summarizers.rules.digest import Digest, Todo
 from refold.summarizers.rules.layout import MARKS
 from refold.summarizers.rules.names import Entry
+from refold.summary import parted
 
 TITLES = (
     "Requests", "Constraints", "Decisions", "Open work", "Notes", "Files", "Commands", "Listed", "Ids", "Names", "Counts",
@@ -21,10 +22,11 @@ _MESSAGES = re.compile(r"messages (\d{1,15})(?:; calls (.*))?")
 
 
 def parse(text: str) -> Digest:
-    """The digest that *text* shows. What is in no form of ours (a model's summary, a user's
+    """The digest that *text* shows. What is in no form of ours (a model's words, a user's
     amendment) becomes a note and is kept as it is. Never raises.
     """
-    sections = _sections(text)
+    told, record = parted(text) or ("", text)
+    sections = _sections(record)
     get: Callable[[str], list[str]] = lambda title: list(_items(sections.get(title, "")))  # noqa: E731 - one name for three words
     opened = get("Open work")
     todos = tuple(Todo(m[2], _STATUS[m[1]]) for m in map(_TODO.fullmatch, opened) if m)
@@ -40,7 +42,7 @@ def parse(text: str) -> Digest:
         index=tuple(_index(sections)),
         messages=messages,
         calls=calls,
-        notes=(*get("Notes"), *([sections[""]] if sections.get("") else [])),
+        notes=tuple(note for note in (told, *get("Notes"), sections.get("", "")) if note),
     )
 
 

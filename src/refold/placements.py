@@ -1,0 +1,119 @@
+"""How a summary is carried: in whose voice, and what stands beside it (X-2).
+
+Five ways are in use, and each is recognised again when a view is fed back as history
+(`refold.summary.carried`). A placement that a provider's rules, or what follows, do not allow gives
+way to the plain one.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from refold.messages import Message, Text, Thinking, user
+from refold.rules.verdict import Rules
+from refold.summary import ACK, CONTINUE, QUESTION, carried, without_summary, wrap
+from refold.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """How a summary is carried."""
+
+    role: Literal["user", "assistant", "system"] = "user"
+    """In whose voice it stands. `system` only where roles need not alternate."""
+    before: Literal["", "question", "first"] = ""
+    """What stands before it: nothing; a user's question that it answers (S4-13); the first request,
+    as it was said (S3)."""
+    acknowledged: bool = False
+    """Whether the assistant says that it read it (S0-31), unless the assistant speaks next."""
+
+
+PLACEMENTS: Mapping[str, Placement] = MappingProxyType(
+    {
+        "user": Placement(),
+        "acknowledged": Placement(acknowledged=True),
+        "system": Placement("system"),
+        "answer": Placement("assistant", "question"),
+        "after_first": Placement("assistant", "first"),
+    }
+)
+"""The five by name; `user` is the default."""
+
+
+def placed(placement: Placement, view: View, stop: int, text: str, pinned: Sequence[int] = ()) -> tuple[Message, ...]:
+    """What is shown instead of `messages[:stop]`: the summary *text* as *placement* carries it, the
+    messages at the positions *pinned*, and the current request where the fold would hide it in the
+    middle of the model's turn (C1-9, C4-11; conformance 8).
+
+    Never ends on the assistant where it is the model's turn (C4-11).
+    """
+    said = view.transcript.messages
+    first = _first_request(view, stop)
+    way = _allowed(placement, view.lens.rules, first)
+    head = (said[first],) if way.before == "first" and first is not None else ()
+    summary = wrap(text, way.role)
+    current = _current(view, stop)
+    shown = [_bare(said[at], view.lens.rules) for at in pinned if not (head and at == first)]
+    if current is not None and current not in (*pinned, first if head else None) and _words(said[current]) not in text:
+        shown.append(without_summary(said[current]))
+    shown = [message for message in shown if message.parts]
+    follows = shown[0].role if shown else _follows(view, stop)
+    question = (user(QUESTION),) if way.before == "question" else ()
+    return (*question, *head, summary, *_bridge(way, follows), *shown)
+
+
+def _bridge(way: Placement, follows: str) -> Iterable[Message]:
+    """What stands between the summary and what *follows*: a role, `end` or `model` (its turn)."""
+    if way.acknowledged and follows in ("user", "system", "end"):
+        return (Message("assistant", (Text(ACK),)),)
+    return (user(CONTINUE),) if way.role == "assistant" and follows in ("assistant", "model") else ()
+
+
+def _follows(view: View, stop: int) -> str:
+    """Who speaks behind the fold; where nobody does, `model` if it is the model's turn, else `end`."""
+    shown = next((item.shown[0].role for item in view.items if item.start >= stop and item.shown), "")
+    if shown:
+        return shown
+    return "end" if view.transcript.messages[stop - 1].role == "assistant" else "model"
+
+
+def _allowed(placement: Placement, rules: Rules, first: int | None) -> Placement:
+    """*placement*, or the plain one where it is against the rules or lacks what it needs."""
+    if placement.role == "system" and (rules.alternate or rules.check((wrap("x", "system"),))):
+        return Placement()
+    if placement.role == "assistant" and (placement.before == "" or (placement.before == "first" and first is None)):
+        return Placement("assistant", "question")
+    return placement
+
+
+def _first_request(view: View, stop: int) -> int | None:
+    """The first thing that the user asked, carriers of summaries and messages merged with them aside."""
+    said = view.transcript.messages
+    found = (at for at in range(stop) if said[at].is_request and said[at].parts and not carried(said, at))
+    at = next(found, None)
+    return at if at is not None and without_summary(said[at]) == said[at] else None
+
+
+def _current(view: View, stop: int) -> int | None:
+    """The latest request, if the fold hides it while the model is still at it."""
+    said = view.transcript.messages
+    if any(said[at].is_request and not carried(said, at) for at in range(stop, len(said))):
+        return None
+    if stop == len(said) and said[stop - 1].role == "assistant" and not said[stop - 1].calls:
+        return None
+    return next((at for at in range(stop - 1, -1, -1) if said[at].is_request and not carried(said, at)), None)
+
+
+def _words(message: Message) -> str:
+    """What a request says, as a summary would quote it; a list item's later lines are indented."""
+    return without_summary(message).text.strip().replace("\n", "\n  ")
+
+
+def _bare(message: Message, rules: Rules) -> Message:
+    """A pinned message for another place: without its summary, and without thinking, which is bound
+    to where it stood, unless the provider wants it always."""
+    message = without_summary(message)
+    if rules.thinking == "fixed" or not any(isinstance(part, Thinking) for part in message.parts):
+        return message
+    return Message(message.role, tuple(part for part in message.parts if not isinstance(part, Thinking)))
