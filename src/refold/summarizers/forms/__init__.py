@@ -1,6 +1,28 @@
 """Forms of summaries: a shape to ask a model for, with typed values behind it (docs/forms.md)."""
 
 from refold.summarizers.forms.form import Form
+from refold.summarizers.forms.sections import HANDOVER, TLDR, Heading, Sections, SectionsForm
 from refold.summarizers.forms.snapshot import File, Snapshot, SnapshotForm, Step, read_snapshot, write_snapshot
+from refold.summarizers.forms.state import Change, Delta, Entry, State, StateForm, applied, problems
 
-__all__ = ["File", "Form", "Snapshot", "SnapshotForm", "Step", "read_snapshot", "write_snapshot"]
+__all__ = [
+    "HANDOVER",
+    "TLDR",
+    "Change",
+    "Delta",
+    "Entry",
+    "File",
+    "Form",
+    "Heading",
+    "Sections",
+    "SectionsForm",
+    "Snapshot",
+    "SnapshotForm",
+    "State",
+    "StateForm",
+    "Step",
+    "applied",
+    "problems",
+    "read_snapshot",
+    "write_snapshot",
+]

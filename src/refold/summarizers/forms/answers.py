@@ -1,0 +1,53 @@
+"""JSON objects in what models answer: in fences, in prose, with small faults."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+TRIES = 50
+"""How many opening braces of one text are tried as the beginning of an object."""
+_TRAILING = re.compile(r'("(?:[^"\\]|\\.)*")|,\s*(?=[}\]])', re.DOTALL)
+_STRINGS = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)|[{}\[\]]', re.DOTALL)
+_CLOSES = {"{": "}", "[": "]"}
+
+
+def objects(text: str) -> Iterator[dict[str, Any]]:
+    """The outermost JSON objects in *text*, in order. Line ends in strings, commas before a closing
+    bracket and brackets left open at the end are forgiven. Never raises."""
+    at, tries = text.find("{"), 0
+    while at >= 0 and tries < TRIES:
+        value, end = _read(text, at)
+        if isinstance(value, dict):
+            yield value
+        at, tries = text.find("{", end), tries + 1
+
+
+def _read(text: str, at: int) -> tuple[Any, int]:
+    decoder = json.JSONDecoder(strict=False)
+    try:
+        return decoder.raw_decode(text, at)
+    except (ValueError, RecursionError):
+        pass
+    piece, end = _balanced(text, at)
+    try:
+        return decoder.decode(_TRAILING.sub(lambda found: found[1] or "", piece)), end
+    except (ValueError, RecursionError):
+        return None, at + 1
+
+
+def _balanced(text: str, at: int) -> tuple[str, int]:
+    """The object that begins at *at* up to its closing bracket; closed here if the text ends before."""
+    stack = list[str]()
+    for found in _STRINGS.finditer(text, at):
+        mark = found[0]
+        if mark in _CLOSES:
+            stack.append(_CLOSES[mark])
+        elif mark in "}]":
+            if not stack or stack.pop() != mark:
+                break
+            if not stack:
+                return text[at : found.end()], found.end()
+        elif len(mark) == 1 or mark[-1] != '"':
+            return f'{text[at:]}"{"".join(reversed(stack))}', len(text)
+    return text[at:].rstrip().rstrip(",") + "".join(reversed(stack)), len(text)

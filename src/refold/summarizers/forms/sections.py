@@ -1,0 +1,162 @@
+"""Markdown summaries: fixed headings, a list under each (conformance 34)."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from refold.summarizers.forms.listing import bulleted, clean, items, joined
+from refold.summarizers.forms.tags import without_asides
+
+_FENCE = re.compile(r"(?:```|~~~)")
+
+
+class Heading(NamedTuple):
+    """One section of a Markdown summary."""
+
+    title: str
+    about: str
+    """What belongs there, for the prompt."""
+    kind: Literal["log", "state", "standing"] = "log"
+    """`log`: carried on, the oldest go first where room is short; `state`: an update replaces it;
+    `standing`: carried on and never dropped."""
+    required: bool = True
+    aliases: tuple[str, ...] = ()
+    """Other titles that models give it, in other languages for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sections:
+    """What a Markdown summary says: (title, entries) in the form's order, empty sections left out.
+    Entries are stripped; those that say nothing are left out."""
+
+    entries: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def __post_init__(self) -> None:
+        cleaned = ((title, clean(texts)) for title, texts in self.entries)
+        object.__setattr__(self, "entries", tuple((title, texts) for title, texts in cleaned if texts))
+
+    def __getitem__(self, title: str) -> tuple[str, ...]:
+        """The entries under a title; none where it has none."""
+        return dict(self.entries).get(title, ())
+
+
+@dataclass(frozen=True, slots=True)
+class SectionsForm:
+    """Markdown with these headings, in this order, as a form."""
+
+    name: str
+    headings: tuple[Heading, ...]
+
+    @property
+    def template(self) -> str:
+        """The headings, and what belongs under each."""
+        return (
+            "Answer in Markdown with exactly these headings, in this order, and a list under each. "
+            "Write `- none` where there is nothing to say.\n\n"
+            + "\n".join(f"## {heading.title}\n- {heading.about}" for heading in self.headings)
+        )
+
+    def parse(self, text: str) -> Sections | None:
+        """The sections in *text*; None where a required heading is missing, or nothing is said.
+        Headings of any level are read, bold and numbered ones too; other headings are content."""
+        bodies: dict[str, list[str]] = {}
+        for title, line in self._lines(without_asides(text, self._pattern())):
+            bodies.setdefault(title, [""]).append(line)
+        if any(heading.required and heading.title not in bodies for heading in self.headings):
+            return None
+        found = self._sections((title, items("\n".join(lines))) for title, lines in bodies.items())
+        return found if found.entries else None
+
+    def render(self, value: Sections) -> str:
+        """Every heading, with its entries."""
+        return "\n".join(f"## {h.title}\n{bulleted(value[h.title])}".rstrip() for h in self.headings)
+
+    def merge(self, previous: Sections | None, new: Sections) -> Sections:
+        """What *previous* said and *new* tells, by each heading's kind."""
+        if previous is None:
+            return new
+        return self._sections(
+            (h.title, new[h.title] if h.kind == "state" else joined(previous[h.title], new[h.title]))
+            for h in self.headings
+        )
+
+    def shorter(self, value: Sections) -> Sections | None:
+        """Without the oldest entry of the longest section of kind `log`."""
+        logs = {h.title: len(value[h.title]) for h in self.headings if h.kind == "log"}
+        longest = max(logs, key=lambda title: logs[title], default="")
+        if not logs.get(longest):
+            return None
+        return Sections(tuple((title, texts[1:] if title == longest else texts) for title, texts in value.entries))
+
+    def _sections(self, found: Iterable[tuple[str, Iterable[str]]]) -> Sections:
+        texts = {title: tuple(entries) for title, entries in found}
+        return Sections(tuple((h.title, texts.get(h.title, ())) for h in self.headings))
+
+    def _pattern(self) -> re.Pattern[str]:
+        words = sorted((word for h in self.headings for word in (h.title, *h.aliases)), key=len, reverse=True)
+        titles = "|".join(re.escape(word).replace(r"\ ", r"[ _-]") for word in words)
+        return re.compile(
+            rf"^(#{{1,6}}[ \t]{{0,4}})?(\d{{1,2}}[.)][ \t]{{0,4}})?(\*\*|__)?({titles})(?:\*\*|__)?[ \t]{{0,4}}([:：])?(?:\*\*|__)?(.*)$",
+            re.IGNORECASE | re.MULTILINE,
+        )
+
+    def _title(self, line: str, pattern: re.Pattern[str]) -> tuple[str, str] | None:
+        """The title that a line is, and what else stands on it; None for any other line."""
+        found = pattern.match(line)
+        if not found:
+            return None
+        marked, rest = found[1] or found[2] or found[3], found[6].strip()
+        if rest and not (marked and found[5]):
+            return None
+        return self._known()[re.sub(r"[ _-]", " ", found[4]).casefold()], rest
+
+    def _known(self) -> dict[str, str]:
+        words = ((word, h.title) for h in self.headings for word in (h.title, *h.aliases))
+        return {re.sub(r"[ _-]", " ", word).casefold(): title for word, title in words}
+
+    def _lines(self, text: str) -> Iterator[tuple[str, str]]:
+        """(title, line) of each line under a heading. What stands in a code fence is content,
+        unless the fence is around the whole answer."""
+        pattern, title, around, fenced = self._pattern(), "", False, False
+        for line in text.split("\n"):
+            fence = bool(_FENCE.match(line))
+            if fence and (not title or (around and not fenced and not line.strip("`~ \t\r"))):
+                around = not title
+                continue
+            fenced ^= fence
+            if not (fenced or fence) and (heading := self._title(line, pattern)):
+                title, rest = heading
+                yield title, rest
+            elif title:
+                yield title, f"  {line}" if fenced or fence else line
+
+
+HANDOVER = SectionsForm(
+    "handover",
+    (
+        Heading("Done", "what was finished, with its outcome", aliases=("Completed", "已完成", "完成的工作")),
+        Heading("In progress", "what is being worked on now", "state", aliases=("Currently working on", "进行中")),
+        Heading("Files modified", "path: what was changed", aliases=("Modified files", "修改的文件", "文件修改")),
+        Heading("Next", "what has to be done next", "state", aliases=("Next steps", "下一步", "接下来")),
+        Heading(
+            "User preferences", "a standing request, rule or constraint of the user, verbatim", "standing",
+            aliases=("Persistent user preferences", "Key user requests", "用户偏好"),
+        ),
+    ),
+)  # fmt: skip
+"""Done, in progress, files modified, next, and preferences that persist (S4-10)."""
+
+TLDR = SectionsForm(
+    "tldr",
+    (
+        Heading("Key Objectives", "what the user wants, and the problem to solve", "standing", aliases=("主要目标",)),
+        Heading(
+            "Tools Used & Results", "tool, purpose and outcome", aliases=("Tools Used and Results", "使用的工具与结果")
+        ),
+        Heading("Key Findings", "a fact or conclusion that is needed later", aliases=("主要发现", "关键发现")),
+        Heading("Current Status", "where things stand", "state", aliases=("当前状态",)),
+        Heading("Next Steps", "an open question, or what to do next", "state", aliases=("下一步",)),
+    ),
+)
+"""Objectives, tools, findings, status, next steps: the five sections of a TLDR (S3-14)."""

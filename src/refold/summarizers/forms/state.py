@@ -1,0 +1,282 @@
+"""The JSON state: entries with ids, which a model updates by deltas and code merges (S1-37)."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple, get_args
+
+from refold.summarizers.forms.answers import objects
+from refold.summarizers.forms.listing import said, same
+
+Kind = Literal["topic", "entity", "action", "constraint", "decision", "file", "open"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+KEYS: dict[Kind, str] = {
+    "topic": "topics", "entity": "entities", "action": "action_items", "constraint": "constraints",
+    "decision": "decisions", "file": "files", "open": "open_items",
+}  # fmt: skip
+"""The JSON key that each kind of entry stands under."""
+_DONE = frozenset({"done", "completed", "finished", "cancelled", "已完成", "完成"})
+
+TEMPLATE = """\
+The state is a JSON object with a "goal" and lists of entries: "topics", "entities", "action_items",
+"constraints", "decisions", "files", "open_items". Each entry has an "id", a "text" and, where it helps, a "status"
+(action items: todo, in progress, done; files: created, read, modified, deleted).
+Answer with one JSON object that says what changed, and nothing else. Leave out what did not change.
+
+{
+  "goal": "only if it is new or has changed",
+  "add": {"topics": [{"text": "..."}], "action_items": [{"text": "...", "status": "todo"}], "files": [{"text": "path", "status": "modified"}]},
+  "update": [{"id": "a1", "status": "done"}],
+  "remove": ["t2"]
+}
+
+Use ids of the state you were given in "update" and "remove"; new entries get their ids from us. Identifiers, paths and figures verbatim.
+Nothing that still holds is removed. If nothing changed, answer {"add": {}}."""
+
+
+class Entry(NamedTuple):
+    """One thing known."""
+
+    kind: Kind
+    text: str
+    status: str = ""
+    id: str = ""
+    """A letter for its kind and a number; empty until it is added to a state."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All that is known. Entries without text, and those whose id stands before, are left out."""
+
+    goal: str = ""
+    entries: tuple[Entry, ...] = ()
+    """By kind, oldest first within one."""
+
+    def __post_init__(self) -> None:
+        stripped = (Entry(e.kind, e.text.strip(), e.status.strip(), e.id.strip()) for e in self.entries)
+        by_id = dict[str, Entry]()
+        for entry in stripped:
+            if entry.text and entry.id:
+                by_id.setdefault(entry.id, entry)
+        object.__setattr__(self, "goal", self.goal.strip())
+        object.__setattr__(self, "entries", _sorted(by_id.values()))
+
+    def of(self, kind: Kind) -> tuple[Entry, ...]:
+        """The entries of one kind."""
+        return tuple(entry for entry in self.entries if entry.kind == kind)
+
+
+def _sorted(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    return tuple(sorted(entries, key=lambda entry: KINDS.index(entry.kind)))
+
+
+class Change(NamedTuple):
+    """What is new about an entry; None where nothing is."""
+
+    id: str
+    text: str | None = None
+    status: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What changed since a state was written."""
+
+    goal: str = ""
+    add: tuple[Entry, ...] = ()
+    """By kind. Their ids count for nothing: `applied` gives new ones."""
+    update: tuple[Change, ...] = ()
+    remove: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "add", _sorted(self.add))
+
+
+@dataclass(frozen=True, slots=True)
+class StateForm:
+    """The JSON state as a form: a model answers with a `Delta`, code applies it.
+
+    What a delta does not name stays as it is, byte for byte, however many rounds there are. A delta
+    that does not fit (`problems` says why) is refused whole.
+    """
+
+    name = "json_state"
+    template = TEMPLATE
+
+    def parse(self, text: str) -> State | Delta | None:
+        """The last object in *text* that is a delta or a state; None where there is none, or one of
+        its fields has another shape."""
+        found = [value for value in map(_value, objects(text)) if value is not None]
+        return found[-1] if found and found[-1] != State() else None
+
+    def render(self, value: State | Delta) -> str:
+        """The value as JSON, one entry a line."""
+        return _dump(_state_json(value) if isinstance(value, State) else _delta_json(value))
+
+    def merge(self, previous: State | Delta | None, new: State | Delta) -> State | None:
+        """*previous* with *new* applied; None where it cannot be."""
+        state = applied(State(), previous) if isinstance(previous, Delta) else previous
+        if isinstance(new, State):
+            return new if previous is None else state and applied(state, _difference(state, new))
+        return applied(State(), new) if previous is None else state and applied(state, new)
+
+    def shorter(self, value: State | Delta) -> State | None:
+        """Without its oldest finished action item, topic, file that was only read, entity, or
+        decision, in this order. Goal, constraints, changed files and what is open stay."""
+        if isinstance(value, Delta):
+            return None
+        gone = next(_droppable(value), None)
+        return gone and replace(value, entries=tuple(entry for entry in value.entries if entry != gone))
+
+
+def problems(state: State, delta: Delta) -> tuple[str, ...]:
+    """Why *delta* cannot be applied to *state*, for a second question; empty where it can be."""
+    known = {entry.id for entry in state.entries}
+    changed = [change.id for change in delta.update]
+    return (
+        *(f"there is no entry {id!r} to update" for id in changed if id not in known),
+        *(f"there is no entry {id!r} to remove" for id in delta.remove if id not in known),
+        *(f"entry {id!r} is both updated and removed" for id in changed if id in delta.remove),
+        *(
+            f"entry {change.id!r} would be left without text"
+            for change in delta.update
+            if change.text is not None and not said(change.text.strip())
+        ),
+    )
+
+
+def applied(state: State, delta: Delta) -> State | None:
+    """*state* with *delta* applied; None where it cannot be (see `problems`). An entry that is
+    there already, in the same words, is not added again; its status is taken over."""
+    if problems(state, delta):
+        return None
+    changes = {change.id: change for change in delta.update}
+    kept = [_changed(entry, changes.get(entry.id)) for entry in state.entries if entry.id not in delta.remove]
+    last = {kind: max((_number(e.id) for e in state.entries if e.id[0] == kind[0]), default=0) for kind in KINDS}
+    places = {(entry.kind, same(entry.text)): at for at, entry in enumerate(kept)}
+    for entry in (entry for entry in delta.add if said(entry.text.strip())):
+        at = places.setdefault((entry.kind, same(entry.text)), len(kept))
+        if at < len(kept):
+            kept[at] = kept[at]._replace(status=entry.status or kept[at].status)
+        else:
+            last[entry.kind] += 1
+            kept.append(entry._replace(id=f"{entry.kind[0]}{last[entry.kind]}"))
+    return State(delta.goal.strip() or state.goal, tuple(kept))
+
+
+def _difference(state: State, new: State) -> Delta:
+    """A whole state as a delta that takes nothing away."""
+    known = {(entry.kind, entry.id) for entry in state.entries}
+    old = tuple(Change(e.id, e.text, e.status or None) for e in new.entries if (e.kind, e.id) in known)
+    return Delta(new.goal, tuple(e for e in new.entries if (e.kind, e.id) not in known), old)
+
+
+def _changed(entry: Entry, change: Change | None) -> Entry:
+    if change is None:
+        return entry
+    return entry._replace(
+        text=entry.text if change.text is None else change.text,
+        status=entry.status if change.status is None else change.status,
+    )
+
+
+def _number(id: str) -> int:
+    digits = id[1:]
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else 0
+
+
+def _droppable(state: State) -> Iterator[Entry]:
+    yield from (entry for entry in state.of("action") if entry.status.casefold() in _DONE)
+    yield from state.of("topic")
+    yield from (entry for entry in state.of("file") if entry.status.casefold() in {"read", ""})
+    yield from state.of("entity")
+    yield from state.of("decision")
+
+
+# --- JSON -----------------------------------------------------------------------------------------
+
+
+def _dump(value: Mapping[str, Any]) -> str:
+    """JSON with one line for the shortest things that have lines of their own."""
+    fields = (
+        f" {json.dumps(key)}: {_list(item) if isinstance(item, list) else _text(item)}" for key, item in value.items()
+    )
+    return "{\n" + ",\n".join(fields) + "\n}"
+
+
+def _list(value: list[Any]) -> str:
+    return "[\n  " + ",\n  ".join(map(_text, value)) + "\n ]" if value else "[]"
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _state_json(state: State) -> dict[str, Any]:
+    lists = {KEYS[kind]: [_entry_json(entry) for entry in state.of(kind)] for kind in KINDS}
+    return {"goal": state.goal, **{key: entries for key, entries in lists.items() if entries}}
+
+
+def _entry_json(entry: Entry) -> dict[str, str]:
+    fields = {"id": entry.id, "text": entry.text, "status": entry.status}
+    return {key: value for key, value in fields.items() if value}
+
+
+def _delta_json(delta: Delta) -> dict[str, Any]:
+    added = {KEYS[kind]: [_entry_json(e) for e in delta.add if e.kind == kind] for kind in KINDS}
+    return {
+        "goal": delta.goal,
+        "add": {key: entries for key, entries in added.items() if entries},
+        "update": [{k: v for k, v in change._asdict().items() if v is not None} for change in delta.update],
+        "remove": list(delta.remove),
+    }
+
+
+def _value(found: dict[str, Any]) -> State | Delta | None:
+    """The state or delta that an object is; None where it is neither, or one of its fields is not
+    what the template says."""
+    try:
+        if found.keys() & {"add", "update", "remove"}:
+            return _delta(found)
+        if found and found.keys() <= {"goal", *KEYS.values()}:
+            goal, entries = _string(found.get("goal") or ""), _entries(found)
+            return State(goal, entries) if all(entry.id for entry in entries) else Delta(goal, entries)
+    except TypeError:
+        pass
+    return None
+
+
+def _delta(found: dict[str, Any]) -> Delta:
+    added = _typed(found.get("add") or {}, dict)
+    unknown = added.keys() - set(KEYS.values())
+    if unknown:
+        raise TypeError(unknown)
+    changes = tuple(_change(_typed(item, dict)) for item in _typed(found.get("update") or [], list))
+    removed = tuple(_string(item) for item in _typed(found.get("remove") or [], list))
+    return Delta(_string(found.get("goal") or ""), _entries(added), changes, removed)
+
+
+def _change(item: dict[str, Any]) -> Change:
+    text, status = (None if item.get(key) is None else _string(item[key]) for key in ("text", "status"))
+    return Change(_string(item.get("id")), text, status)
+
+
+def _entries(lists: Mapping[str, Any]) -> tuple[Entry, ...]:
+    return tuple(_entry(kind, item) for kind in KINDS for item in _typed(lists.get(KEYS[kind]) or [], list))
+
+
+def _entry(kind: Kind, item: Any) -> Entry:
+    if isinstance(item, str):
+        return Entry(kind, item)
+    fields = _typed(item, dict)
+    return Entry(kind, *(_string(fields.get(key) or "") for key in ("text", "status", "id")))
+
+
+def _string(value: Any) -> str:
+    return str(_typed(value, str))
+
+
+def _typed(value: Any, kind: type) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value

@@ -1,0 +1,129 @@
+"""Markdown summaries: required headings, typed sections, merging by each heading's kind."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.summarizers.forms import HANDOVER, TLDR, Form, Heading, Sections, SectionsForm
+
+HOSTILE = st.sampled_from([
+    "## Next", "Next", "**Done:** x", "```\n## Done\n```", "- a\n- b", "a\n\n  b\nc", "# 标题\n不要修改", "none", "", "\x00\x85\u2028x",
+    "</state_snapshot>", "<scratchpad>", "1. Done", "Key Findings:", "Done\nNext\n## Files modified", "~~~", "### Done",
+])  # fmt: skip
+ENTRIES = st.lists(st.one_of(st.text(), HOSTILE), max_size=4).map(tuple)
+FORMS = st.sampled_from([HANDOVER, TLDR])
+
+
+@st.composite
+def values(draw, form):
+    return Sections(tuple((h.title, draw(ENTRIES)) for h in form.headings))
+
+
+WITH_VALUE = FORMS.flatmap(lambda form: st.tuples(st.just(form), values(form), values(form)))
+
+
+def test_the_handover_has_the_five_sections():
+    """S4-10: done, in progress, files modified, next, persistent user preferences."""
+    assert [h.title for h in HANDOVER.headings] == ["Done", "In progress", "Files modified", "Next", "User preferences"]
+    assert all(f"## {h.title}\n" in HANDOVER.template for h in HANDOVER.headings)
+
+
+def test_the_tldr_has_its_five_sections():
+    """S3-14: objectives, tools, findings, status, next steps."""
+    answer = (
+        "Sure!\n\n```markdown\n# 1. Key Objectives\n- Book a flight\n\n**Tools Used & Results:** search: 3 flights\n- pay: refused\n"
+        "### Key Findings\nThe card is expired.\n```python\n## Next Steps\n```\n## Current status:\n1. waiting\n## NEXT STEPS\n- none\n```"
+    )
+    found = TLDR.parse(answer)
+    assert found["Key Objectives"] == ("Book a flight",)
+    assert found["Tools Used & Results"] == ("search: 3 flights", "pay: refused")
+    assert found["Key Findings"] == ("The card is expired.\n```python\n## Next Steps\n```",)
+    assert found["Current Status"] == ("waiting",)
+    assert found["Next Steps"] == ()
+
+
+@given(WITH_VALUE)
+def test_what_is_written_is_read_back(drawn):
+    form, value, _ = drawn
+    assert form.parse(form.render(value)) == (value if value.entries else None)
+
+
+@given(WITH_VALUE, st.text("ab .\n", max_size=20))
+def test_a_fence_and_text_before_it_change_nothing(drawn, before):
+    form, value, _ = drawn
+    answer = f"<think>\n## {form.headings[0].title}\n- draft\n</think>\n{before}\n```md\n{form.render(value)}\n```"
+    assert form.parse(answer) == (value if value.entries else None)
+
+
+@given(
+    FORMS,
+    st.one_of(
+        st.text(), st.lists(st.sampled_from(["## Done", "\n", "```", "**Next**", "- x", " ", "Next: y"])).map("".join)
+    ),
+)
+def test_reading_never_raises(form, text):
+    found = form.parse(text)
+    assert found is None or form.parse(form.render(found)) == found
+
+
+@pytest.mark.parametrize("title", [h.title for h in HANDOVER.headings])
+def test_conformance_34_an_answer_without_a_required_heading_is_none(title):
+    """S4-10: each of the five must be there, if only to say none."""
+    whole = "\n".join(f"## {h.title}\n- something" for h in HANDOVER.headings)
+    assert HANDOVER.parse(whole) is not None
+    assert HANDOVER.parse(whole.replace(f"## {title}\n", "")) is None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["", "  \n", "I will continue.", "## Done\n## In progress\n## Files modified\n## Next\n## User preferences\n- 无"],
+)
+def test_conformance_32_an_empty_answer_is_none(answer):
+    assert HANDOVER.parse(answer) is None
+
+
+def test_a_heading_that_is_not_required_may_be_missing_and_chinese_titles_are_known():
+    form = SectionsForm("mine", (Heading("Done", "x", aliases=("已完成",)), Heading("Notes", "y", required=False)))
+    assert form.parse("## 已完成\n- 写了测试") == Sections((("Done", ("写了测试",)),))
+
+
+@given(WITH_VALUE)
+def test_merging_goes_by_the_heading(drawn):
+    form, old, new = drawn
+    both = form.merge(old, new)
+    for heading in form.headings:
+        if heading.kind == "state":
+            assert both[heading.title] == new[heading.title]
+        else:
+            assert (
+                len(both[heading.title])
+                >= len({t.casefold() for t in old[heading.title]}) * bool(old[heading.title]) - 4
+            )
+    assert form.merge(None, new) == new
+    assert form.merge(both, new) == form.merge(form.merge(both, new), new)
+
+
+def test_ten_rounds_of_forgetful_updates_lose_nothing():
+    now = None
+    for n in range(10):
+        told = Sections((("Done", (f"did {n}",)), ("In progress", (f"doing {n}",)), ("Files modified", (f"{n}.py",)),
+                         ("User preferences", (f"never {n}",) if n < 2 else ())))  # fmt: skip
+        now = HANDOVER.merge(now, HANDOVER.parse(HANDOVER.render(told)))
+        now = HANDOVER.parse(HANDOVER.render(now))
+    assert [len(now[h.title]) for h in HANDOVER.headings] == [10, 1, 10, 0, 2]
+    assert now["In progress"] == ("doing 9",)
+
+
+@given(WITH_VALUE)
+def test_it_gets_shorter_and_standing_entries_stay(drawn):
+    form, value, _ = drawn
+    now = value
+    while (less := form.shorter(now)) is not None:
+        assert len(form.render(less)) < len(form.render(now))
+        now = less
+    assert all(now[h.title] == (() if h.kind == "log" else value[h.title]) for h in form.headings)
+
+
+def test_forms_are_forms():
+    forms: list[Form] = [HANDOVER, TLDR]
+    assert [form.name for form in forms] == ["handover", "tldr"]

@@ -1,0 +1,170 @@
+"""The JSON state: deltas are read from what models answer, and applied or refused whole."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.summarizers.forms import Change, Delta, Entry, State, StateForm, applied, problems
+from refold.summarizers.forms.listing import same
+from refold.summarizers.forms.state import KINDS
+
+FORM = StateForm()
+TEXTS = st.one_of(
+    st.text(),
+    st.sampled_from(['}"]', "{", "不要修改 tests/", "a, ]", "</x>", "\\", "```", "none", '{"add": {}}', "\x00\x1f"]),
+)
+ENTRIES = st.builds(
+    Entry,
+    st.sampled_from(KINDS),
+    TEXTS,
+    st.sampled_from(["", "todo", "done", "read", "modified"]),
+    st.sampled_from(["", "t1", "t2", "a1", "d7", "x"]),
+)
+STATES = st.builds(State, TEXTS, st.lists(ENTRIES, max_size=6).map(tuple))
+DELTAS = st.builds(
+    Delta,
+    TEXTS,
+    st.lists(ENTRIES, max_size=5).map(tuple),
+    st.lists(st.builds(Change, TEXTS, st.none() | TEXTS, st.none() | TEXTS), max_size=3).map(tuple),
+    st.lists(TEXTS, max_size=3).map(tuple),
+)  # fmt: skip
+FIRST = State(
+    "Ship 1.0",
+    (
+        Entry("topic", "release", "", "t1"),
+        Entry("action", "tag it", "todo", "a1"),
+        Entry("constraint", "不要强推", "", "c1"),
+    ),
+)
+
+
+def test_a_delta_is_read_and_applied():
+    """S1-37: topics, entities and action items as JSON, updated by id."""
+    delta = FORM.parse(
+        'Here you go:\n```json\n{"add": {"entities": [{"text": "K-9931"}], "files": ["src/a.py"]},\n'
+        ' "update": [{"id": "a1", "status": "done"},], "remove": ["t1"]}\n```'
+    )
+    assert delta == Delta(
+        "", (Entry("entity", "K-9931"), Entry("file", "src/a.py")), (Change("a1", None, "done"),), ("t1",)
+    )
+    after = FORM.merge(FIRST, delta)
+    assert after.goal == "Ship 1.0"
+    assert after.of("topic") == ()
+    assert after.of("action") == (Entry("action", "tag it", "done", "a1"),)
+    assert after.of("entity") == (Entry("entity", "K-9931", "", "e1"),)
+    assert after.of("constraint") == FIRST.of("constraint")
+
+
+def test_the_template_is_on_template():
+    assert isinstance(FORM.parse(FORM.template), Delta)
+
+
+@given(STATES | DELTAS)
+def test_what_is_written_is_read_back(value):
+    assert FORM.parse(FORM.render(value)) == (None if value == State() else value)
+
+
+@given(STATES | DELTAS, st.text("ab `\n<>[]", max_size=20))
+def test_text_around_it_changes_nothing(value, around):
+    assert FORM.parse(f"{around}\n```json\n{FORM.render(value)}\n```\n{around}") == (
+        None if value == State() else value
+    )
+
+
+@given(
+    st.one_of(
+        st.text(),
+        st.lists(st.sampled_from(['{"add"', ":", "{", "}", "[", '"x"', ",", "null", "1", '"goal"', "\\"])).map("".join),
+    )
+)
+def test_reading_never_raises(text):
+    found = FORM.parse(text)
+    assert found is None or FORM.parse(FORM.render(found)) == found
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"a":' * 100_000, '{"add": ' + "9" * 5_000 + "}", "{" * 100_000, '{"goal": "' * 9_999]
+)
+def test_hostile_json_is_read_in_no_time(text):
+    assert FORM.parse(text) is None or isinstance(FORM.parse(text), State)
+
+
+@pytest.mark.parametrize("answer", [
+    "", "No changes.", "{}", '{"goal": ""}', '{"add": []x', '{"add": {"moods": []}}', '{"add": {"topics": [1]}}', '{"update": {"a1": "done"}}',
+    '{"summary": "free text"}', '{"add": {}, "remove": [3]}', '{"topics": "all"}',
+])  # fmt: skip
+def test_conformance_34_another_shape_is_none(answer):
+    assert FORM.parse(answer) is None
+
+
+def test_small_faults_are_forgiven():
+    assert FORM.parse('{"goal": "a\nb", "add": {"topics": ["x, ]",],},}') == Delta("a\nb", (Entry("topic", "x, ]"),))
+    assert FORM.parse('{"add": {"topics": ["one", "tw') == Delta("", (Entry("topic", "one"), Entry("topic", "tw")))
+
+
+@pytest.mark.parametrize("delta", [
+    Delta(update=(Change("a9", None, "done"),)), Delta(remove=("t9",)), Delta(update=(Change("a1", "x"),), remove=("a1",)),
+    Delta(update=(Change("c1", " "),)), Delta("new goal", (Entry("topic", "y"),), remove=("t1", "t9")),
+])  # fmt: skip
+def test_a_delta_that_does_not_fit_is_refused_whole(delta):
+    """S1-37: nothing of it is applied, and what is wrong can be said in a second question."""
+    assert FORM.merge(FIRST, delta) is None
+    assert applied(FIRST, delta) is None
+    assert problems(FIRST, delta)
+
+
+def test_nothing_is_said_twice_and_ids_are_never_given_twice():
+    after = applied(
+        FIRST,
+        Delta(add=(Entry("action", "Tag it.", "done"), Entry("action", "announce"), Entry("decision", "x", id="t1"))),
+    )
+    assert after.of("action") == (Entry("action", "tag it", "done", "a1"), Entry("action", "announce", "", "a2"))
+    assert len({entry.id for entry in after.entries}) == len(after.entries) == 5
+
+
+@given(STATES, DELTAS)
+def test_applying_loses_only_what_is_removed(state, delta):
+    after = FORM.merge(state, delta)
+    if after is None:
+        assert problems(state, delta)
+    else:
+        assert {e.id for e in after.entries} >= {e.id for e in state.entries} - set(delta.remove)
+        assert {same(e.text) for e in after.entries} >= {
+            same(e.text.strip()) for e in delta.add if FORM.merge(None, Delta(add=(e,))).entries
+        } - {same(e.text) for e in state.entries}
+
+
+@given(STATES, STATES)
+def test_a_whole_state_takes_nothing_away(old, new):
+    assert FORM.merge(None, new) == new
+    both = FORM.merge(old, new)
+    assert both is None or {e.id for e in both.entries} >= {e.id for e in old.entries}
+
+
+def test_ten_rounds_lose_nothing_and_leave_what_is_not_named_as_it_was():
+    """S1-37: counted after ten rounds, each through text and back."""
+    now = None
+    for n in range(10):
+        delta = {"add": {"action_items": [{"text": f"do {n}", "status": "todo"}], "entities": [f"E-{n}"]}}
+        if n == 0:
+            delta |= {"goal": "Ship", "add": delta["add"] | {"constraints": ["不要强推 main"]}}
+        else:
+            delta["update"] = [{"id": f"a{n}", "status": "done"}]
+        now = FORM.parse(FORM.render(FORM.merge(now, FORM.parse(json.dumps(delta)))))
+    assert now.goal == "Ship"
+    assert [e.text for e in now.of("constraint")] == ["不要强推 main"]
+    assert [e.text for e in now.of("entity")] == [f"E-{n}" for n in range(10)]
+    assert [e.status for e in now.of("action")] == ["done"] * 9 + ["todo"]
+
+
+@given(STATES)
+def test_it_gets_shorter_and_what_is_open_stays(state):
+    now = state
+    while (less := FORM.shorter(now)) is not None:
+        assert len(FORM.render(less)) < len(FORM.render(now))
+        now = less
+    assert now.goal == state.goal
+    assert all(now.of(kind) == state.of(kind) for kind in ("constraint", "open"))
+    assert {e for e in state.of("action") if e.status != "done"} <= set(now.of("action"))
