@@ -3,6 +3,7 @@ message stand in fields of their own.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -151,10 +152,12 @@ def _calls(item: dict[str, Any]) -> Sequence[Any]:
 
 
 def _call(call: Any) -> Part:
+    """A call; one without an id has an empty one (DS-2)."""
     try:
+        id = "" if call.get("id") is None else call["id"]
         if "custom" in call:
-            return _tool_call(call["id"], call["custom"]["name"], call["custom"]["input"], free=True)
-        return _tool_call(call["id"], call["function"]["name"], call["function"].get("arguments", ""))
+            return _tool_call(id, call["custom"]["name"], call["custom"]["input"], free=True)
+        return _tool_call(id, call["function"]["name"], call["function"].get("arguments", ""))
     except (KeyError, TypeError, AttributeError):
         return opaque(call, opens=call.get("id") if isinstance(call, dict) else "")
 
@@ -225,8 +228,10 @@ def patch(item: Wire, message: Message) -> Wire:
         return item
     if old.role == "tool":
         result = message.parts[0] if message.parts else None
-        content = result.content if isinstance(result, ToolResult) else ()
-        return {**item, "content": reshape(item.get("content"), content, _read, _write)}
+        if not isinstance(result, ToolResult):
+            return {**item, "content": reshape(item.get("content"), (), _read, _write)}
+        named = {"tool_call_id": result.id} if (result.id,) != old.results else {}
+        return {**item, **named, "content": reshape(item.get("content"), result.content, _read, _write)}
     return _fill(item, list(_slots(item, 0)), message.parts)
 
 
@@ -311,8 +316,11 @@ def _write_call(block: Any, part: Part) -> Any:
     if block is None:
         function = {"name": part.name, "arguments": part.arguments}
         return {"id": part.id, "type": "function", "function": function}
-    if _call(block) == part:
+    was = _call(block)
+    if was == part:
         return block
+    if isinstance(was, ToolCall) and replace(was, id=part.id) == part:
+        return {**block, "id": part.id}
     if "custom" in block:
         return {**block, "custom": {**block["custom"], "name": part.name, "input": part.arguments}}
     text = isinstance(block["function"].get("arguments", ""), str)

@@ -71,12 +71,21 @@ class DropDuplicates:
 
 
 def _repeated(new: list[Said], view: View, since: int, back: int) -> set[Said]:
-    """*new*, if any of it comes again: among itself, or in the *back* messages before *since*. A quick
-    look, which in most turns is all that is needed."""
+    """*new*, if any of it may come again: among itself, or in the *back* messages before *since*. A
+    quick look at how each begins, which in most turns is all that is needed."""
     wanted = set(new)
+    openings = {_opening(said) for said in wanted}
     before = view.transcript.messages[since - back : since] if wanted else ()
     said = (part for message in before for part in message.parts if type(part) is ToolResult)
-    return wanted if len(wanted) < len(new) or any(part.content in new for part in said) else set()
+    return wanted if len(wanted) < len(new) or any(_opening(part.content) in openings for part in said) else set()
+
+
+def _opening(said: Said) -> str:
+    """The first text of a result."""
+    for item in said:
+        if type(item) is Text:
+            return item.text
+    return ""
 
 
 def _results(message: Message) -> list[ToolResult]:
