@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from refold.summarizers.rules.names import Entry, interleaved
 
-
 LONG = 24
 """Characters of a request that is not said twice by chance."""
 

@@ -1,0 +1,113 @@
+"""A summary by a model that cannot go wrong: bounded, checked, and with a way out (docs/model-summaries.md)."""
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+from refold.attempt import Outcome
+from refold.strategy import Answer, Ask, Ending
+from refold.summarizer import Summarizer, Summary
+from refold.summarizers.forms.form import Form
+from refold.summarizers.model.accept import Headings
+from refold.summarizers.model.job import Job, composed, job_of, left_out
+from refold.summarizers.model.prompt import Prompt, as_prompt, prompt
+from refold.summarizers.model.quotes import check_quotes
+from refold.summarizers.model.writer import LEAST, Calls, Told, Writer
+from refold.summarizers.rules import RuleSummary
+from refold.view import View
+
+HEADINGS = ("Goal", "Rules and preferences", "Done", "Findings and decisions", "In progress", "Next steps")
+"""What a summary has to say where no form and no other headings are given."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSummary:
+    """Has a model summarise, and keeps beside its words what must not be lost: the user's requests,
+    standing constraints, open items, files with their state, identifiers (as `RuleSummary` does).
+
+    Asks at most *max_calls* questions; none is larger than *window*. An answer that is empty, cut
+    off, filtered, a tool call, nothing but reasoning, off the template after one more try, or too
+    long is never used: then *fallback* summarises, and the run ends `degraded`; without a fallback
+    nothing is changed, and it ends `rejected` or `failed`. Conformance 32 to 39.
+    Raises ValueError for a window or a number of calls below 1.
+    """
+
+    prompt: Prompt | str = field(default_factory=lambda: prompt("summary"))
+    """How to summarise: the system prompt, in place of the one that comes with the package."""
+    instructions: str = ""
+    """What is to be added to the prompt."""
+    form: Form[Any] | None = None
+    """A form with typed values (docs/forms.md); without one, Markdown under *headings*."""
+    headings: tuple[str, ...] = HEADINGS
+    """Headings that an answer must have, if no form is given; none, if any text will do."""
+    window: int = 100_000
+    """Tokens of the summarizing model's window: the most a request and its answer may have."""
+    same_model: bool = False
+    """Whether the model that is asked is the one that the conversation is with. Then the question
+    goes out as one more message of the conversation where it fits, since all before it is cached."""
+    fallback: Summarizer | None = field(default_factory=RuleSummary)
+    """What summarises if the model does not; None: nothing does."""
+    max_calls: int = 8
+    """The most questions that one summary may take."""
+    closing: Prompt | str | None = None
+    """The last message of a request, in place of the package's own. `{tokens}` stands for the room
+    in tokens, `{question}` for the user's latest request."""
+    record: bool = True
+    """Whether what must not be lost is kept beside the model's words."""
+
+    def __post_init__(self) -> None:
+        if self.window < 1 or self.max_calls < 1:
+            raise ValueError(f"window ({self.window}) and max_calls ({self.max_calls}) must be 1 or more")
+        object.__setattr__(self, "prompt", as_prompt(self.prompt))
+        if self.closing is not None:
+            object.__setattr__(self, "closing", as_prompt(self.closing))
+
+    def __call__(self, view: View, start: int, stop: int, max_tokens: int) -> Generator[Ask, Answer | None, Summary]:
+        """The summary of `messages[start:stop]`, wrapped at most *max_tokens* tokens."""
+        job = job_of(view, start, stop, max_tokens, record=self.record)
+        told = yield from self._tell(job)
+        if told.kind == "good":
+            made = self._finished(job, told)
+            if made.text:
+                return made
+            told = Told("rejected", made.ending.reason if made.ending else "")
+        return (yield from self._fall_back(job, told))
+
+    def _tell(self, job: Job) -> Generator[Ask, Answer | None, Told]:
+        if not job.found.said:
+            return Told("failed", "nothing was said since the earlier summary")
+        if job.room < LEAST:
+            return Told("failed", f"{job.max_tokens} tokens leave no room for a model's words")
+        return (yield from self._writer(job).tell(Calls(self.max_calls)))
+
+    def _writer(self, job: Job) -> Writer:
+        form = self.form or Headings(self.headings)
+        system = as_prompt(self.prompt).plus(form.template, self.instructions)
+        closing = as_prompt(self.closing or prompt("whole"))
+        return Writer(job, form, system, closing, self.window, self.same_model, job.value(form))
+
+    def _finished(self, job: Job, told: Told) -> Summary:
+        """The model's words, checked, with the record beside them."""
+        checked = check_quotes(told.text, job.heard())
+        if self.form is not None and self.form.parse(checked.text) is None:
+            return Summary("", Ending("rejected", "nothing is left without invented quotations"))
+        text = composed(job, checked.text, record=self.record)
+        if not text:
+            return Summary("", Ending("rejected", "the model's words leave no room in the cap"))
+        struck = f"quotations struck out that no message of the user holds: {checked.struck}" if checked.struck else ""
+        missing = left_out(job.known, text) if self.record else ""
+        notes = [note for note in (told.rung, struck, missing and f"no room for {missing}") if note]
+        return Summary(text, Ending("degraded", "; ".join(notes)) if notes else None)
+
+    def _fall_back(self, job: Job, why: Told) -> Generator[Ask, Answer | None, Summary]:
+        outcome: Outcome = "rejected" if why.kind in ("rejected", "off template") else "failed"
+        reason = f"{why.text} ({why.rung})" if why.rung else why.text
+        if self.fallback is None:
+            return Summary("", Ending(outcome, reason))
+        made = yield from self.fallback(job.view, job.start, job.stop, job.max_tokens)
+        if not made.text.strip():
+            return Summary("", Ending(outcome, reason))
+        return Summary(made.text, Ending("degraded", f"{type(self.fallback).__name__} instead: {reason}"))
+
+
+__all__ = ["HEADINGS", "ModelSummary", "Prompt", "prompt"]

@@ -1,0 +1,122 @@
+"""What there is to summarise, and how much of it goes into one request."""
+
+import math
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+from refold.messages import user
+from refold.strategy import Ask
+from refold.summarizers.forms.form import Form
+from refold.summarizers.rules import digest, fitted
+from refold.summarizers.rules.digest import Digest
+from refold.summarizers.rules.material import Material, material
+from refold.summary import carried, joined, parted, without_summary, wrap
+from refold.view import View
+
+MARGIN = 1.1
+"""Tokens by the summarizer's own count for each that we estimate, at most (docs/tokens.md)."""
+REASK = 120
+"""Tokens that a second question adds to the first."""
+TRIES = 8
+"""How often the record is made again in less room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One span of one view that is to be summarised."""
+
+    view: View
+    start: int
+    stop: int
+    max_tokens: int
+    found: Material
+    known: Digest
+    """What is kept without the model: requests, constraints, open work, files, identifiers."""
+    room: int
+    """Tokens for the model's own words."""
+
+    @property
+    def before(self) -> str:
+        """The earlier summary, as the model is shown it."""
+        return "\n\n".join(self.found.earlier)
+
+    @property
+    def question(self) -> str:
+        """What the user asked last; empty if nothing."""
+        said = self.view.transcript.messages
+        latest = (at for at in reversed(range(len(said))) if said[at].is_request and not carried(said, at))
+        at = next(latest, None)
+        return "" if at is None else without_summary(said[at]).text
+
+    def heard(self) -> list[str]:
+        """Everything that the user said and that is still known."""
+        said = self.view.transcript.messages
+        own = [
+            without_summary(said[at]).text for at in range(len(said)) if said[at].is_request and not carried(said, at)
+        ]
+        return [*own, *self.known.requests]
+
+    def value(self, form: Form[Any]) -> Any:
+        """The earlier summary as *form* reads it; None where it is in another shape."""
+        told = ((parted(text) or (text, ""))[0] for text in self.found.earlier)
+        values = [value for value in map(form.parse, told) if value is not None]
+        return reduce(form.merge, values) if values else None
+
+    def cost(self, text: str) -> int:
+        """Tokens of *text* as a message."""
+        return self.view.lens.count(user(text))
+
+    def weight(self, ask: Ask) -> int:
+        """Tokens of a request and its answer, by our estimate."""
+        if ask.view is not None:
+            return self.view.lens.fixed + self.view.estimate + self.cost(ask.prompt) + ask.max_tokens + REASK
+        said = sum(map(self.view.lens.count, ask.messages))
+        return self.cost(ask.system) + said + self.cost(ask.prompt) + ask.max_tokens + REASK
+
+    def capacity(self, window: int) -> int:
+        """How many tokens by our estimate surely fit into *window*: what the provider was seen to count
+        for each of ours, and a margin, taken off."""
+        estimated = self.view.lens.fixed + self.view.estimate
+        ratio = max(1.0, self.view.tokens / max(1, estimated))
+        return int(window / ratio / MARGIN)
+
+
+def job_of(view: View, start: int, stop: int, max_tokens: int, *, record: bool) -> Job:
+    """The job of summarising `messages[start:stop]` in *max_tokens*. Up to half of them go to what is
+    kept without the model, unless *record* says that nothing is."""
+    found = material(view, start, stop)
+    known = replace(digest(found), notes=())
+    kept = fitted(known, view, max_tokens // 2) if record else None
+    used = view.lens.count(wrap(joined("", kept or "") if record else ""))
+    return Job(view, start, stop, max_tokens, found, known, max_tokens - used)
+
+
+def composed(job: Job, told: str, *, record: bool) -> str:
+    """The model's words and the record beside them, within the cap; empty if the words alone exceed it."""
+    count, room = job.view.lens.count, job.max_tokens
+    if not record:
+        return told if count(wrap(told)) <= room else ""
+    room -= count(wrap(joined(told, ""))) - count(wrap(""))
+    for _ in range(TRIES):
+        kept = fitted(job.known, job.view, room) if room > 0 else None
+        text = joined(told, kept or "")
+        over = count(wrap(text)) - job.max_tokens
+        if over <= 0:
+            return text
+        if not kept:
+            return ""
+        room -= over + math.ceil(room / 20)
+    return ""
+
+
+def left_out(known: Digest, text: str) -> str:
+    """What of that which must not be lost did not fit: standing constraints and open items."""
+    constraints = sum(_item(rule) not in text for rule in known.constraints)
+    todos = sum(" ".join(todo.text.split()) not in text for todo in known.todos or () if todo.status != "done")
+    counts = ((constraints, "constraints"), (todos, "open items"))
+    return ", ".join(f"{count} {what}" for count, what in counts if count)
+
+
+def _item(text: str) -> str:
+    return text.replace("\n", "\n  ")

@@ -1,0 +1,216 @@
+"""Asking for a summary: one request if it fits, parts that are joined if it does not."""
+
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from refold.messages import user
+from refold.rules.pairing import pair
+from refold.strategy import Answer, Ask
+from refold.summarizers.forms.form import Form
+from refold.summarizers.model.accept import Headings, Kind, reply
+from refold.summarizers.model.chunks import chunks
+from refold.summarizers.model.job import Job
+from refold.summarizers.model.prompt import Prompt, prompt
+from refold.summarizers.model.record import DETAILS, Element, clipped, elements, fenced
+
+Asking = Generator[Ask, Answer | None, "Told"]
+LEAST = 60
+"""Tokens below which a model is not asked for words at all."""
+QUESTION = 2_000
+"""Characters of the latest request that are shown beside the record."""
+
+
+class Told(NamedTuple):
+    """What came of asking."""
+
+    kind: Kind
+    text: str = ""
+    """The model's words, or why there are none."""
+    value: Any = None
+    rung: str = ""
+    """By what detour, if by one."""
+
+
+@dataclass(slots=True)
+class Calls:
+    """How many questions may still be put, and how heavy the last one was."""
+
+    left: int
+    last: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """What a summary is to be asked for: made out of a `ModelSummary` for one job."""
+
+    job: Job
+    form: Form[Any]
+    system: Prompt
+    """All that is said about how to summarise."""
+    closing: Prompt
+    """The last message of a request for the whole."""
+    window: int
+    same_model: bool
+    before: Any
+    """The earlier summary as the form's value; None if there is none of that form."""
+
+    def tell(self, calls: Calls) -> Asking:
+        """The model's words for the whole span. A request that proves too long is put again in half
+        the size, as long as there are calls left (conformance 36)."""
+        limit, cause = self.job.capacity(self.window), ""
+        while calls.left:
+            told = yield from self._within(limit, calls, retry=bool(cause))
+            if told.kind != "overflow":
+                return told._replace(rung="; ".join(filter(None, (told.rung, cause))))
+            cause = f"too long for the model: {told.text}"
+            limit = min(limit, calls.last) // 2
+        return Told("failed", cause or "no calls left")
+
+    def _within(self, limit: int, calls: Calls, *, retry: bool) -> Asking:
+        ask = self._whole(limit, in_place=self.same_model and not retry)
+        if ask is None:
+            return (yield from self._in_parts(limit, calls))
+        told = yield from self._put(ask, self._read, calls)
+        return told._replace(rung="clipped") if retry and told.kind == "good" else told
+
+    # --- one request -----------------------------------------------------------------------------
+
+    def _whole(self, limit: int, *, in_place: bool) -> Ask | None:
+        """One request for everything, told in as much detail as fits; None if none fits."""
+        for detail in DETAILS:
+            ask = self._ask(_body(elements(self.job.found.said, detail)), self.closing, self.job.room)
+            if self.job.weight(ask) <= limit:
+                here = self._in_place(ask) if in_place else ask
+                return here if self.job.weight(here) <= limit else ask
+        return None
+
+    def _in_place(self, ask: Ask) -> Ask:
+        """The request as one more message of the conversation itself, whose prefix is cached; as it
+        was, where the conversation waits for a tool's result."""
+        view = self.job.view
+        if pair(view.messages).pending:
+            return ask
+        text = prompt("here").plus(self.system.text, ask.prompt)
+        return replace(ask, view=view, prompt=text.text)
+
+    def _ask(self, body: str, closing: Prompt, tokens: int, *, anchored: bool = True, **values: object) -> Ask:
+        question = clipped(self.job.question, QUESTION)
+        shown = (
+            fenced("previous-summary", self.job.before) if anchored and self.job.before else "",
+            body,
+            "The latest request of the user, to which all of this leads:\n" + fenced("request", question)
+            if question
+            else "",
+        )
+        closing_text = closing.filled(tokens=tokens * 4 // 5, question=fenced("request", question), **values).text
+        return Ask(
+            closing_text,
+            tokens,
+            system=self.system.text,
+            messages=(user("\n\n".join(filter(None, shown))),),
+            prompt_id=self.system.plus(closing.text).id,
+        )
+
+    # --- parts -----------------------------------------------------------------------------------
+
+    def _in_parts(self, limit: int, calls: Calls) -> Asking:
+        """The words for each part, joined: by the form where it knows how, else by one more request."""
+        joins = isinstance(self.form, Headings)
+        for detail in DETAILS[2:]:
+            asks = self._parts(list(elements(self.job.found.said, detail)), limit, calls.left - joins, joins=joins)
+            if asks:
+                break
+        else:
+            return Told(
+                "failed", f"more than {calls.left} requests within a window of {self.window} tokens would be needed"
+            )
+        parts = list[Told]()
+        for ask in asks:
+            parts.append((yield from self._put(ask, self._read_part, calls)))
+            if parts[-1].kind != "good":
+                return parts[-1]
+        rung = f"in {len(parts)} parts"
+        if not joins:
+            return self._joined([part.value for part in parts])._replace(rung=rung)
+        body = "\n".join(fenced("part", part.text) for part in parts)
+        told = yield from self._put(self._ask(body, prompt("reduce"), self.job.room), self._read, calls)
+        return told._replace(rung=rung)
+
+    def _parts(self, record: list[Element], limit: int, most: int, *, joins: bool) -> list[Ask]:
+        """A request for each part; none if more than *most* are needed, or if the answers could not
+        be joined in one request."""
+        cost = cache(self._cost)
+        for count in range(2, most + 1):
+            tokens = self._share(limit, count) if joins else self.job.room
+            bare = self._ask(_body(()), prompt("part"), tokens, anchored=not joins, part=count, parts=count)
+            room = limit - self.job.weight(bare)
+            if tokens < LEAST or room <= 0:
+                return []
+            cut = chunks(record, self.job.view.ground.cuts, room, cost)
+            if 0 < len(cut) <= count:
+                closing, total = prompt("part"), len(cut)
+                return [
+                    self._ask(_body(part), closing, tokens, anchored=not joins, part=n, parts=total)
+                    for n, part in enumerate(cut, 1)
+                ]
+        return []
+
+    def _cost(self, element: Element) -> int:
+        return self.job.cost(element.render())
+
+    def _share(self, limit: int, count: int) -> int:
+        """Tokens of each part's answer, so that *count* of them can be joined in one request."""
+        bare = self.job.weight(self._ask("", prompt("reduce"), self.job.room))
+        frame = self.job.cost(fenced("part", ""))
+        return min(self.job.room, (limit - bare) // count - frame)
+
+    # --- reading answers -------------------------------------------------------------------------
+
+    def _put(self, ask: Ask, read: Callable[[str], Told], calls: Calls) -> Asking:
+        """Ask; once more, if the answer is off the template (conformance 34)."""
+        told = yield from self._once(ask, read, calls)
+        if told.kind != "off template" or not calls.left:
+            return told
+        again = (
+            f"{ask.prompt}\n\nAn earlier answer could not be used: {told.text}. Keep to the form that was asked for."
+        )
+        return (yield from self._once(replace(ask, prompt=again), read, calls))
+
+    def _once(self, ask: Ask, read: Callable[[str], Told], calls: Calls) -> Asking:
+        if not calls.left:
+            return Told("failed", "no calls left")
+        calls.left -= 1
+        calls.last = self.job.weight(ask)
+        got = reply((yield ask))
+        return read(got.text) if got.kind == "good" else Told(got.kind, got.text)
+
+    def _read_part(self, text: str) -> Told:
+        value = self.form.parse(text)
+        if value is None:
+            return Told("off template", "it does not have the form that was asked for")
+        return Told("good", self.form.render(value), value)
+
+    def _read(self, text: str) -> Told:
+        told = self._read_part(text)
+        return self._joined([told.value]) if told.kind == "good" else told
+
+    def _joined(self, values: Iterable[Any]) -> Told:
+        """The earlier value brought up to date, as text that fits."""
+        value = self.before
+        for new in values:
+            value = self.form.merge(value, new)
+            if value is None:
+                return Told("off template", "it cannot be applied to the earlier summary")
+        text = self.form.render(value)
+        while self.job.cost(text) > self.job.room:
+            value = self.form.shorter(value)
+            if value is None:
+                return Told("off template", "it is too long")
+            text = self.form.render(value)
+        return Told("good", text, value)
+
+
+def _body(record: Iterable[Element]) -> str:
+    inside = "\n".join(element.render() for element in record)
+    return f"<conversation>\n{inside}\n</conversation>"
