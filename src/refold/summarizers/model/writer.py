@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, NamedTuple
 
 from refold.messages import user
