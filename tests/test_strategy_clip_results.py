@@ -126,5 +126,5 @@ def test_settings_that_make_no_sense_are_refused(settings: dict[str, float]) -> 
 
 
 def test_its_name_states_every_setting() -> None:
-    assert repr(ClipResults()) == "ClipResults(limit=4000, head=0.5, version=1)"
+    assert repr(ClipResults()) == "ClipResults(limit=4000, head=0.5, version=1, scorer=None)"
     assert replace(ClipResults(), limit=500) == eval(repr(ClipResults(500)))

@@ -9,6 +9,7 @@ from functools import partial
 from refold.clip import head
 from refold.groups import groups, settled, unseen
 from refold.messages import Message, Part, ToolCall
+from refold.scorer import Scorer, least_first
 from refold.shown import folded, smaller, standing, with_parts
 from refold.strategy import Edits
 from refold.view import View
@@ -29,13 +30,14 @@ class ClearToolInputs:
 
     Left alone are the newest *keep* tool groups, calls that are open or whose results the model has
     not seen, calls of tools named in *protect*, and calls of fewer than *min_tokens* tokens.
-    Arguments that are no JSON become an object of one field, `input`. Oldest first.
-    Raises ValueError for negative figures.
+    Arguments that are no JSON become an object of one field, `input`. Oldest first, or with a
+    *scorer* least important first (docs/importance.md). Raises ValueError for negative figures.
     """
 
     keep: int = 3
     min_tokens: int = 200
     protect: Collection[str] = ()
+    scorer: Scorer | None = None
 
     def __post_init__(self) -> None:
         if min(self.keep, self.min_tokens) < 0:
@@ -46,12 +48,10 @@ class ClearToolInputs:
     def __call__(self, view: View) -> Edits:
         """An edit for each message with calls to shorten."""
         old, by = self._old(view), repr(self)
-        for stand in standing(view):
-            if stand.at in old:
-                change = partial(
-                    self._shortened, view=view, ids=old[stand.at], name=view.name(stand.at, stand.at + 1, by)
-                )
-                yield from smaller(view, stand, with_parts(stand.message, change), by)
+        stands = {stand.at: stand for stand in standing(view) if stand.at in old}
+        for at in least_first(self.scorer, view, stands):
+            change = partial(self._shortened, view=view, ids=old[at], name=view.name(at, at + 1, by))
+            yield from smaller(view, stands[at], with_parts(stands[at].message, change), by)
 
     def _old(self, view: View) -> dict[int, set[str]]:
         """Ids of the calls that may be shortened, by position."""

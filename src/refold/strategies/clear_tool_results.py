@@ -11,6 +11,7 @@ from refold.edits import Edit
 from refold.failures import WIDTH, is_failure, telling_lines
 from refold.groups import Group, answered, groups, settled, unseen
 from refold.messages import Content, Media, Message, Opaque, Part, Text, ToolCall, ToolResult
+from refold.scorer import Scorer, least_first
 from refold.shown import Stand, folded, smaller, standing, with_parts
 from refold.strategy import Edits
 from refold.view import View
@@ -31,7 +32,8 @@ class ClearToolResults:
     reclaimed, nothing is done (row S4-07). What stands before a summary, or is cleared already, is
     done with. *media* says whether images and documents in a result go with its text.
 
-    Oldest first, but what refers to an older result before that. Raises ValueError for negative figures.
+    Oldest first, or with a *scorer* least important first (docs/importance.md); but what refers to an
+    older result before that. Raises ValueError for negative figures.
     Conformance cases 22 to 28 and 31.
     """
 
@@ -41,6 +43,7 @@ class ClearToolResults:
     min_tokens: int = 100
     protect: Collection[str] = ()
     media: Literal["drop", "keep"] = "drop"
+    scorer: Scorer | None = None
 
     def __post_init__(self) -> None:
         if min(self.keep, self.keep_tokens, self.at_least, self.min_tokens) < 0:
@@ -57,7 +60,8 @@ class ClearToolResults:
         """Each edit with the tokens it reclaims."""
         stands = {stand.at: stand for stand in standing(view) if not stand.by.startswith(type(self).__name__ + "(")}
         calls = self._clearable(view, stands)
-        for at in sorted(calls, key=lambda at: (stands[at].tokens >= self.min_tokens, at)):
+        order = least_first(self.scorer, view, calls)
+        for at in sorted(order, key=lambda at: stands[at].tokens >= self.min_tokens):
             stand = stands[at]
             for edit in smaller(view, stand, self._cleared(view, stand, calls[at]), repr(self)):
                 yield stand.tokens - view.lens.count(edit.insert[0]), edit

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from refold.clip import Gap, gap
 from refold.failures import telling_lines
-from refold.messages import Content, Part, Text, ToolResult
+from refold.messages import Content, Message, Part, Text, ToolResult
+from refold.scorer import Scorer, score_alone
 from refold.shown import Stand, smaller, untouched, with_parts
 from refold.strategy import Edits
 from refold.view import View
@@ -27,13 +28,16 @@ class ClipResults:
     texts of one result are cut as one. A clipped JSON result is text, no longer JSON.
 
     *head* is the share of what stays that is taken from the start. *version* changes when the same
-    settings would cut otherwise. Raises ValueError for a limit under 400.
+    settings would cut otherwise. With a *scorer* (docs/importance.md) what matters more is cut less:
+    the limit of a message is *limit* times 1 + its score, the scorer being shown that message alone.
+    Raises ValueError for a limit under 400.
     Conformance cases 28, 30, 31.
     """
 
     limit: int = 4_000
     head: float = 0.5
     version: int = 1
+    scorer: Scorer | None = None
     local: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -48,17 +52,22 @@ class ClipResults:
         for at, message in untouched(view, since):
             if any(isinstance(part, ToolResult) and _length(part) > self.limit for part in message.parts):
                 name = view.name(at, at + 1, by)
-                clipped = with_parts(message, partial(self._clip, name=name))
+                clipped = with_parts(message, partial(self._clip, limit=self._limit(view, message), name=name))
                 yield from smaller(view, Stand(at, message, view.ground.tokens(at, at + 1), ""), clipped, by)
 
-    def _clip(self, part: Part, name: str) -> Part:
-        if not isinstance(part, ToolResult) or _length(part) <= self.limit:
+    def _limit(self, view: View, message: Message) -> int:
+        return (
+            self.limit + int(self.limit * score_alone(self.scorer, message, view.lens)) if self.scorer else self.limit
+        )
+
+    def _clip(self, part: Part, limit: int, name: str) -> Part:
+        if not isinstance(part, ToolResult) or _length(part) <= limit:
             return part
-        text, room = part.text, self.limit // 8
-        cut = gap(text, self.limit - MARK - room, self.head)
+        text, room = part.text, limit // 8
+        cut = gap(text, limit - MARK - room, self.head)
         lines = telling_lines(text[cut.start : cut.stop], room)
         if not lines:
-            cut = gap(text, self.limit - MARK, self.head)
+            cut = gap(text, limit - MARK, self.head)
         return replace(part, content=tuple(_spliced(part.content, cut, _mark(text, cut, lines, name))))
 
 

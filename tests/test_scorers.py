@@ -1,0 +1,359 @@
+"""Scorers: how much each message matters (issue 3, section 4)."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.scorer import Scorer, least_first, score_alone, scores
+from refold.scorers import (
+    Brevity,
+    Emphasis,
+    Errors,
+    Freshness,
+    Nearness,
+    Recency,
+    References,
+    Roles,
+    Weighted,
+)
+from refold.testing import transcripts
+from refold.view import View
+
+
+def letters(texts: Sequence[str]) -> list[list[float]]:
+    """A toy embedder: how often each letter occurs."""
+    return [[float(text.lower().count(letter)) for letter in "abcdefghijklmnopqrstuvwxyz"] for text in texts]
+
+
+EVERY = [
+    Brevity(),
+    Emphasis(),
+    Errors(),
+    Freshness(),
+    Nearness(letters, "letters"),
+    Recency(),
+    References(),
+    Roles(),
+    Weighted(((1.0, Recency()), (0.5, References()), (0.5, Freshness()), (0.25, Errors()))),
+]
+
+
+def said(*messages: Message) -> View:
+    return View.of([user("Mend the build."), *messages])
+
+
+def exchange(n: int, name: str, arguments: str, result: str, *, error: bool = False) -> list[Message]:
+    call = ToolCall(f"c{n}", name, arguments)
+    return [Message("assistant", (call,)), Message("tool", (ToolResult(call.id, (Text(result),), error),))]
+
+
+def session(*exchanges: tuple[str, str, str]) -> View:
+    """Calls and results: those of exchange n stand at 2 n + 1 and 2 n + 2."""
+    return said(
+        *(m for n, (name, arguments, result) in enumerate(exchanges) for m in exchange(n, name, arguments, result))
+    )
+
+
+def result_scores(scorer: Scorer, *exchanges: tuple[str, str, str]) -> list[float]:
+    return [round(score, 2) for score in scores(scorer, session(*exchanges))[2::2]]
+
+
+@pytest.mark.parametrize("scorer", EVERY, ids=lambda scorer: type(scorer).__name__)
+@given(messages=transcripts(tidy=False))
+def test_one_score_from_0_to_1_for_each_message_and_the_same_each_time(
+    scorer: Scorer, messages: tuple[Message, ...]
+) -> None:
+    """S1-38: every message has a score of its importance."""
+    view = View.of(messages)
+    found = scorer(view)
+    assert len(found) == len(messages)
+    assert all(0.0 <= score <= 1.0 for score in found)
+    assert list(scorer(View.of(messages))) == list(found)
+
+
+@pytest.mark.parametrize("scorer", EVERY, ids=lambda scorer: type(scorer).__name__)
+@given(messages=transcripts(max_turns=4))
+def test_scores_do_not_depend_on_what_is_shown(scorer: Scorer, messages: tuple[Message, ...]) -> None:
+    view = View.of(messages)
+    folded = view.apply(view.fold(0, max(view.cuts), user("[folded]")))
+    assert list(scorer(folded)) == list(scorer(view))
+
+
+@pytest.mark.parametrize("scorer", EVERY, ids=lambda scorer: type(scorer).__name__)
+def test_a_repr_is_the_same_in_every_process(scorer: Scorer) -> None:
+    assert " at 0x" not in repr(scorer)
+    if not isinstance(scorer, Nearness):
+        assert eval(repr(scorer)) == scorer
+
+
+def test_what_was_said_lately_scores_higher() -> None:
+    assert scores(Recency(half=2), said(*map(user, "abcd"))) == [1 / 3, 1 / 2.5, 1 / 2, 1 / 1.5, 1.0]
+
+
+def test_what_is_short_scores_higher() -> None:
+    view = said(user("x " * 5_000))
+    short, long = scores(Brevity(), view)
+    tokens = view.ground.tokens(1, 2)
+    assert short > 0.9
+    assert long == 1_000 / (1_000 + tokens)
+
+
+def test_users_matter_more_than_tools_in_whichever_role_a_result_is_sent() -> None:
+    call = ToolCall("a", "read", "{}")
+    view = said(
+        Message("assistant", (call,)),
+        Message("user", (ToolResult("a", (Text("x"),)),)),
+        Message("tool", (ToolResult("a", (Text("x"),)),)),
+        Message("system", (Text("x"),)),
+    )
+    assert scores(Roles(), view) == [1.0, 0.5, 0.2, 0.2, 1.0]
+
+
+# --- emphasis -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "This is IMPORTANT.",
+        "Remember the port: 8081",
+        "never touch main",
+        "重要：用 3.11",
+        "请记住这个编号",
+        "务必先备份",
+        "千万不要删库",
+        "必ず確認して",
+    ],
+)
+def test_words_of_emphasis_in_any_language(text: str) -> None:
+    assert scores(Emphasis(), View.of([user(text)])) == [1.0]
+
+
+@pytest.mark.parametrize("text", ["hello", "an unimportant detail", "he remembered", "你好", ""])
+def test_other_words_are_no_emphasis(text: str) -> None:
+    assert scores(Emphasis(), View.of([user(text)])) == [0.0]
+
+
+def test_only_those_who_were_asked_for_can_emphasise() -> None:
+    """S3-25: keep the responses that contain "important"."""
+    view = View.of([user("important"), Message("assistant", (Text("Important: it is 42."),)), user("x")])
+    assert scores(Emphasis(("assistant",), ("important",)), view) == [0.0, 1.0, 0.0]
+    assert repr(Emphasis("user", "x")) == "Emphasis(roles=('user',), words=('x',))"
+
+
+def test_what_a_tool_answers_is_never_emphasis() -> None:
+    assert scores(Emphasis(), session(("read", "{}", "IMPORTANT: never do this")))[2] == 0.0
+
+
+# --- errors -------------------------------------------------------------------------------------
+
+FAILS, WORKS = "3 failed\nexit code: 1", "3 passed\nexit code: 0"
+
+
+def test_an_error_that_stands_weighs_more_than_one_that_was_mended() -> None:
+    make, lint = '{"command":"make test"}', '{"command":"make lint"}'
+    runs = [("bash", make, FAILS), ("bash", lint, FAILS), ("bash", make, WORKS)]
+    assert result_scores(Errors(), *runs) == [0.0, 1.0, 0.5]
+    assert result_scores(Errors(resolved=0.3), *runs) == [0.3, 1.0, 0.5]
+
+
+def test_an_error_is_not_mended_by_what_failed_before_or_again() -> None:
+    make = '{"command":"make test"}'
+    assert result_scores(Errors(), ("bash", make, WORKS), ("bash", make, FAILS), ("bash", make, FAILS)) == [
+        0.5,
+        1.0,
+        1.0,
+    ]
+
+
+def test_an_edit_that_failed_is_mended_by_one_of_the_same_file() -> None:
+    first, second, other = (f'{{"file_path":"{path}","new":"{n}"}}' for n, path in enumerate(["a.py", "a.py", "b.py"]))
+    failed = ("Edit", first, "Error: no such text")
+    assert result_scores(Errors(), failed, ("Edit", second, "ok")) == [0.0, 0.5]
+    assert result_scores(Errors(), failed, ("Edit", other, "ok")) == [1.0, 0.5]
+
+
+def test_a_failure_without_its_call_is_one_too() -> None:
+    view = said(Message("tool", (ToolResult("gone", (Text("no"),), error=True),)))
+    assert scores(Errors(), view) == [0.5, 1.0]
+
+
+# --- fresh reads --------------------------------------------------------------------------------
+
+READ = ("read", '{"path":"src/a.py"}', "x = 1")
+RANGE = ("read", '{"offset":10,"path":"src/a.py"}', "x = 1")
+WRITE = ("write", '{"content":"x = 2","path":"./src/a.py"}', "ok")
+OTHER = ("read", '{"path":"src/b.py"}', "y = 1")
+
+
+def test_a_file_that_is_written_makes_earlier_reads_stale() -> None:
+    assert result_scores(Freshness(), READ, OTHER, WRITE) == [0.3, 1.0, 1.0]
+    assert result_scores(Freshness(written=0.0), READ, WRITE, READ) == [0.0, 0.0, 1.0]
+
+
+def test_a_file_that_is_read_again_makes_the_older_read_stale() -> None:
+    assert result_scores(Freshness(), READ, OTHER, READ) == [0.0, 1.0, 1.0]
+    assert result_scores(Freshness(), RANGE, READ) == [0.0, 1.0]
+
+
+def test_another_range_of_a_file_replaces_nothing() -> None:
+    assert result_scores(Freshness(), READ, RANGE) == [1.0, 1.0]
+    sed = [("bash", f'{{"command":"sed -n {lines}p src/a.py"}}', "x") for lines in ("1,9", "10,19", "1,9")]
+    assert result_scores(Freshness(), *sed) == [0.0, 1.0, 1.0]
+
+
+def test_a_command_can_write_too() -> None:
+    sed = ("bash", '{"command":"sed -i s/1/2/ src/a.py"}', "")
+    assert result_scores(Freshness(), READ, sed) == [0.3, 1.0]
+
+
+def test_what_failed_replaces_nothing() -> None:
+    failed = (*WRITE[:2], "Error: permission denied")
+    assert result_scores(Freshness(), READ, failed) == [1.0, 1.0]
+
+
+def test_an_open_call_replaces_nothing() -> None:
+    view = View.of([*session(READ).transcript.messages, Message("assistant", (ToolCall("w", *WRITE[:2]),))])
+    assert scores(Freshness(), view) == [1.0] * 4
+
+
+def test_the_same_call_again_replaces_the_older() -> None:
+    make = ("bash", '{"command":"git status"}', "clean")
+    assert result_scores(Freshness(), make, make) == [0.0, 1.0]
+
+
+def test_of_parallel_calls_the_freshest_counts() -> None:
+    calls = tuple(ToolCall(f"p{n}", *one[:2]) for n, one in enumerate((READ, OTHER)))
+    both = [Message("assistant", calls), Message("user", tuple(ToolResult(call.id, (Text("x"),)) for call in calls))]
+    assert scores(Freshness(), said(*both, *exchange(1, *WRITE)))[2] == 1.0
+
+
+# --- references ---------------------------------------------------------------------------------
+
+
+def test_what_later_calls_and_texts_name_is_in_use() -> None:
+    runs = [
+        ("ls", "{}", "src/parse_rows.py\nsrc/write_rows.py"),
+        ("ls", '{"path":"docs"}', "docs/guide_one.md"),
+        ("read", '{"path":"src/parse_rows.py"}', "def f(): ..."),
+    ]
+    listed, unused, _ = result_scores(References(), *runs)
+    assert listed > unused == 0.0
+    view = View.of([*session(*runs).transcript.messages, user("What is in docs/guide_one.md?")])
+    assert scores(References(), view)[4] > 0.2
+
+
+def test_a_file_that_is_worked_on_keeps_its_read_in_use() -> None:
+    edit = ("edit", '{"new":"1","path":"src/parse_rows.py"}', "ok")
+    first, second, _ = result_scores(
+        References(),
+        ("read", '{"path":"src/parse_rows.py"}', "..."),
+        ("read", '{"path":"src/other_file.py"}', "..."),
+        edit,
+    )
+    assert first > second
+
+
+def test_a_reference_goes_to_the_latest_result_that_holds_the_name() -> None:
+    use = ("bash", '{"command":"pytest tests/test_rows.py"}', "ok")
+    runs = [("ls", "{}", "tests/test_rows.py"), ("find", "{}", "tests/test_rows.py"), use]
+    first, second, _ = result_scores(References(), *runs)
+    assert second > first == 0.0
+
+
+def test_an_old_reference_weighs_less() -> None:
+    runs = [("ls", "{}", "tests/test_rows.py"), ("bash", '{"command":"pytest tests/test_rows.py"}', "ok")]
+    fresh = result_scores(References(half=4), *runs)[0]
+    old = scores(References(half=4), View.of([*session(*runs).transcript.messages, *map(user, "abcd" * 5)]))[2]
+    assert fresh > old > 0.0
+
+
+# --- nearness -----------------------------------------------------------------------------------
+
+
+def test_what_is_about_the_task_is_near() -> None:
+    view = View.of([user("zebra"), user("bbb"), user("abba")])
+    far, near, task = scores(Nearness(letters, "letters"), view)
+    assert far < near < task == pytest.approx(1.0)
+
+
+def test_nothing_is_near_without_an_embedder() -> None:
+    assert scores(Nearness(), said(user("x"))) == [0.0, 0.0]
+
+
+def test_an_embedder_that_leaves_texts_out_is_refused() -> None:
+    with pytest.raises(ValueError, match="1 vectors for 2 texts"):
+        Nearness(lambda _: [[1.0]])(View.of([user("x")]))
+
+
+# --- the port -----------------------------------------------------------------------------------
+
+
+def test_a_weighted_sum_is_what_it_says() -> None:
+    view = said(user("记住"), user("x"))
+    recent, stressed = scores(Recency(), view), scores(Emphasis(), view)
+    both = scores(Weighted(((3, Recency()), (1, Emphasis()), (0, Nearness(lambda _: [])))), view)
+    assert both == [pytest.approx((3 * one + other) / 4) for one, other in zip(recent, stressed, strict=True)]
+
+
+@pytest.mark.parametrize("terms", [(), ((0, Recency()),), ((1, Recency()), (-1, Errors()))])
+def test_weights_that_make_no_sense_are_refused(terms: tuple[tuple[float, Scorer], ...]) -> None:
+    with pytest.raises(ValueError, match="weights"):
+        Weighted(terms)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Recency(0),
+        lambda: Brevity(-1),
+        lambda: References(half=0),
+        lambda: References(enough=0),
+        lambda: Emphasis(words=("",)),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(make) -> None:
+    with pytest.raises(ValueError, match=r"positive|empty"):
+        make()
+
+
+def test_a_scorer_that_forgets_messages_is_refused() -> None:
+    with pytest.raises(ValueError, match="gave 1 scores for 2 messages"):
+        scores(lambda view: [1.0], said(user("x")))
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=12))
+def test_least_first_is_a_stable_order(given_scores: list[int]) -> None:
+    view = View.of([user(str(n)) for n in range(len(given_scores))])
+    order = least_first(lambda _: [float(n) for n in given_scores], view, range(len(given_scores)))
+    assert order == sorted(range(len(given_scores)), key=given_scores.__getitem__)
+    assert least_first(None, view, reversed(range(len(given_scores)))) == list(range(len(given_scores)))
+
+
+def test_alone_a_message_knows_no_other() -> None:
+    call, result = exchange(0, "bash", '{"command":"make"}', FAILS)
+    view = said(call, result, *exchange(1, "bash", '{"command":"make"}', WORKS))
+    assert scores(Errors(), view)[2] == 0.0
+    assert score_alone(Errors(), result, view.lens) == 1.0
+    assert score_alone(lambda _: [7.0], result, view.lens) == 1.0
+
+
+def test_an_order_does_not_depend_on_the_process() -> None:
+    code = (
+        "from refold import View; from refold.messages import *; from refold.scorers import *;"
+        "names = ' '.join(f'src/file_{n}.py' for n in range(50));"
+        "view = View.of([user('x'), Message('tool', (ToolResult('a', (Text(names),)),)), user(names)]);"
+        "print(References()(view), Emphasis({'a', 'b', 'c'}))"
+    )
+    runs = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(runs) == 1

@@ -1,0 +1,140 @@
+"""Clearing and clipping by importance (issue 3, section 4)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.budget import Budget
+from refold.loop import drive, steps
+from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.rules import anthropic, openai_chat
+from refold.rules.verdict import Rules
+from refold.scorer import Scorer
+from refold.scorers import Emphasis, Errors, Freshness, Recency, References, Roles, Weighted
+from refold.strategies.clear_tool_inputs import ClearToolInputs
+from refold.strategies.clear_tool_results import ClearToolResults
+from refold.strategies.clip_results import ClipResults
+from refold.strategies.drop_duplicates import DropDuplicates
+from refold.testing import check_strategy, proposals, transcripts
+from refold.view import View
+
+ANTHROPIC = Rules(anthropic.RULES, alternate=True, thinking="loop")
+SCORERS = [
+    Errors(),
+    Freshness(),
+    References(),
+    Weighted(((1.0, Recency()), (1.0, Freshness()), (0.5, References()), (0.5, Errors()))),
+]
+LONG = "line of output\n" * 100
+
+
+def exchange(n: int, name: str, arguments: str, text: str) -> list[Message]:
+    call = ToolCall(f"c{n}", name, arguments)
+    return [Message("assistant", (call,)), Message("tool", (ToolResult(call.id, (Text(text),)),))]
+
+
+def session(*exchanges: tuple[str, str, str]) -> View:
+    """Calls and results: those of exchange n stand at 2 n + 1 and 2 n + 2."""
+    pairs = (m for n, one in enumerate(exchanges) for m in exchange(n, *one))
+    return View.of([user("x"), *pairs, Message("assistant", (Text("so"),))])
+
+
+def read(path: str) -> tuple[str, str, str]:
+    return ("read", f'{{"path":"{path}"}}', LONG)
+
+
+def write(path: str) -> tuple[str, str, str]:
+    return ("write", f'{{"content":"{"x = 1 " * 200}","path":"{path}"}}', "ok")
+
+
+def down_to(view: View, tokens: int, strategy: ClearToolResults | ClearToolInputs) -> list[int]:
+    """Where *strategy* edits a view that has to get down to *tokens* tokens."""
+    return [edit.start for edit in drive(steps(view, [strategy], Budget(tokens, tokens))).view.edits]
+
+
+# --- clearing -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scorer", SCORERS, ids=lambda scorer: type(scorer).__name__)
+@given(messages=transcripts(), keep=st.integers(0, 3))
+def test_clearing_by_importance_keeps_the_laws(scorer: Scorer, messages: tuple[Message, ...], keep: int) -> None:
+    for rules in (ANTHROPIC, Rules(openai_chat.RULES)):
+        check_strategy(ClearToolResults(keep, min_tokens=0, scorer=scorer), rules, examples=[messages])
+        check_strategy(ClearToolInputs(keep, min_tokens=0, scorer=scorer), rules, examples=[messages])
+
+
+@pytest.mark.parametrize("scorer", SCORERS, ids=lambda scorer: type(scorer).__name__)
+@given(messages=transcripts(tidy=False))
+def test_clearing_by_importance_is_idempotent(scorer: Scorer, messages: tuple[Message, ...]) -> None:
+    strategy = ClearToolResults(1, min_tokens=0, scorer=scorer)
+    once = proposals(View.of(messages), strategy)
+    assert list(strategy(once)) == []
+
+
+@given(transcripts(), st.integers(0, 2_000), st.integers(0, 2_000))
+def test_a_smaller_target_clears_the_same_and_more(messages: tuple[Message, ...], one: int, other: int) -> None:
+    """What is cleared for a target is cleared for a smaller one too."""
+    strategy = ClearToolResults(0, min_tokens=0, scorer=SCORERS[-1])
+    less, more = (set(down_to(View.of(messages), target, strategy)) for target in (max(one, other), min(one, other)))
+    assert less <= more
+
+
+def test_the_least_important_goes_first_and_no_more_than_must() -> None:
+    view = session(read("a.py"), read("b.py"), write("b.py"), read("c.py"), read("d.py"))
+    assert down_to(view, view.tokens - 1, ClearToolResults(1)) == [2]
+    assert down_to(view, view.tokens - 1, ClearToolResults(1, scorer=Freshness())) == [4]
+
+
+def test_an_error_that_stands_outlives_results_after_it() -> None:
+    failed = ("bash", '{"command":"make"}', LONG + "\nexit code: 2")
+    view = session(failed, read("a.py"), read("b.py"))
+    assert down_to(view, view.tokens - 1, ClearToolResults(1, scorer=Errors())) == [4]
+
+
+def test_the_newest_groups_stay_however_little_they_matter() -> None:
+    view = session(read("a.py"), read("b.py"), read("b.py"))
+    worst_last: Scorer = lambda view: [-float(at) for at in range(len(view.transcript))]  # noqa: E731 - a scorer
+    assert down_to(view, 0, ClearToolResults(2, scorer=worst_last)) == [2]
+    assert down_to(view, 0, ClearToolResults(0, scorer=worst_last)) == [6, 4, 2]
+
+
+def test_what_refers_to_an_older_result_still_goes_before_it() -> None:
+    view = session(read("a.py"), read("a.py"), read("b.py"), read("c.py"))
+    shown = proposals(view, DropDuplicates())
+    oldest_first = ClearToolResults(1, min_tokens=50, scorer=Recency())
+    assert [edit.start for edit in proposals(shown, oldest_first).edits][1:] == [4, 2, 6]
+
+
+def test_inputs_that_were_written_over_go_first() -> None:
+    view = session(write("a.py"), write("b.py"), write("b.py"), write("c.py"))
+    assert down_to(view, view.tokens - 1, ClearToolInputs(1)) == [1]
+    assert down_to(view, view.tokens - 1, ClearToolInputs(1, scorer=Freshness())) == [3]
+
+
+# --- clipping -----------------------------------------------------------------------------------
+
+
+@given(transcripts())
+def test_clipping_by_importance_keeps_the_laws(messages: tuple[Message, ...]) -> None:
+    check_strategy(ClipResults(400, scorer=SCORERS[-1]), ANTHROPIC, examples=[messages])
+
+
+def test_what_matters_more_is_clipped_less() -> None:
+    view = session(("bash", "{}", "x\n" * 9_000), ("bash", "{}", "x\n" * 9_000 + "exit code: 1"))
+    shown = proposals(view, ClipResults(1_000, scorer=Weighted(((1, Errors()),))))
+    plain, failed = (len(shown.messages[at].parts[0].text) for at in (2, 4))
+    assert 1_300 < plain <= 1_500
+    assert 1_800 < failed <= 2_000
+
+
+def test_a_score_of_nothing_clips_as_without_a_scorer() -> None:
+    view = session(("bash", "{}", "x\n" * 9_000))
+    bare, scored = (proposals(view, ClipResults(1_000, scorer=scorer)) for scorer in (None, Roles(tool=0.0)))
+    (one,), (other,) = bare.edits, scored.edits
+    assert len(one.insert[0].parts[0].text) == len(other.insert[0].parts[0].text)
+
+
+def test_emphasis_of_the_user_makes_no_result_longer() -> None:
+    view = View.of([user("remember everything"), *session(("bash", "{}", "x" * 9_000)).transcript.messages])
+    shown = proposals(view, ClipResults(1_000, scorer=Emphasis()))
+    assert len(shown.messages[3].parts[0].text) <= 1_000
