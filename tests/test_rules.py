@@ -345,7 +345,7 @@ def test_the_rules_have_their_ids() -> None:
     ids = [rule.id for module in (anthropic, openai_chat, openai_responses, gemini) for rule in module.RULES]
     assert ids == [
         *("AN-1", "AN-2", "AN-3", "AN-4", "AN-5"),
-        *("OA-1", "DS-2", "OA-2", "OA-3", "OA-4", "OA-5", "GE-1", "GE-2", "GE-4"),
+        *("DS-2", "OA-1", "OA-2", "OA-3", "OA-4", "OA-5", "GE-1", "GE-2", "GE-4"),
     ]
 
 

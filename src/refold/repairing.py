@@ -28,14 +28,16 @@ class Repaired:
     repairs: tuple[Repair, ...] = ()
     """What was done, in the order of the positions in the payload as it came."""
     left: tuple[Violation, ...] = ()
-    """What could not be mended without inventing content; positions are those in the new payload."""
+    """What could not be mended without inventing or losing content, each with the reason
+    (`unmended`); positions are those in the new payload."""
 
 
 def repair(payload: Any, format: str | None = None) -> Repaired:
     """Mend what the API would refuse in *payload*, and say what was done (docs/rules.md).
 
-    A call that was never answered gets a result that says so; results without a call, halves of
-    server tools' pairs and empty texts go; results that stand elsewhere are put after their calls.
+    Results that stand elsewhere, before their call too, are put after their calls; a call that was
+    never answered gets a result that says so; results without a call, halves of server tools' pairs
+    and empty texts go; calls without an id get one.
     Calls at the very end are pending and stay. Arguments, formats and errors as for
     `refold.check`. A valid payload comes back as it is, and so does a repaired one.
     """
@@ -50,8 +52,14 @@ def repair(payload: Any, format: str | None = None) -> Repaired:
         payload = envelope.seal(_pieces(envelope, messages, entries))
         envelope = open_payload(payload, envelope.codec.NAME)
         messages = decode_all(envelope)
-    left = envelope.codec.rules(envelope.body).check(messages, envelope.body)
-    return Repaired(payload, tuple(sorted(done, key=lambda one: one.at)), left)
+    return Repaired(payload, tuple(sorted(done, key=lambda one: one.at)), _left(envelope, messages))
+
+
+def _left(envelope: Envelope, messages: Sequence[Message]) -> tuple[Violation, ...]:
+    """What is still wrong, each with the reason why it was not mended."""
+    rules = envelope.codec.rules(envelope.body)
+    limits = {rule.id: rule.limit for rule in rules.rules}
+    return tuple(replace(one, unmended=limits[one.rule]) for one in rules.check(messages, envelope.body))
 
 
 def _mend(envelope: Envelope, messages: Sequence[Message]) -> tuple[list[Entry], list[Repair]]:

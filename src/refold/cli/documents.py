@@ -101,11 +101,16 @@ def reverted(work: WorkFile, gone: Sequence[Edit], after: View) -> Document:
 
 def checked(work: WorkFile, found: Sequence[Violation], repaired: Repaired | None) -> Document:
     """`refold check`."""
-    document = {**session(work), "violations": [asdict(one) for one in found]}
+    document = {**session(work), "violations": [violation(one) for one in found]}
     if repaired is not None:
         document["repairs"] = [asdict(one) for one in repaired.repairs]
-        document["left"] = [asdict(one) for one in repaired.left]
+        document["left"] = [violation(one) for one in repaired.left]
     return document
+
+
+def violation(one: Violation) -> Document:
+    """One thing that a provider refuses, with the reason why a repair left it, if one did."""
+    return {key: value for key, value in asdict(one).items() if key != "unmended" or value}
 
 
 def found(one: Found) -> Document:

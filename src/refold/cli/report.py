@@ -247,6 +247,7 @@ def checked(rows: Sequence[tuple[WorkFile, Sequence[Violation], Repaired | None]
         for mend in repaired.repairs if repaired else ():
             _line(console, f"mended #{mend.at} {mend.rule} {clean(mend.text)}", "green")
         for one in repaired.left if repaired else ():
-            _line(console, f"left #{one.at} {one.rule} {clean(one.text)}", "yellow")
+            why = f" ({one.unmended})" if one.unmended else ""
+            _line(console, f"left #{one.at} {one.rule} {clean(one.text)}{why}", "yellow")
         if not found:
             _line(console, f"{clean(work.name)}: nothing that the API would refuse", "green")

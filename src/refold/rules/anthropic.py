@@ -5,9 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from refold.messages import Message, Text
-from refold.rules.blocks import settle_blocks
+from refold.rules.blocks import bring_back, settle_blocks
 from refold.rules.draft import Entry, Mended, Repair, remove
 from refold.rules.judging import (
+    ALONE,
+    SAME_ID,
     Body,
     answered_again,
     away_from_home,
@@ -71,7 +73,10 @@ def _is_continued(body: Body) -> bool:
 
 
 def drop_strays(entries: Sequence[Entry], body: Body) -> Mended:
-    """Mend AN-2: results without a call go, and second results of one call."""
+    """Mend AN-2: results before their call move behind it; those without a call go, and second ones."""
+    moved, repairs = (list(entries), []) if _is_continued(body) else bring_back(entries, "AN-2")
+    if repairs:
+        return moved, repairs
     pairing = pair(messages_of(entries), client)
     orphans = () if _is_continued(body) else pairing.orphans
     again = [p.result for p in pairing.again]
@@ -168,10 +173,21 @@ def is_blank(text: str) -> bool:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("AN-1", "calls are answered in the next user message, results first", answers, settle),
-    Rule("AN-2", "results answer a call of the assistant turn before them", calls, drop_strays),
-    Rule("AN-3", "server tools keep call and result together", server_tools, strip_halves),
-    Rule("AN-4", "the user speaks first; system messages in the middle only on Opus 4.8 and later", roles),
-    Rule("AN-5", "no empty message and no empty text", empties, drop_empties),
+    Rule("AN-1", "calls are answered in the next user message, results first", answers, settle, SAME_ID),
+    Rule("AN-2", "results answer a call of the assistant turn before them", calls, drop_strays, SAME_ID),
+    Rule("AN-3", "server tools keep call and result together", server_tools, strip_halves, ALONE),
+    Rule(
+        "AN-4",
+        "the user speaks first; system messages in the middle only on Opus 4.8 and later",
+        roles,
+        limit="a user's message would have to be invented, or what another role said be removed or said by the user",
+    ),
+    Rule(
+        "AN-5",
+        "no empty message and no empty text",
+        empties,
+        drop_empties,
+        limit="without it the conversation would be empty or begin with the assistant",
+    ),
 )
 """All rules of this API that concern its messages."""

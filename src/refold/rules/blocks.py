@@ -8,7 +8,7 @@ from itertools import chain
 from refold.messages import Message, Part, ToolCall
 from refold.rules.draft import Entry, Mended, Ref, Repair, lead, no_result, pick, remove
 from refold.rules.mending import messages_of, put_after, stood_in
-from refold.rules.pairing import Spot, client, pair, turn_ends
+from refold.rules.pairing import Pairing, Spot, client, pair, turn_ends, with_strays
 
 Found = tuple[Part, Ref | None]
 """A result, and where it was; None for one that was made."""
@@ -39,7 +39,7 @@ def _answers(messages: Sequence[Message], ends: Sequence[int]) -> dict[int, list
     """For each home the answers that belong there, pending calls left out. Of calls of one turn that
     share an id the first gets the first result, and none gets one that says that there is none
     where another has one: the provider could not tell them apart."""
-    pairing, answers = pair(messages, client), defaultdict[int, list[Answer]](list)
+    pairing, answers = home_pairing(messages, ends), defaultdict[int, list[Answer]](list)
     results = defaultdict[tuple[int, str], deque[Spot]](deque)
     for call, result in sorted(pairing.pairs, key=lambda one: one.result):
         results[ends[call.at], call.id].append(result)
@@ -50,6 +50,26 @@ def _answers(messages: Sequence[Message], ends: Sequence[int]) -> dict[int, list
             answers[ends[call.at]].append(Answer(call, results[key].popleft() if results[key] else None))
             taken.add(key)
     return answers
+
+
+def home_pairing(messages: Sequence[Message], ends: Sequence[int]) -> Pairing:
+    """Which result answers which call, results before their calls included: but not those without
+    which the conversation would begin with the assistant (AN-4, GE-4)."""
+    bare = pair(messages, client)
+    pairing = with_strays(messages, bare, ends)
+    first = next((at for at, message in enumerate(messages) if message.role == "assistant"), len(messages))
+    parts = sum(len(message.parts) for message in messages[:first])
+    early = sum(1 for call, result in pairing.pairs if result.at < first <= call.at)
+    return bare if early and early == parts else pairing
+
+
+def bring_back(entries: Sequence[Entry], rule: str) -> Mended:
+    """Put results that stand before their call, or far behind it, where they belong."""
+    messages = messages_of(entries)
+    ends = turn_ends(messages)
+    orphans = set(pair(messages, client).orphans)
+    found = [call.at for call, result in home_pairing(messages, ends).pairs if result in orphans]
+    return settle_blocks(entries, rule, found) if found else (list(entries), [])
 
 
 def _is_settled(answers: Sequence[Answer], home: int) -> bool:

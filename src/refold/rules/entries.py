@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from refold.messages import Message
 from refold.rules.draft import Entry, Mended, Repair, no_result
 from refold.rules.mending import messages_of, put_after, stood_in
-from refold.rules.pairing import Pairing, Spot, turn_ends
+from refold.rules.pairing import Pairing, Spot, pair, turn_ends, with_strays
 
 
 def settle_entries(entries: Sequence[Entry], rule: str, pairing: Pairing, at: Iterable[int]) -> Mended:
@@ -35,8 +35,23 @@ def stand_in(entry: Entry, call: Spot) -> Entry:
 
 
 def _strays(call: Spot, result: Spot, moved: set[int]) -> bool:
-    """Does something stand between them that is no result on its way to the same place?"""
-    return any(n not in moved for n in range(call.at + 1, result.at))
+    """Does the result stand before its call, or something between them that is no result on its way
+    to the same place?"""
+    return result < call or any(n not in moved for n in range(call.at + 1, result.at))
+
+
+def bring_back(entries: Sequence[Entry], rule: str) -> Mended:
+    """Put results that stand before their call directly after its turn."""
+    messages = messages_of(entries)
+    ends, bare = turn_ends(messages), pair(messages)
+    found = [one for one in with_strays(messages, bare, ends).pairs if one.result in set(bare.orphans)]
+    moved = {result.at for _, result in found}
+    after = defaultdict[int, list[Entry]](list)
+    for call, result in found:
+        after[ends[call.at]].append(entries[result.at])
+    out = [new for n, entry in enumerate(entries) for new in (*after.get(n, ()), *([] if n in moved else [entry]))]
+    repairs = [put_after(rule, entries[at]) for at in sorted({call.at for call, _ in found})]
+    return [*out, *after.get(len(entries), ())], repairs
 
 
 def add_after_turns(entries: Sequence[Entry], rule: str, calls: Iterable[Spot]) -> Mended:

@@ -3,9 +3,18 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from refold.messages import Message, ToolCall, ToolResult, user
-from refold.rules.blocks import settle_blocks
+from refold.rules.blocks import bring_back, settle_blocks
 from refold.rules.draft import Entry, Mended, Repair, join
-from refold.rules.judging import Body, answered_again, away_from_home, misplaced, orphaned, repeated, unanswered
+from refold.rules.judging import (
+    SAME_ID,
+    Body,
+    answered_again,
+    away_from_home,
+    misplaced,
+    orphaned,
+    repeated,
+    unanswered,
+)
 from refold.rules.mending import in_turn, messages_of, take_out
 from refold.rules.pairing import Pair, Pairing, client, pair, repeats, server, turn_ends
 from refold.rules.verdict import Rule, Verdict, Violation
@@ -58,9 +67,11 @@ def responses(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG0
 
 def settle(entries: Sequence[Entry], body: Body) -> Mended:  # noqa: ARG001
     """Mend GE-2: responses go where they belong, calls nobody answered get one, others go. Turns of
-    the model that a response follows come first: they are joined, and the ids read anew."""
+    the model that a response follows come first: they are joined, and the ids read anew;
+    then responses that stand elsewhere, which have no ids of their own."""
     joined, repairs = _joined(entries, "GE-2", lambda before, _: bool(before.calls))
-    return (joined, repairs) if repairs else in_turn(entries, _settle_calls, _drop_strays)
+    moved, repairs = (joined, repairs) if repairs else bring_back(entries, "GE-2")
+    return (moved, repairs) if repairs else in_turn(entries, _settle_calls, _drop_strays)
 
 
 def _settle_calls(entries: Sequence[Entry]) -> Mended:
@@ -103,8 +114,19 @@ def roles(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("GE-1", "calls come directly after a turn of the user or of responses", turns, join_turns),
-    Rule("GE-2", "as many responses as calls, in their order", responses, settle),
-    Rule("GE-4", "contents start with the user; roles are user and model", roles),
+    Rule(
+        "GE-1",
+        "calls come directly after a turn of the user or of responses",
+        turns,
+        join_turns,
+        limit="nothing stands before the calls, and a user's content would have to be invented",
+    ),
+    Rule("GE-2", "as many responses as calls, in their order", responses, settle, SAME_ID),
+    Rule(
+        "GE-4",
+        "contents start with the user; roles are user and model",
+        roles,
+        limit="a user's content would have to be invented, or what another role said be removed or said by the user",
+    ),
 )
 """All rules of this API that concern its contents."""

@@ -12,6 +12,12 @@ Body = Mapping[str, Any]
 """A request without its conversation."""
 
 
+ALONE = "nothing else would be left of the conversation"
+"""Why something may stay that has to go."""
+SAME_ID = f"calls of one turn share an id, and nothing says which of them a result answers; or {ALONE}"
+"""Why a pair may be left broken."""
+
+
 def unanswered(rule: str, spots: Iterable[Spot]) -> Iterator[Violation]:
     """Calls without a result, although the conversation went on."""
     return (Violation(rule, at, f"call {id!r} has no result directly after it", id) for at, _, id in spots)

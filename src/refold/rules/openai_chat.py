@@ -1,13 +1,15 @@
 """What the Chat Completions API and those who speak it refuse (OA-1, DS-2)."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import count
 
 from refold.messages import Message, ToolCall, ToolResult
-from refold.rules.draft import Entry, Mended
+from refold.rules.draft import Entry, Mended, Repair
 from refold.rules.entries import settle_entries
-from refold.rules.judging import Body, answered_again, misplaced, orphaned, unanswered
-from refold.rules.mending import in_turn, messages_of, take_out
-from refold.rules.pairing import Pair, pair
+from refold.rules.judging import SAME_ID, Body, answered_again, misplaced, orphaned, unanswered
+from refold.rules.mending import messages_of, take_out
+from refold.rules.pairing import Pair, pair, turn_ends, with_strays
 from refold.rules.verdict import Rule, Verdict, Violation
 
 
@@ -24,13 +26,14 @@ def answers(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
 
 
 def settle(entries: Sequence[Entry], body: Body) -> Mended:  # noqa: ARG001
-    """Mend OA-1: results follow their calls, calls nobody answered get one, results without a call go."""
-    return in_turn(entries, _settle_calls, _drop_strays)
+    """Mend OA-1: results, those before their calls too, follow their calls, calls nobody answered get one, results without a call go."""
+    settled, repairs = _settle_calls(entries)
+    return (settled, repairs) if repairs else _drop_strays(entries)
 
 
 def _settle_calls(entries: Sequence[Entry]) -> Mended:
     messages = messages_of(entries)
-    pairing = pair(messages, turns=False)
+    pairing = with_strays(messages, pair(messages, turns=False), turn_ends(messages))
     away = (p.call for p in _away(messages, pairing.pairs))
     return settle_entries(entries, "OA-1", pairing, [call.at for call in (*pairing.unanswered, *away)])
 
@@ -64,8 +67,55 @@ def ids(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
     return Verdict(tuple(Violation("DS-2", at, "a call or a tool message has no id") for at in nameless))
 
 
+def give_ids(entries: Sequence[Entry], body: Body) -> Mended:  # noqa: ARG001
+    """Mend DS-2: a call without an id gets one made of its position, a result without an id that of the
+    call in the message before it: of those still free the first of its tool, else the first."""
+    out, repairs, known = list(entries), list[Repair](), _known(entries)
+    said = frozenset(id for entry in entries for id in entry.message.results if id)
+    for at, start in enumerate(tool_runs(messages_of(entries))):
+        message = out[at].message
+        if message.role == "tool":
+            free = _free(messages_of(out[start - 1 : at]), said) if start else []
+            named = _answering(message, free)
+        else:
+            named = _numbered(message, out[at].near, known)
+        if named != message:
+            out[at] = replace(out[at], message=named, whole=False)
+            repairs.append(Repair("DS-2", out[at].near, f"gave ids: {', '.join((*named.calls, *named.results))}"))
+    return out, repairs
+
+
+def _known(entries: Sequence[Entry]) -> frozenset[str]:
+    return frozenset(id for entry in entries for id in (*entry.message.calls, *entry.message.results))
+
+
+def _numbered(message: Message, at: int, known: frozenset[str]) -> Message:
+    """*message*, its calls without an id numbered."""
+    ids = (id for n in count() if (id := f"call_{at}_{n}") not in known)
+    parts = (replace(p, id=next(ids)) if isinstance(p, ToolCall) and not p.id else p for p in message.parts)
+    return replace(message, parts=tuple(parts))
+
+
+def _free(run: Sequence[Message], said: frozenset[str]) -> list[ToolCall]:
+    """The calls of the first message of *run* that neither the tool messages after it answer nor
+    results with the ids *said*, wherever those stand."""
+    done = said.union(id for message in run[1:] for id in message.results)
+    return [part for part in run[0].parts if isinstance(part, ToolCall) and part.id not in done]
+
+
+def _answering(message: Message, free: Sequence[ToolCall]) -> Message:
+    """A tool message without an id, with that of the call it answers; as it is where there is none."""
+    result = message.parts[0]
+    if not isinstance(result, ToolResult) or result.id or not free:
+        return message
+    call = next((call for call in free if call.name == result.name), free[0])
+    return replace(message, parts=(replace(result, id=call.id),))
+
+
 RULES: tuple[Rule, ...] = (
-    Rule("OA-1", "tool messages directly follow the message that calls them, one for each call", answers, settle),
-    Rule("DS-2", "every call and every tool message has an id", ids),
+    Rule("DS-2", "every call and every tool message has an id", ids, give_ids),
+    Rule(
+        "OA-1", "tool messages directly follow the message that calls them, one for each call", answers, settle, SAME_ID
+    ),
 )
 """All rules of this API that concern its messages."""

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from refold.messages import Message, Opaque, Thinking, ToolCall
 from refold.rules.draft import Entry, Mended
-from refold.rules.entries import add_after_turns
-from refold.rules.judging import Body, answered_again, fingerprint, is_reasoning, orphaned, unanswered
+from refold.rules.entries import add_after_turns, bring_back
+from refold.rules.judging import ALONE, SAME_ID, Body, answered_again, fingerprint, is_reasoning, orphaned, unanswered
 from refold.rules.mending import in_turn, messages_of, take_out
 from refold.rules.pairing import Spot, pair, turn_ends
 from refold.rules.verdict import Rule, Verdict, Violation
@@ -33,8 +33,11 @@ def _is_elsewhere(messages: Sequence[Message], body: Body) -> bool:
 
 
 def settle(entries: Sequence[Entry], body: Body) -> Mended:
-    """Mend OA-2: calls nobody answered get an output, outputs without a call go, and so do calls of
-    kinds whose output we cannot write."""
+    """Mend OA-2: outputs before their call move behind it, calls nobody answered get an output, outputs
+    without a call go, and so do calls of kinds whose output we cannot write."""
+    moved, repairs = (list(entries), []) if _is_elsewhere(messages_of(entries), body) else bring_back(entries, "OA-2")
+    if repairs:
+        return moved, repairs
     messages = messages_of(entries)
     strange = [s for s in pair(messages).unanswered if not isinstance(messages[s.at].parts[s.part], ToolCall)]
     return in_turn(
@@ -101,9 +104,14 @@ def _reasoning(messages: Sequence[Message]) -> Iterator[int]:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("OA-2", "every call has an output and every output a call", outputs, settle),
-    Rule("OA-3", "reasoning is followed by what it led to", followed, drop_unfollowed),
+    Rule("OA-2", "every call has an output and every output a call", outputs, settle, SAME_ID),
+    Rule("OA-3", "reasoning is followed by what it led to", followed, drop_unfollowed, ALONE),
     Rule("OA-4", "calls keep the reasoning that they were made with", whole_turns),
-    Rule("OA-5", "requests that are not stored carry encrypted reasoning", sealed),
+    Rule(
+        "OA-5",
+        "requests that are not stored carry encrypted reasoning",
+        sealed,
+        limit="the encrypted content is not here, and without their reasoning the calls it led to are refused (OA-4)",
+    ),
 )
 """All rules of this API that concern its items."""

@@ -1,7 +1,7 @@
 """Which result answers which call. One pass, linear time; what every pairing rule is built on."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -105,6 +105,44 @@ def pair(messages: Sequence[Message], kind: Kind = either, *, turns: bool = True
 
 _TRAFFIC = frozenset({ToolCall, ToolResult, Opaque})
 """Parts that may be calls or results; the others are passed over before anything is asked of them."""
+
+
+def with_strays(messages: Sequence[Message], pairing: Pairing, ends: Sequence[int]) -> Pairing:
+    """*pairing* with results that stand before their call, or that only their tool's name tells,
+    joined to the calls that nobody else answers. *ends* are `turn_ends`."""
+    waiting = set(chain(pairing.unanswered, pairing.pending)) if pairing.orphans else set[Spot]()
+    calls = sorted(chain(waiting, (call for call, _ in pairing.pairs))) if waiting else []
+    first = {call.id: call for call in reversed(calls)}
+    found = list[Pair]()
+    for orphan in pairing.orphans if waiting else ():
+        nameless = orphan.id.startswith(NO_ID)
+        call = _namesake(messages, calls, orphan, ends) if nameless else first.get(orphan.id)
+        if call in waiting and not (nameless and call in pairing.pending and call > orphan):
+            waiting.remove(call)
+            found.append(Pair(call, orphan))
+    taken = {spot for one in found for spot in one}
+    return replace(
+        pairing,
+        pairs=tuple(sorted((*pairing.pairs, *found))),
+        orphans=tuple(spot for spot in pairing.orphans if spot not in taken),
+        unanswered=tuple(spot for spot in pairing.unanswered if spot not in taken),
+        pending=tuple(spot for spot in pairing.pending if spot not in taken),
+    )
+
+
+NO_ID = "?"
+"""How the id of a result begins that answers no call, in formats where only places tell which it does."""
+
+
+def _namesake(messages: Sequence[Message], calls: Sequence[Spot], orphan: Spot, ends: Sequence[int]) -> Spot | None:
+    """The call that a result belongs to that has no id: the latest before it of its tool, else one in
+    the turn directly after it."""
+    name = getattr(messages[orphan.at].parts[orphan.part], "name", "")
+    named = [call for call in calls if name and getattr(messages[call.at].parts[call.part], "name", "") == name]
+    before = [call for call in named if call < orphan]
+    if before or orphan.at + 1 >= len(messages) or messages[orphan.at + 1].role != "assistant":
+        return before[-1] if before else None
+    return next((call for call in named if ends[call.at] == ends[orphan.at + 1]), None)
 
 
 def tail(messages: Sequence[Message], *, turns: bool = True) -> int:

@@ -1,7 +1,7 @@
 """What a rule is, and the cuts that a set of rules leaves."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from refold.messages import Message
@@ -20,6 +20,8 @@ class Violation:
     """What is wrong, in a sentence."""
     subject: str = ""
     """What it is wrong of (a call id), so that two lists can be compared though positions moved."""
+    unmended: str = field(default="", compare=False)
+    """Why a repair left it as it is, in a sentence; empty outside of a repair's report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class Rule:
     """Looks at the messages and at the rest of the request body."""
     mend: Mend | None = None
     """Mends what `judge` finds, where that needs no invention; None where it always would."""
+    limit: str = ""
+    """What would have to be invented or lost to mend what `mend` leaves, in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
