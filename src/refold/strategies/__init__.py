@@ -1,10 +1,27 @@
 """Strategies: one file each, none of them knows another."""
 
+from refold.strategies.chunked import Chunked
 from refold.strategies.clear_thinking import ClearThinking
 from refold.strategies.clear_tool_inputs import ClearToolInputs
 from refold.strategies.clear_tool_results import ClearToolResults
 from refold.strategies.clip_results import ClipResults
 from refold.strategies.drop_duplicates import DropDuplicates
+from refold.strategies.from_last_n import FromLastN
+from refold.strategies.keep_important import KeepImportant
+from refold.strategies.retrieve_facts import RetrieveFacts
 from refold.strategies.summarize import Summarize
+from refold.strategies.whole_history import WholeHistory
 
-__all__ = ["ClearThinking", "ClearToolInputs", "ClearToolResults", "ClipResults", "DropDuplicates", "Summarize"]
+__all__ = [
+    "Chunked",
+    "ClearThinking",
+    "ClearToolInputs",
+    "ClearToolResults",
+    "ClipResults",
+    "DropDuplicates",
+    "FromLastN",
+    "KeepImportant",
+    "RetrieveFacts",
+    "Summarize",
+    "WholeHistory",
+]

@@ -1,5 +1,6 @@
 """Forms of summaries: a shape to ask a model for, with typed values behind it (docs/forms.md)."""
 
+from refold.summarizers.forms.facts import FactsForm
 from refold.summarizers.forms.form import Form
 from refold.summarizers.forms.sections import HANDOVER, TLDR, Heading, Sections, SectionsForm
 from refold.summarizers.forms.snapshot import File, Snapshot, SnapshotForm, Step, read_snapshot, write_snapshot
@@ -11,6 +12,7 @@ __all__ = [
     "Change",
     "Delta",
     "Entry",
+    "FactsForm",
     "File",
     "Form",
     "Heading",

@@ -1,0 +1,61 @@
+"""Replace the history with several summaries, one for each stretch of it (S3-16)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from refold.compose import Picks, Tagged, Telling, pending, spelled, tell, untold
+from refold.strategy import Ending, Steps
+from refold.summarizer import Summarizer
+from refold.summarizers.rules import RuleSummary
+from refold.view import View
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Chunked:
+    """Show a summary for each *size* messages, oldest first, until the view fits.
+
+    Retrospective; one edit a chunk. A chunk that would end inside a tool group takes the rest of the
+    group in (C3-2). What is summarised stays as it is; the next run goes on behind it. Stays as it
+    is what `WholeHistory` leaves too. A chunk whose summary would not be smaller is left alone.
+
+    Raises ValueError for a *size* under 1.
+    """
+
+    size: int = 10
+    """Messages of one chunk, at least."""
+    max_tokens: int = 500
+    """Cap of one summary message, in tokens."""
+    summarizer: Summarizer = field(default_factory=RuleSummary)
+    preserve_memory: bool = True
+    """Whether memory messages stay."""
+    memory: Picks = field(default_factory=Tagged)
+    """Which messages are memory."""
+
+    __repr__ = spelled
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ValueError(f"a chunk has at least one message, not {self.size}")
+
+    def __call__(self, view: View) -> Steps:
+        """Propose an edit for each chunk; give up when nobody answers."""
+        memory = self.memory if self.preserve_memory else None
+        telling = Telling(self.summarizer, self.max_tokens, memory, repr(self))
+        worst: Ending | None = None
+        for start, stop in self.chunks(view):
+            told = yield from tell(view, start, stop, start, telling)
+            if told.ending and told.ending.outcome != "noop":
+                worst = told.ending
+            if told.ending and told.ending.outcome == "failed":
+                break
+        return worst
+
+    def chunks(self, view: View) -> Iterator[tuple[int, int]]:
+        """Where the chunks of what is not summarised yet begin and end."""
+        cuts = sorted(view.cuts)
+        for first, last in untold(view, pending(view)):
+            start = first
+            while start < last:
+                stop = next((cut for cut in cuts if start + self.size <= cut <= last), last)
+                yield start, stop
+                start = stop

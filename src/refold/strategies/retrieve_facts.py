@@ -1,0 +1,68 @@
+"""Replace the history with the facts that matter (S3-17)."""
+
+from dataclasses import dataclass, field
+
+from refold.compose import Picks, Tagged, Telling, pending, spelled, tell, untold
+from refold.edits import Edit
+from refold.strategy import Ending, Steps, Strategy
+from refold.summarizers.concepts import Concept
+from refold.summarizers.facts import FactSummary
+from refold.view import View
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RetrieveFacts:
+    """Show facts under *concepts* instead of everything that the model has answered, and a note on
+    where things stand.
+
+    Retrospective; asks a model one question for all concepts. Stays as it is what `WholeHistory`
+    leaves too. Facts that were found before are merged with the new ones. If none are found, or
+    nobody answers, nothing changes, or *fallback* takes over (C3-8).
+
+    Raises ValueError without concepts, or for two of one keyword.
+    """
+
+    concepts: tuple[Concept, ...]
+    max_tokens: int = 2_000
+    """Cap of the message with the facts, in tokens."""
+    piece: int = 60_000
+    """Tokens of history in one question; a longer one takes several."""
+    asks: int = 8
+    """Questions at most; a history that takes more is left alone."""
+    fallback: Strategy | None = None
+    """What runs when there are no facts, such as `WholeHistory()`."""
+    preserve_memory: bool = True
+    """Whether memory messages stay."""
+    memory: Picks = field(default_factory=Tagged)
+    """Which messages are memory."""
+
+    __repr__ = spelled
+
+    def __post_init__(self) -> None:
+        self._summarizer()
+
+    def __call__(self, view: View) -> Steps:
+        """Propose one edit, or what the fallback proposes."""
+        stop = pending(view)
+        if not untold(view, stop):
+            return Ending("noop", "nothing new to look through")
+        memory = self.memory if self.preserve_memory else None
+        told = yield from tell(view, 0, stop, 0, Telling(self._summarizer(), self.max_tokens, memory, repr(self)))
+        if told.done or self.fallback is None:
+            return told.ending
+        why = told.ending.reason if told.ending else "no facts"
+        return (yield from self._fall_back(view, self.fallback, why))
+
+    def _fall_back(self, view: View, fallback: Strategy, why: str) -> Steps:
+        """What *fallback* proposes, as what it is: less than was asked for."""
+        run, reply, edits = fallback(view), None, 0
+        while True:
+            try:
+                step = run.send(reply)
+            except StopIteration as done:
+                return Ending("degraded", f"{why}: {fallback!r} instead") if edits else done.value
+            edits += isinstance(step, Edit)
+            reply = yield step
+
+    def _summarizer(self) -> FactSummary:
+        return FactSummary(self.concepts, self.piece, self.asks)

@@ -1,0 +1,37 @@
+"""Replace the whole history with one summary (S3-14)."""
+
+from dataclasses import dataclass, field
+
+from refold.compose import Picks, Tagged, Telling, pending, spelled, tell, untold
+from refold.strategy import Ending, Steps
+from refold.summarizer import Summarizer
+from refold.summarizers.rules import RuleSummary
+from refold.view import View
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class WholeHistory:
+    """Show one summary instead of everything that the model has answered.
+
+    Retrospective. System messages, the first request, the current one, memory and whatever waits for
+    an answer stay as they are (`refold.compose`). An earlier summary is merged into the new one.
+    """
+
+    max_tokens: int = 2_000
+    """Cap of the summary message, in tokens."""
+    summarizer: Summarizer = field(default_factory=RuleSummary)
+    preserve_memory: bool = True
+    """Whether memory messages stay."""
+    memory: Picks = field(default_factory=Tagged)
+    """Which messages are memory."""
+
+    __repr__ = spelled
+
+    def __call__(self, view: View) -> Steps:
+        """Propose one edit, or none."""
+        stop = pending(view)
+        if not untold(view, stop):
+            return Ending("noop", "nothing new to summarise")
+        memory = self.memory if self.preserve_memory else None
+        told = yield from tell(view, 0, stop, 0, Telling(self.summarizer, self.max_tokens, memory, repr(self)))
+        return told.ending

@@ -1,0 +1,139 @@
+"""Facts by concept: asked for as JSON, shown as Markdown (S3-17 to S3-20)."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from refold.summarizers.concepts import Concept, FactType
+from refold.summarizers.forms.answers import objects
+from refold.summarizers.forms.listing import bulleted, clean, items, joined
+from refold.summarizers.forms.sections import Sections
+
+_SENTINEL = re.compile(
+    r"[\[(]?\s*no\s(?:relevant\s)?(?:facts?|information)\b[^.\n]{0,40}[.\])]*|未找到.{0,10}|没有(?:相关)?(?:事实|信息)。?",
+    re.IGNORECASE,
+)
+NO_FACTS = "No facts found"
+"""What a model says of a concept that it finds nothing on."""
+
+
+@dataclass(frozen=True, slots=True)
+class FactsForm:
+    """Facts under concepts, as a form. The value is `Sections`, its titles the concepts' keywords.
+
+    A model answers all concepts in one JSON object. Raises ValueError without concepts, or for two of one keyword.
+    """
+
+    concepts: tuple[Concept, ...]
+
+    name = "facts"
+
+    def __post_init__(self) -> None:
+        if not self.concepts or len({concept.keyword.casefold() for concept in self.concepts}) < len(self.concepts):
+            raise ValueError("facts are asked for by at least one concept, each with a keyword of its own")
+
+    @property
+    def template(self) -> str:
+        """The concepts, and the JSON to answer in."""
+        wanted = "\n".join(f"- {c.keyword} ({_many(c)}): {c.description}" for c in self.concepts)
+        shape = {c.keyword: ["fact", "fact"] if c.fact_type is FactType.MULTIPLE else "fact" for c in self.concepts}
+        return (
+            f"Look for these concepts:\n{wanted}\n\nAnswer with one JSON object of this shape and nothing else:\n"
+            f"{json.dumps(shape, ensure_ascii=False)}\n"
+            f'For a concept on which there is nothing, write "{NO_FACTS}".'
+        )
+
+    def parse(self, text: str) -> Sections | None:
+        """The facts in a rendered text or an answer; None where the text is neither. An answer that
+        found nothing is `Sections()`."""
+        written = self._sections(dict(self._lists(text)))
+        if written.entries:
+            return written
+        known = {concept.keyword.casefold(): concept for concept in self.concepts}
+        found = [value for value in objects(text) if any(key.casefold() in known for key in value)]
+        if not found:
+            return None
+        named = ((known.get(key.casefold()), value) for key, value in found[-1].items())
+        return self._sections(
+            {c.keyword: tuple(_facts(value, single=c.fact_type is FactType.SINGLE)) for c, value in named if c}
+        )
+
+    def written(self, text: str, *others: str) -> Sections | None:
+        """The facts in a text that this form rendered, with sections titled *others* behind them; None
+        for every other text, one with facts on other concepts too."""
+        titles = {title.strip() for title in re.findall(r"^## (.*)$", text, re.MULTILINE)}
+        if not text.startswith("## ") or not titles <= {*others, *(concept.keyword for concept in self.concepts)}:
+            return None
+        return self._sections(dict(self._lists(text)))
+
+    def render(self, value: Sections) -> str:
+        """A heading for each concept with facts, and a list under it."""
+        return "\n".join(f"## {c.keyword}\n{bulleted(value[c.keyword])}" for c in self.concepts if value[c.keyword])
+
+    def merge(self, previous: Sections | None, new: Sections) -> Sections:
+        """The facts of both; of a single one the newer."""
+        if previous is None:
+            return new
+        return self._sections(
+            {
+                c.keyword: joined(previous[c.keyword], new[c.keyword])
+                if c.fact_type is FactType.MULTIPLE
+                else new[c.keyword] or previous[c.keyword]
+                for c in self.concepts
+            }
+        )
+
+    def shorter(self, value: Sections) -> Sections | None:
+        """Without the oldest fact of the concept with most facts; None where each has one at most."""
+        longest = max(self.concepts, key=lambda concept: len(value[concept.keyword])).keyword
+        if len(value[longest]) < 2:
+            return None
+        return Sections(tuple((title, texts[1:] if title == longest else texts) for title, texts in value.entries))
+
+    def _sections(self, facts: dict[str, Iterable[str]]) -> Sections:
+        return Sections(tuple((c.keyword, _fitting(c, facts.get(c.keyword, ()))) for c in self.concepts))
+
+    def _lists(self, text: str) -> Iterator[tuple[str, Iterable[str]]]:
+        """(keyword, facts) of each heading of ours in a rendered text; other headings end a list."""
+        known = {concept.keyword for concept in self.concepts}
+        for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+            title, _, body = section.partition("\n")
+            if title.strip() in known:
+                yield title.strip(), tuple(items("\n" + body))
+
+
+def _many(concept: Concept) -> str:
+    return "one fact" if concept.fact_type is FactType.SINGLE else "any number of facts"
+
+
+def _fitting(concept: Concept, texts: Iterable[str]) -> tuple[str, ...]:
+    """The texts that say something; of a single fact the first."""
+    found = tuple(text for text in clean(texts) if not _SENTINEL.fullmatch(text))
+    return found[:1] if concept.fact_type is FactType.SINGLE else found
+
+
+def _facts(value: Any, *, single: bool = False) -> Iterator[str]:
+    """The texts in what an answer gives for one concept; a text of several lines is a list."""
+    match value:
+        case str():
+            yield from (value,) if single else items("\n" + value)
+        case bool():
+            yield "yes" if value else "no"
+        case int() | float():
+            yield str(value)
+        case list():
+            yield from (fact for item in value if not isinstance(item, list) for fact in _one(item))
+        case dict():
+            yield from _one(value)
+
+
+def _one(item: Any) -> Iterator[str]:
+    """A list's item: a text as it is, or an object that holds one."""
+    if isinstance(item, str):
+        yield item
+    elif isinstance(item, dict):
+        yield from (text for key in ("fact", "text", "value") if isinstance(text := item.get(key), str))
+    else:
+        yield from _facts(item)

@@ -1,0 +1,312 @@
+"""`WholeHistory`, `FromLastN` and `Chunked`: what they summarise, and what stays beside it."""
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.budget import Budget
+from refold.compose import Containing, Tagged, composed, kept, pending, remember, untold
+from refold.errors import EditError
+from refold.lens import Lens
+from refold.loop import drive, steps
+from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.rules import anthropic, openai_chat
+from refold.rules.verdict import Rules
+from refold.strategies import Chunked, FromLastN, WholeHistory
+from refold.strategy import Ask, Ending
+from refold.summarizer import Summary
+from refold.summary import OPEN, previous
+from refold.testing import ScriptedModel, check_strategy, proposals, transcripts
+from refold.view import View
+
+CHAT = Rules(openai_chat.RULES)
+ANTHROPIC = Rules(anthropic.RULES, alternate=True, thinking="bound")
+RULES = st.sampled_from([Rules(), CHAT, ANTHROPIC])
+WORDS = "some words that take room " * 12
+
+
+def said(text):
+    return Message("assistant", (Text(text),))
+
+
+def call(id):
+    return Message("assistant", (ToolCall(id, "bash", '{"command":"make"}'),))
+
+
+def result(id):
+    return Message("tool", (ToolResult(id, (Text(WORDS),)),))
+
+
+def talk(turns, start=0):
+    return [
+        m for n in range(start, start + turns) for m in (user(f"Request {n}. {WORDS}"), said(f"Answer {n}. {WORDS}"))
+    ]
+
+
+@dataclass(frozen=True)
+class ByModel:
+    """Asks for a summary of exactly the messages it is given."""
+
+    def __call__(self, view, start, stop, max_tokens):
+        answer = yield Ask(f"{start}:{stop}", max_tokens)
+        return Summary(answer.text) if answer else Summary("", Ending("failed", "nobody to ask"))
+
+
+def run(strategy, messages, *answers, rules=None, view=None):
+    model = ScriptedModel(answers)
+    view = view or View.of(messages, lens=Lens(rules=rules or CHAT))
+    return proposals(view, strategy, model), [ask.prompt for ask in model.asked]
+
+
+def tldrs(view):
+    return [previous(m) for m in view.messages if previous(m) is not None]
+
+
+STRATEGIES = [WholeHistory(max_tokens=300), FromLastN(4, max_tokens=300), Chunked(3, max_tokens=300)]
+
+
+@given(transcripts(), RULES, st.sampled_from(STRATEGIES))
+def test_they_keep_the_laws(messages, rules, strategy):
+    check_strategy(strategy, rules, examples=[messages])
+
+
+@given(transcripts(), RULES, st.sampled_from([WholeHistory(), FromLastN(3), Chunked(2)]))
+def test_they_keep_the_laws_with_a_model(messages, rules, strategy):
+    """S3-02: one or several summaries."""
+    check_strategy(type(strategy)(summarizer=ByModel()), rules, examples=[messages])
+
+
+@given(
+    transcripts(max_turns=5),
+    RULES,
+    st.sampled_from([WholeHistory(summarizer=ByModel()), FromLastN(3, summarizer=ByModel())]),
+    transcripts(max_turns=4),
+)
+def test_first_request_and_whatever_waits_stay_and_no_open_call_is_lost(messages, rules, strategy, more):
+    """S3-09 C3-1 C3-3 C3-4, conformance 20: also when it runs a second time."""
+    view = View.of(messages, lens=Lens(rules=rules))
+    for added in ((), tuple(m for m in more if not m.calls and not m.results)):
+        view = proposals(view.grow(added), strategy, ScriptedModel(["A summary."] * 3))
+        history = view.transcript.messages
+        shown = [part for message in view.messages for part in message.parts]
+        assert set(history[0].parts) <= set(shown)
+        tail = history[pending(view) :]
+        assert not tail or [p for m in tail for p in m.parts] == shown[-sum(len(m.parts) for m in tail) :]
+        if view.edits and not tail:
+            assert view.messages[-1].role != "assistant"
+
+
+def test_the_whole_history_becomes_one_tldr():
+    """S3-01 S3-14: calls and results too; exactly one summary over 15 exchanges, the first request before it."""
+    messages = [
+        user("Mend the build."),
+        *(m for n in range(15) for m in (call(f"c{n}"), result(f"c{n}"))),
+        said("Done."),
+    ]
+    view, asked = run(WholeHistory(summarizer=ByModel()), messages, "TLDR")
+    assert asked == ["0:32"]
+    assert [m.role for m in view.messages] == ["user", "user"]
+    assert view.messages[0] == messages[0]
+    assert tldrs(view) == ["TLDR"]
+
+
+def test_the_second_tldr_is_made_of_the_first_and_what_came_after():
+    """S3-14 C3-1: the first request still stands, from the transcript and not from what was shown."""
+    view, _ = run(WholeHistory(summarizer=ByModel()), talk(4), "one")
+    again, _ = run(WholeHistory(summarizer=ByModel()), (), "two", view=view)
+    assert again == view
+    grown, asked = run(WholeHistory(summarizer=ByModel()), (), "two", view=view.grow(talk(4, 4)))
+    assert asked == ["0:16"]
+    assert tldrs(grown) == ["two"]
+    assert grown.messages[0] == talk(1)[0]
+
+
+def test_the_last_n_are_summarised_and_what_is_earlier_is_gone():
+    """S3-15 C3-1: exactly one summary, of the last 4; system and first user message stay."""
+    messages = [talk(1)[0], Message("system", (Text("Be brief."),)), *talk(15)[1:]]
+    view, asked = run(FromLastN(4, summarizer=ByModel()), messages, "the last four")
+    assert asked == ["27:31"]
+    assert view.messages[:2] == tuple(messages[:2])
+    assert tldrs(view) == ["the last four"]
+    assert len(view.messages) == 3
+    assert "Answer 9" not in str(view.messages)
+    assert view.revert().messages == tuple(messages)
+
+
+def test_the_last_n_do_not_part_a_tool_group():
+    """C3-2: the cut moves before the call."""
+    messages = [*talk(3), user("go"), call("a"), result("a"), said("done")]
+    _, asked = run(FromLastN(2, summarizer=ByModel()), messages, "x")
+    assert asked == ["7:10"]
+
+
+def test_a_chunk_each_a_tldr():
+    """S3-16: chunks of 4 over 31 messages are 8 summaries, all of them shown, in order."""
+    messages = [*talk(15), said(WORDS * 3)]
+    answers = [f"TLDR {n}" for n in range(8)]
+    view, asked = run(Chunked(4, summarizer=ByModel()), messages, *answers)
+    assert asked == [f"{n}:{min(n + 4, 31)}" for n in range(0, 31, 4)]
+    assert tldrs(view) == answers
+    assert view.messages[0] == messages[0]
+
+
+def test_chunks_do_not_part_tool_groups_and_summaries_are_not_summarised_again():
+    """S3-16 C3-2: a chunk takes the rest of a group in; the next run goes on behind what is summarised."""
+    messages = [user("go " + WORDS), call("a"), result("a"), call("b"), result("b"), said(WORDS)]
+    strategy = Chunked(2, summarizer=ByModel())
+    view, asked = run(strategy, messages, "1", "2", "3")
+    assert asked == ["0:3", "3:5", "5:6"]
+    grown, asked = run(strategy, (), "4", view=view.grow(talk(1)))
+    assert asked == ["6:8"]
+    assert tldrs(grown) == ["1", "2", "3", "4"]
+
+
+def test_chunks_stop_when_the_view_fits_and_each_can_be_taken_back():
+    """S3-16: oldest first."""
+    view = View.of(talk(6), lens=Lens(rules=CHAT))
+    done = drive(
+        steps(view, [Chunked(4, summarizer=ByModel())], Budget(view.tokens, view.tokens * 2 // 3)),
+        ScriptedModel(["a"] * 9),
+    )
+    assert [edit.start for edit in done.view.edits] == [0, 4]
+    assert done.view.revert(done.view.edits[0].id).messages[:4] == view.messages[:4]
+
+
+def test_when_nobody_answers_chunks_give_up():
+    model = ScriptedModel([])
+    done = drive(steps(View.of(talk(9)), [Chunked(4, summarizer=ByModel())], Budget(0, 0)), model)
+    assert len(model.asked) == 1
+    assert done.attempts[0].outcome == "failed"
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [WholeHistory(summarizer=ByModel()), FromLastN(3, summarizer=ByModel()), Chunked(3, summarizer=ByModel())],
+)
+def test_conformance_20_a_result_that_waits_keeps_its_call(strategy):
+    """S3-09 S3-10 C3-3: after the tool has run and before its result is sent, and before the result is there."""
+    waiting = [*talk(3), user("now build"), call("c"), result("c")]
+    view, _ = run(strategy, waiting, *"abc")
+    assert view.edits
+    assert view.messages[-2:] == tuple(waiting[-2:])
+    assert user("now build") in view.messages
+    still_open, _ = run(strategy, waiting[:-1], *"abc")
+    assert still_open.messages[-1] == waiting[-2]
+    assert not CHAT.check(still_open.grow([result("c")]).messages)
+
+
+def test_the_request_that_waits_is_not_summarised():
+    view, _ = run(WholeHistory(summarizer=ByModel()), [*talk(3), user("What now?")], "a")
+    assert view.messages[-1] == user("What now?")
+
+
+def test_the_roles_alternate_and_it_is_the_models_turn():
+    """C3-4: chunks are merged for providers that want alternation, and the last message is no assistant's."""
+    view, _ = run(Chunked(4, summarizer=ByModel()), talk(8), *"abcd", rules=ANTHROPIC)
+    assert [m.role for m in view.messages] == ["user"]
+    assert view.messages[0].text.count(OPEN) == 4
+    assert ANTHROPIC.check(view.messages) == ()
+
+
+def test_memory_stays_and_is_not_said_twice():
+    """S3-26 S3-27 C3-5: tagged messages stay, in any role, each once, on every strategy."""
+    likes, told = remember("The user likes tea."), Message("assistant", remember("Speaks 中文。").parts)
+    note = Message("system", remember("A system note that is memory.").parts)
+    messages = [*talk(2), likes, told, *talk(2), likes, note, *talk(2)]
+    for strategy in (WholeHistory, FromLastN, Chunked):
+        view, _ = run(strategy(summarizer=ByModel()), messages, *"abcdefg")
+        assert [m for m in view.messages if m in (likes, told, note)] == [likes, told, note]
+        again, _ = run(strategy(summarizer=ByModel()), (), *"abcdefg", view=view.grow([*talk(3), likes]))
+        assert [m for m in again.messages if m in (likes, told, note)][:3] == [likes, told, note]
+        forgetful, _ = run(strategy(summarizer=ByModel(), preserve_memory=False), messages, *"abcdefg")
+        assert likes not in forgetful.messages
+        assert note in forgetful.messages
+
+
+def test_memory_is_what_is_tagged_and_not_what_speaks_of_it():
+    """C3-5: a substring counts only where one asks for it."""
+    assert Tagged()(remember("x </memory> y"))
+    for text in (
+        "Here are the relevant facts from memory",
+        "<memory>a</memory> and I say more",
+        "see <memory>a</memory>",
+        "<memory>",
+    ):
+        assert not Tagged()(user(text))
+    assert Containing()(user("Memory feature is not enabled for this agent."))
+    assert not Containing(("tea",))(user("coffee"))
+    messages = [*talk(2), user("Here are the relevant facts from memory: tea"), *talk(2)]
+    view, _ = run(WholeHistory(summarizer=ByModel(), memory=Containing()), messages, "x")
+    assert messages[4] in view.messages
+
+
+def test_an_assistants_memory_first_does_not_break_alternation():
+    """C3-4: where the provider wants the user first, the summary goes before it, and the user speaks last."""
+    memory = Message("assistant", remember("Likes tea.").parts)
+    messages = [memory, Message("assistant", (Text(WORDS * 3),))]
+    view = View.of(messages, lens=Lens(rules=ANTHROPIC))
+    insert = composed(view, 0, 2, (user("told"),), Tagged())
+    assert [m.role for m in insert] == ["user", "assistant", "user"]
+
+
+def test_memory_that_is_a_tool_result_takes_its_call_along():
+    """C3-6: what stays is valid by itself."""
+    messages = [*talk(1), call("m"), Message("tool", (ToolResult("m", (Text("x"),)),)), said("ok"), *talk(4)]
+
+    def by_call(message):
+        return message.results == ("m",)
+
+    view, _ = run(WholeHistory(summarizer=ByModel(), memory=by_call), messages, "x")
+    assert messages[2] in view.messages and messages[3] in view.messages
+    assert CHAT.check(view.messages) == ()
+    assert "by_call" in repr(WholeHistory(memory=by_call)) and "0x" not in repr(WholeHistory(memory=by_call))
+
+
+def test_a_strategy_of_ones_own_keeps_what_is_important():
+    """S3-21 S3-22 S3-25 C3-6: the required messages are composed around one's own; orphans are refused."""
+
+    def keep_important(view):
+        stop = pending(view)
+        important = [m for m in view.transcript.messages[:stop] if m.role == "assistant" and "important" in m.text]
+        yield view.fold(0, stop, *composed(view, 0, stop, important, None), by="keep_important")
+
+    messages = [*talk(3), said("important: the key is K-9"), *talk(3), user("next?")]
+    view = proposals(View.of(messages), keep_important)
+    assert view.messages == (messages[0], messages[6], messages[-1])
+    orphan = View.of([*talk(2), call("z"), result("z"), said("x")], lens=Lens(rules=CHAT))
+    insert = composed(orphan, 0, 7, [call("z")], None)
+    with pytest.raises(EditError, match="do not pair"):
+        orphan.apply(orphan.fold(0, 7, *insert, by="x"))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_conformance_1_nothing_to_do_is_said(strategy):
+    for messages in ([], [user("hi")], [user("hi"), said("hello")]):
+        done = drive(steps(View.of(messages), [strategy], Budget(0, 0)))
+        assert done.view.edits == ()
+        assert messages == [] or done.attempts[0].outcome == "noop"
+
+
+def test_settings_that_make_no_sense_are_refused():
+    with pytest.raises(ValueError, match="at least one"):
+        FromLastN(0)
+    with pytest.raises(ValueError, match="at least one"):
+        Chunked(0)
+
+
+def test_their_names_state_every_setting():
+    """S3-13: strategies are values, and their defaults the seed's examples."""
+    assert (
+        repr(WholeHistory())
+        == "WholeHistory(max_tokens=2000, summarizer=RuleSummary(), preserve_memory=True, memory=Tagged())"
+    )
+    assert repr(FromLastN()).startswith("FromLastN(n=5, ")
+    assert repr(Chunked()).startswith("Chunked(size=10, ")
+
+
+def test_what_stays_and_what_is_untold_can_be_asked():
+    view = View.of([*talk(2), user("q")], lens=Lens(rules=CHAT))
+    assert (pending(view), untold(view, 4), kept(view, 4, None)) == (4, [(0, 4)], [0])
+    assert (pending(View.of([])), kept(View.of([]), 0, Tagged())) == (0, [])
