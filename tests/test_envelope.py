@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.codecs import decode_all, open_payload
-from refold.envelope import Envelope, dump, unpack
+from refold.envelope import Envelope, unpack
 from refold.errors import FormatError
 from refold.messages import Text
+from refold.spans import dump
 
 ITEM = '{"role":"user","content":"hi"}'
 

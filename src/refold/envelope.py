@@ -1,49 +1,20 @@
 """A payload taken apart without losing a byte: what surrounds the conversation, and its entries.
 
 Three kinds of payload, each given back as it came: a list of messages, a request body, or the
-JSON text of either (`str` or `bytes`). JSON text is split into spans, so that entries and fields
-nobody touched keep their spelling: numbers beyond 64 bits, duplicate keys, key order, lone
-surrogates, bytes that are no UTF-8.
+JSON text of either (`str` or `bytes`), which keeps its spelling (`refold.spans`).
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from json.decoder import WHITESPACE, JSONDecoder  # type: ignore[attr-defined]
-from operator import is_
 from typing import Any
 
 from refold.codec import Codec, Wire
 from refold.errors import FormatError
 from refold.messages import Part
+from refold.spans import Source, Span, conversation_field, open_json, rejoin
 
 FIELDS = ("messages", "input", "contents")
 """Fields that hold a conversation, in the formats we know."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Span:
-    """A value inside a JSON text, not parsed. Spans are equal when they are spelled alike."""
-
-    text: str
-    start: int
-    stop: int
-    order: int = 0
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Span) and self.spelling == other.spelling
-
-    def __hash__(self) -> int:
-        return hash(self.spelling)
-
-    @property
-    def spelling(self) -> str:
-        """The value as it is written."""
-        return self.text[self.start : self.stop]
-
-    def load(self) -> Any:
-        """The parsed value."""
-        return _scan(self.text, self.start)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +80,9 @@ class Envelope:
 def unpack(payload: Any) -> Parcel:
     """Open a payload of any kind. Raises `FormatError` when it holds no conversation."""
     if isinstance(payload, bytes | bytearray | memoryview):
-        return _of_json(bytes(payload).decode("utf-8", "surrogateescape"), _to_bytes)
+        return _of_json(bytes(payload))
     if isinstance(payload, str):
-        return _of_json(payload, str)
+        return _of_json(payload)
     if isinstance(payload, Mapping):
         return _of_body(payload)
     if isinstance(payload, Sequence):
@@ -124,20 +95,13 @@ def _as_it_is(wires: list[Any]) -> list[Any]:
 
 
 def _of_body(payload: Mapping[str, Any]) -> Parcel:
-    field = _field(payload)
+    field = conversation_field(payload, FIELDS)
     value = payload[field]
     if isinstance(value, str):
         return Parcel(field, _without(payload, field), [value], lambda wires: {**payload, field: _lone(wires)})
     if not isinstance(value, Sequence):
         raise FormatError(f"{field!r} must be a list of messages, not {type(value).__name__}")
     return Parcel(field, _without(payload, field), value, lambda wires: {**payload, field: wires})
-
-
-def _field(payload: Mapping[str, Any]) -> str:
-    for field in FIELDS:
-        if field in payload:
-            return field
-    raise FormatError(f"no conversation in this object: it has none of {', '.join(FIELDS)}")
 
 
 def _without(payload: Mapping[str, Any], field: str) -> Mapping[str, Any]:
@@ -148,131 +112,10 @@ def _lone(wires: list[Any]) -> Any:
     return wires[0] if len(wires) == 1 and isinstance(wires[0], str) else wires
 
 
-# --- JSON text -------------------------------------------------------------------------------
-
-_decoder = JSONDecoder(strict=False)
-"""Python's own scanner: it says where a value ends, keeps big integers and accepts lone surrogates."""
-
-
-def _scan(text: str, at: int) -> tuple[Any, int]:
-    try:
-        return _decoder.raw_decode(text, _skip(text, at))
-    except ValueError as error:
-        raise FormatError(f"malformed JSON: {error}") from error
-    except RecursionError as error:
-        raise FormatError("malformed JSON: nested too deeply to read") from error
-
-
-def _skip(text: str, at: int) -> int:
-    return WHITESPACE.match(text, at).end()  # type: ignore[no-any-return]
-
-
-@dataclass(frozen=True, slots=True)
-class _Array:
-    """The conversation inside a JSON text; a lone string is its own only entry."""
-
-    start: int
-    stop: int
-    wires: list[Span]
-
-
-def _of_json(text: str, give: Callable[[str], Any]) -> Parcel:
-    start = _skip(text, 1 if text.startswith("\ufeff") else 0)
-    if text.startswith("[", start):
-        field, body, array = "", dict[str, Any](), _array(text, start)
-        end = array.stop
-    elif text.startswith("{", start):
-        field, body, array, end = _object(text, start)
-    else:
-        raise FormatError("a payload is a JSON list of messages or a JSON object")
-    if _skip(text, end) != len(text):
-        raise FormatError(f"malformed JSON: more text after the end of the payload, at character {end}")
-    return Parcel(field, body, array.wires, lambda out: give(_replaced(text, array, out)))
-
-
-def _array(text: str, start: int) -> _Array:
-    wires, at = list[Span](), _skip(text, start + 1)
-    if text.startswith("]", at):
-        return _Array(start, at + 1, wires)
-    more = True
-    while more:
-        stop = _scan(text, at)[1]
-        wires.append(Span(text, at, stop, len(wires)))
-        at, more = _next(text, stop, "]")
-    return _Array(start, at, wires)
-
-
-def _object(text: str, at: int) -> tuple[str, dict[str, Any], _Array, int]:
-    """Field name, other fields, the conversation, and where the object ends."""
-    body: dict[str, Any] = {}
-    at = _skip(text, at + 1)
-    more = not text.startswith("}", at)
-    at += not more
-    while more:
-        key, at = _scan(text, at)
-        at = _skip(text, at)
-        if not isinstance(key, str) or not text.startswith(":", at):
-            raise FormatError(f"malformed JSON: a field name was expected before character {at}")
-        body[key], at = _value(text, _skip(text, at + 1), key)
-        at, more = _next(text, at, "}")
-    field = _field(body)
-    array = body.pop(field)
-    if not isinstance(array, _Array):
-        raise FormatError(f"{field!r} must be a list of messages, not {type(array).__name__}")
-    return field, {k: _scan(text, v.start)[0] if isinstance(v, _Array) else v for k, v in body.items()}, array, at
-
-
-def _value(text: str, start: int, key: str) -> tuple[Any, int]:
-    """A field's value and where it ends; lists and strings that may be the conversation are not parsed."""
-    if key in FIELDS and text.startswith("[", start):
-        array = _array(text, start)
-        return array, array.stop
-    value, stop = _scan(text, start)
-    if key in FIELDS and isinstance(value, str):
-        return _Array(start, stop, [Span(text, start, stop)]), stop
-    return value, stop
-
-
-def _next(text: str, at: int, end: str) -> tuple[int, bool]:
-    """Where the next element starts or the whole ends, and whether there is a next one."""
-    at = _skip(text, at)
-    if text.startswith(",", at):
-        return _skip(text, at + 1), True
-    if not text.startswith(end, at):
-        raise FormatError(f"malformed JSON: ',' or {end!r} was expected at character {at}")
-    return at + 1, False
-
-
-def _replaced(text: str, array: _Array, out: Sequence[Any]) -> str:
-    """*text* with other entries: between two that were neighbours stands what stood there."""
-    if len(array.wires) == len(out) and all(map(is_, array.wires, out)):
-        return text
-    parts = [text[: array.start], "["]
-    for before, wire in zip([None, *out], out, strict=False):
-        if before is not None:
-            parts.append(_between(before, wire))
-        parts.append(wire.spelling if isinstance(wire, Span) else dump(wire))
-    return "".join([*parts, "]", text[array.stop :]])
-
-
-def _between(before: Any, wire: Any) -> str:
-    if isinstance(before, Span) and isinstance(wire, Span) and wire.order == before.order + 1:
-        return before.text[before.stop : wire.start]
-    return ","
-
-
-def dump(value: Any) -> str:
-    """Compact JSON; characters stay as they are unless UTF-8 has no form for one of them."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":"))
-    return text
-
-
-def _to_bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
+def _of_json(source: Source) -> Parcel:
+    document = open_json(source, FIELDS)
+    found = document.found
+    return Parcel(document.field, document.body, found.wires, lambda out: rejoin(source, found, out))
 
 
 def _load(wire: Any) -> Wire:

@@ -18,9 +18,9 @@ from refold.cli.show import diff_lines, message_lines, view_lines
 from refold.codecs import CODECS
 from refold.defaults import default_strategies
 from refold.demo.trial import trial
-from refold.envelope import dump
 from refold.errors import RefoldError
 from refold.repairing import repair as mended
+from refold.spans import dump
 from refold.stores import MemoryStore
 from refold.strategy import Strategy
 from refold.transcripts import discover

@@ -1,0 +1,238 @@
+"""A conversation inside JSON text, found without parsing what is not asked for.
+
+The text of a request is split into spans, so that entries and fields nobody touched keep their
+spelling: numbers beyond 64 bits, duplicate keys, key order, lone surrogates, bytes that are no
+UTF-8. Bytes are never decoded as a whole: they are scanned as Latin-1, in which a character is a
+byte, and a span is decoded when its value is wanted.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from json.decoder import WHITESPACE, JSONDecoder  # type: ignore[attr-defined]
+from operator import is_
+from typing import Any
+
+from refold.errors import FormatError
+
+Source = str | bytes
+"""JSON as it came: text, or the bytes of one in UTF-8."""
+
+_decoder = JSONDecoder(strict=False)
+"""Python's own scanner: it says where a value ends, keeps big integers and accepts lone surrogates."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Span:
+    """A value inside a JSON text, not parsed. Spans are equal when they are spelled alike."""
+
+    source: Source
+    start: int
+    stop: int
+    order: int = 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Span) and self.spelling == other.spelling
+
+    def __hash__(self) -> int:
+        return hash(self.spelling)
+
+    @property
+    def spelling(self) -> Source:
+        """The value as it is written."""
+        return self.source[self.start : self.stop]
+
+    def load(self) -> Any:
+        """The parsed value."""
+        return _scan(_text(self.spelling), 0)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """The list of entries inside a JSON text; a lone string is its own only entry."""
+
+    start: int
+    stop: int
+    wires: list[Span]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A JSON text opened: a list of entries, or an object with one in a field."""
+
+    field: str
+    """The field that holds the entries; empty for a bare list."""
+    body: Mapping[str, Any]
+    """Every other field, parsed."""
+    found: Conversation
+
+
+def open_json(source: Source, fields: Sequence[str]) -> Document:
+    """Find the conversation: the list itself, or the value of one of *fields*, the first that is
+    there. Raises `FormatError` for malformed JSON and where there is none."""
+    reader = _Reader(source, source if isinstance(source, str) else source.decode("latin-1"), fields)
+    start = reader.skip(reader.first)
+    if reader.at(start, "["):
+        found = reader.array(start)
+        document, end = Document("", {}, found), found.stop
+    elif reader.at(start, "{"):
+        document, end = reader.object(start)
+    else:
+        raise FormatError("a payload is a JSON list of messages or a JSON object")
+    if reader.skip(end) != len(reader.text):
+        raise FormatError(f"malformed JSON: more text after the end of the payload, at character {end}")
+    return document
+
+
+def rejoin(source: Source, found: Conversation, out: Sequence[Any]) -> Source:
+    """*source* with other entries: between two that were neighbours stands what stood there."""
+    if len(found.wires) == len(out) and all(map(is_, found.wires, out)):
+        return source
+    if isinstance(source, str):
+        return "".join(_parts(source, found, out, str))
+    return b"".join(_parts(memoryview(source), found, out, str.encode))  # a view's slices copy nothing
+
+
+def _parts(source: Any, found: Conversation, out: Sequence[Any], spell: Callable[[str], Any]) -> Iterator[Any]:
+    """The pieces of *source* and, between them, what is new; runs of neighbours are one piece."""
+    done = 0
+    yield source[: found.start]
+    yield spell("[")
+    while done < len(out):
+        if done:
+            yield spell(",")
+        stop = _run(out, done)
+        first, last = out[done], out[stop - 1]
+        yield source[first.start : last.stop] if isinstance(first, Span) else spell(dump(first))
+        done = stop
+    yield spell("]")
+    yield source[found.stop :]
+
+
+def _run(out: Sequence[Any], start: int) -> int:
+    """Where the run of entries that were neighbours ends that begins at *start*."""
+    stop = start + 1
+    while stop < len(out) and _neighbours(out[stop - 1], out[stop]):
+        stop += 1
+    return stop
+
+
+def _neighbours(before: Any, after: Any) -> bool:
+    return isinstance(before, Span) and isinstance(after, Span) and after.order == before.order + 1
+
+
+def dump(value: Any) -> str:
+    """Compact JSON; characters stay as they are unless UTF-8 has no form for one of them."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":"))
+    return text
+
+
+def _text(spelling: Source) -> str:
+    return spelling if isinstance(spelling, str) else spelling.decode("utf-8", "surrogateescape")
+
+
+def _scan(text: str, at: int) -> tuple[Any, int]:
+    """The value that begins at *at*, and where it ends."""
+    try:
+        return _decoder.raw_decode(text, at)
+    except ValueError as error:
+        raise FormatError(f"malformed JSON: {error}") from error
+    except RecursionError as error:
+        raise FormatError("malformed JSON: nested too deeply to read") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    source: Source
+    text: str
+    """The source as text whose positions are those of the source."""
+    fields: Sequence[str]
+    exact: bool = field(init=False)
+    """Does *text* say what the source says? Latin-1 does for ASCII."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "exact", self.text is self.source or self.text.isascii())
+
+    @property
+    def first(self) -> int:
+        """Where the text begins, behind a byte order mark."""
+        mark = "\ufeff" if isinstance(self.source, str) else "\xef\xbb\xbf"
+        return len(mark) if self.text.startswith(mark) else 0
+
+    def at(self, at: int, sign: str) -> bool:
+        return self.text.startswith(sign, at)
+
+    def skip(self, at: int) -> int:
+        """The next position that is no white space."""
+        return WHITESPACE.match(self.text, at).end()  # type: ignore[no-any-return]
+
+    def array(self, start: int) -> Conversation:
+        wires, at = list[Span](), self.skip(start + 1)
+        if self.at(at, "]"):
+            return Conversation(start, at + 1, wires)
+        more = True
+        while more:
+            stop = _scan(self.text, at)[1]
+            wires.append(Span(self.source, at, stop, len(wires)))
+            at, more = self.next(stop, "]")
+        return Conversation(start, at, wires)
+
+    def object(self, at: int) -> tuple[Document, int]:
+        """The object that begins at *at*, and where it ends."""
+        body: dict[str, Any] = {}
+        at = self.skip(at + 1)
+        more = not self.at(at, "}")
+        at += not more
+        while more:
+            key, at = self.value(at)
+            at = self.skip(at)
+            if not isinstance(key, str) or not self.at(at, ":"):
+                raise FormatError(f"malformed JSON: a field name was expected before character {at}")
+            body[key], at = self.held(self.skip(at + 1), key)
+            at, more = self.next(at, "}")
+        return self.document(body), at
+
+    def document(self, body: dict[str, Any]) -> Document:
+        """The object with these fields, of which the first that may hold the conversation does."""
+        name = conversation_field(body, self.fields)
+        found = body.pop(name)
+        if not isinstance(found, Conversation):
+            raise FormatError(f"{name!r} must be a list of messages, not {type(found).__name__}")
+        others = {k: self.value(v.start)[0] if isinstance(v, Conversation) else v for k, v in body.items()}
+        return Document(name, others, found)
+
+    def value(self, start: int) -> tuple[Any, int]:
+        """A value, parsed, and where it ends."""
+        value, stop = _scan(self.text, start)
+        return (value if self.exact else Span(self.source, start, stop).load()), stop
+
+    def held(self, start: int, key: str) -> tuple[Any, int]:
+        """A field's value and where it ends; lists and strings that may be the conversation are not parsed."""
+        if key in self.fields and self.at(start, "["):
+            found = self.array(start)
+            return found, found.stop
+        value, stop = self.value(start)
+        if key in self.fields and isinstance(value, str):
+            return Conversation(start, stop, [Span(self.source, start, stop)]), stop
+        return value, stop
+
+    def next(self, at: int, end: str) -> tuple[int, bool]:
+        """Where the next element starts or the whole ends, and whether there is a next one."""
+        at = self.skip(at)
+        if self.at(at, ","):
+            return self.skip(at + 1), True
+        if not self.at(at, end):
+            raise FormatError(f"malformed JSON: ',' or {end!r} was expected at character {at}")
+        return at + 1, False
+
+
+def conversation_field(body: Mapping[str, Any], fields: Sequence[str]) -> str:
+    """The first of *fields* that *body* has. Raises `FormatError` where it has none."""
+    for name in fields:
+        if name in body:
+            return name
+    raise FormatError(f"no conversation in this object: it has none of {', '.join(fields)}")
