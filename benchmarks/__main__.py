@@ -7,6 +7,7 @@ TABLES = {
     "turns": "One turn, against peers in the same run",
     "bulk": "A million tokens; import and install",
     "kept": "What is kept",
+    "importance": "Clearing by importance",
     "tokens": "The token estimator",
     "stores": "Stores",
 }

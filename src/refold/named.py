@@ -9,18 +9,20 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from refold import strategies
+from refold import scorers, strategies
 from refold.strategy import Strategy
 
 STRATEGIES: Mapping[str, Any] = {name: getattr(strategies, name) for name in strategies.__all__}
 """What can be named: every strategy that `refold.strategies` exports."""
+_INNER: Mapping[str, Any] = {**STRATEGIES, **{name: getattr(scorers, name) for name in scorers.__all__}}
+"""What can be named inside settings: `ClearToolResults(scorer=Freshness())`."""
 
 
 def strategy(text: str) -> Strategy:
     """The strategy that *text* names, with its settings in brackets or without.
 
     Names may be spelled `ClearToolResults`, `clear_tool_results` or `clear-tool-results`; settings
-    are numbers, texts, lists and the like. Raises ValueError, with what there is to choose from.
+    are numbers, texts, lists and the like, and scorers. Raises ValueError, with what there is to choose from.
     """
     name, bracket, rest = text.strip().partition("(")
     made = STRATEGIES.get(name) or {_plain(one): value for one, value in STRATEGIES.items()}.get(_plain(name))
@@ -45,8 +47,20 @@ def _settings(text: str) -> tuple[list[Any], dict[str, Any]]:
             and isinstance(call.func, ast.Name)
             and all(keyword.arg for keyword in call.keywords)
         ):
-            places = [ast.literal_eval(value) for value in call.args]
-            return places, {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+            return [_value(value) for value in call.args], {str(k.arg): _value(k.value) for k in call.keywords}
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
         pass
     raise ValueError(f"cannot read the settings {text}: write them as (keep=3, min_tokens=200)")
+
+
+def _value(node: ast.expr) -> Any:
+    """The value of a setting: a literal, a scorer or strategy with its settings, a tuple or list of these."""
+    match node:
+        case ast.Call(func=ast.Name(id=name)) if name in _INNER and all(keyword.arg for keyword in node.keywords):
+            return _INNER[name](*map(_value, node.args), **{str(k.arg): _value(k.value) for k in node.keywords})
+        case ast.Tuple(elts=items):
+            return tuple(map(_value, items))
+        case ast.List(elts=items):
+            return list(map(_value, items))
+        case _:
+            return ast.literal_eval(node)

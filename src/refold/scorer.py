@@ -1,6 +1,7 @@
 """How much the messages of a conversation matter: the port that clearing, clipping and retention use."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
 from refold.lens import Lens
 from refold.messages import Message
@@ -25,12 +26,47 @@ def scores(scorer: Scorer, view: View) -> Sequence[float]:
 
 
 def least_first(scorer: Scorer | None, view: View, positions: Iterable[int]) -> list[int]:
-    """*positions*, least important first and of equals the oldest; without a scorer oldest first."""
-    found = scores(scorer, view) if scorer else None
-    return sorted(positions, key=lambda at: (found[at] if found else 0.0, at))
+    """*positions*, least important first and of equals the oldest; without a scorer oldest first. The
+    scorer is not asked where there is nothing to choose."""
+    order = sorted(positions)
+    if scorer and len(order) > 1:
+        found = scores(scorer, view)
+        order.sort(key=lambda at: found[at])
+    return order
 
 
 def score_alone(scorer: Scorer, message: Message, lens: Lens) -> float:
     """The score of a message seen alone, at most 1.0 and at least 0.0: for local strategies, which
     may not depend on what comes later."""
     return min(1.0, max(0.0, scores(scorer, View.of([message], lens=lens))[0]))
+
+
+@dataclass(frozen=True)
+class Important:
+    """A predicate of messages: those that matter, out of one view. Made by `important`."""
+
+    scorer: Scorer
+    over: float
+    max_tokens: int
+    also: Callable[[Message], bool] | None = None
+    messages: frozenset[Message] = field(default=frozenset(), repr=False)
+
+    def __call__(self, message: Message) -> bool:
+        """Is this one of them?"""
+        return message in self.messages or bool(self.also and self.also(message))
+
+
+def important(
+    scorer: Scorer, view: View, over: float, max_tokens: int, also: Callable[[Message], bool] | None = None
+) -> Important:
+    """The messages that *scorer* gives *over* or more, at most *max_tokens* tokens of them: those with
+    the highest scores, of equals the newest. And whatever *also* accepts."""
+    found = scores(scorer, view)
+    messages, left = set[Message](), max_tokens
+    matter = sorted((score, at) for at, score in enumerate(found) if score >= over)
+    for _, at in reversed(matter):
+        left -= view.ground.tokens(at, at + 1)
+        if left < 0:
+            break
+        messages.add(view.transcript.messages[at])
+    return Important(scorer, over, max_tokens, also, frozenset(messages))

@@ -59,12 +59,13 @@ class ClearToolResults:
     def _plan(self, view: View) -> Iterator[tuple[int, Edit]]:
         """Each edit with the tokens it reclaims."""
         stands = {stand.at: stand for stand in standing(view) if not stand.by.startswith(type(self).__name__ + "(")}
-        calls = self._clearable(view, stands)
-        order = least_first(self.scorer, view, calls)
+        calls, plan = self._clearable(view, stands), dict[int, Edit]()
+        for at in calls:
+            edits = smaller(view, stands[at], self._cleared(view, stands[at], calls[at]), repr(self))
+            plan.update((at, edit) for edit in edits)
+        order = least_first(self.scorer, view, plan)
         for at in sorted(order, key=lambda at: stands[at].tokens >= self.min_tokens):
-            stand = stands[at]
-            for edit in smaller(view, stand, self._cleared(view, stand, calls[at]), repr(self)):
-                yield stand.tokens - view.lens.count(edit.insert[0]), edit
+            yield stands[at].tokens - view.lens.count(plan[at].insert[0]), plan[at]
 
     def _clearable(self, view: View, stands: dict[int, Stand]) -> dict[int, dict[str, ToolCall]]:
         """Calls whose results may be cleared, by position of the result and call id."""

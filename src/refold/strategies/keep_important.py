@@ -1,0 +1,38 @@
+"""Let what matters stand as it is when the rest is summarised."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from refold.scorer import Scorer, important
+from refold.strategy import Steps
+from refold.view import View
+
+
+@dataclass(frozen=True)
+class KeepImportant:
+    """Run *strategy*, such as `Summarize()`, with the messages pinned that *scorer* gives *over* or
+    more: they stay as they are beside the summary. At most *max_tokens* tokens of them stay, those
+    with the highest scores, of equals the newest.
+
+    *strategy* is a dataclass with a setting `pin`, a predicate of messages; what its own `pin`
+    accepts stays too, whatever it scores. What stays is chosen anew each time: with a scorer that
+    depends on what comes later, such as `References`, a message that has stayed once may be
+    summarised next time; with `Emphasis` or `Roles` it stays. Rows S1-38, S2-52, S3-25. Raises
+    TypeError for a strategy without `pin`, ValueError for a negative *max_tokens*.
+    """
+
+    strategy: Any
+    scorer: Scorer
+    over: float = 0.5
+    max_tokens: int = 4_000
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.strategy, "pin"):
+            raise TypeError(f"{self.strategy!r} has no setting `pin`")
+        if self.max_tokens < 0:
+            raise ValueError("max_tokens must not be negative")
+
+    def __call__(self, view: View) -> Steps:
+        """What the strategy proposes when the important messages are pinned."""
+        pin = important(self.scorer, view, self.over, self.max_tokens, also=self.strategy.pin)
+        return (yield from replace(self.strategy, pin=pin)(view))

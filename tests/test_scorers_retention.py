@@ -1,0 +1,137 @@
+"""Retention by importance: what matters stays as it is beside the summary."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.budget import Budget
+from refold.compactor import Compactor
+from refold.messages import Message, Text, user
+from refold.named import strategy as named
+from refold.rules import anthropic, openai_chat
+from refold.rules.verdict import Rules
+from refold.scorer import Scorer, important
+from refold.scorers import Emphasis, Errors, Freshness, Recency, References, Roles, Weighted
+from refold.strategies import ClearToolResults, KeepImportant, Summarize
+from refold.summary import is_only_summary
+from refold.testing import check_strategy, proposals, transcripts
+from refold.view import View
+
+ANTHROPIC = Rules(anthropic.RULES, alternate=True, thinking="loop")
+FILLER = "We looked at one thing and then at another. " * 20
+
+
+def answer(text: str) -> Message:
+    return Message("assistant", (Text(text),))
+
+
+def talk(*answers: str) -> View:
+    """A request before each answer, and two exchanges of no weight at the end."""
+    pairs = ((user(f"question {n} {FILLER}"), answer(text)) for n, text in enumerate((*answers, FILLER, "done")))
+    return View.of([message for pair in pairs for message in pair])
+
+
+def texts(view: View) -> str:
+    return "\n".join(message.text for message in view.messages if not is_only_summary(message))
+
+
+@given(
+    transcripts(),
+    st.sampled_from([Emphasis(("assistant", "user")), Roles(), Errors(), References()]),
+    st.integers(0, 400),
+)
+def test_it_keeps_the_laws(messages: tuple[Message, ...], scorer: Scorer, cap: int) -> None:
+    strategy = KeepImportant(Summarize(2, 400), scorer, 0.5, cap)
+    check_strategy(strategy, ANTHROPIC, examples=[messages])
+    check_strategy(strategy, Rules(openai_chat.RULES), examples=[messages])
+
+
+def test_responses_that_say_important_stay_word_for_word() -> None:
+    """S3-25 S2-52 S1-38: a strategy of one's own that keeps the responses containing "important"."""
+    said = "It is important that the port stays 8081. " + "So it must be said at length. " * 9
+    view = talk(FILLER, said, FILLER)
+    kept = proposals(view, KeepImportant(Summarize(keep=2), Emphasis(("assistant",), ("important",))))
+    assert answer(said) in kept.messages
+    assert FILLER.strip() not in texts(proposals(view, Summarize(keep=2))).replace(view.messages[-2].text, "")
+    assert answer(said) not in proposals(view, Summarize(keep=2)).messages
+    assert kept.estimate < view.estimate
+
+
+def test_what_a_chinese_user_stresses_stays() -> None:
+    """S2-52: importance-based retention."""
+    said = "请记住:发布前务必先备份数据库。" * 8
+    view = View.of([user(FILLER), answer(FILLER), user(said), answer(FILLER), user(FILLER), answer("ok"), user("next")])
+    assert user(said) in proposals(view, KeepImportant(Summarize(keep=2), Emphasis())).messages
+
+
+def test_the_same_messages_stay_at_the_next_compaction() -> None:
+    said = answer("Important: the port stays 8081. " * 9)
+    strategy = KeepImportant(Summarize(keep=2), Emphasis(("assistant",)))
+    compact = Compactor([strategy], Budget(600, 300))
+    history = [{"role": m.role, "content": m.text} for m in talk(FILLER, said.text, FILLER).messages]
+    for n in range(3):
+        history += [{"role": "user", "content": f"more {n} {FILLER}"}, {"role": "assistant", "content": FILLER}]
+        view = compact(history)
+        assert [m.text for m in view.messages].count(said.text) == 1
+
+
+def test_no_more_stays_than_there_is_room_for_and_the_newest_of_equals() -> None:
+    old, new = (f"Important {n}. " * 40 for n in "ab")
+    view = talk(old, new, FILLER)
+    room = view.ground.tokens(3, 4)
+    kept = proposals(view, KeepImportant(Summarize(keep=2), Emphasis(("assistant",)), max_tokens=room))
+    assert answer(new) in kept.messages
+    assert answer(old) not in kept.messages
+    assert (
+        answer(new)
+        not in proposals(view, KeepImportant(Summarize(keep=2), Emphasis(("assistant",)), max_tokens=room - 1)).messages
+    )
+
+
+def test_what_the_strategy_pins_itself_stays_whatever_it_scores() -> None:
+    view = talk("The code word is heron. " * 30, FILLER)
+    pinned = Summarize(keep=2, pin=lambda message: "heron" in message.text)
+    assert "heron" in texts(proposals(view, KeepImportant(pinned, Emphasis(), max_tokens=0)))
+
+
+def test_a_predicate_of_the_important_can_be_used_by_itself() -> None:
+    view = talk("Important: one. ", "two")
+    pin = important(Emphasis(("assistant",)), view, 0.5, 100)
+    assert [pin(message) for message in view.messages[1:4:2]] == [True, False]
+
+
+def test_its_name_states_every_setting_but_lists_no_messages() -> None:
+    (edit,) = proposals(talk("Important: " + FILLER, FILLER), KeepImportant(Summarize(keep=2), Emphasis())).edits
+    assert "Important(scorer=Emphasis(roles=('user',), words=()), over=0.5, max_tokens=4000" in edit.by
+    assert "We looked" not in edit.by
+
+
+def test_settings_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(TypeError, match="no setting `pin`"):
+        KeepImportant(ClearToolResults(), Emphasis())
+    with pytest.raises(ValueError, match="negative"):
+        KeepImportant(Summarize(), Emphasis(), max_tokens=-1)
+
+
+# --- by name ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        ClearToolResults(keep=3, scorer=Freshness()),
+        ClearToolResults(scorer=Weighted(((1.0, Recency()), (0.5, Errors(resolved=0.2))))),
+    ],
+)
+def test_a_strategy_with_a_scorer_can_be_named_as_it_spells_itself(strategy: ClearToolResults) -> None:
+    assert named(repr(strategy)) == strategy
+
+
+def test_settings_can_name_scorers_and_strategies() -> None:
+    assert named("keep_important(Summarize(keep=4), Emphasis('assistant'))") == KeepImportant(
+        Summarize(keep=4), Emphasis("assistant")
+    )
+    with pytest.raises(ValueError, match="cannot read the settings"):
+        named("ClearToolResults(scorer=open('x'))")
+    with pytest.raises(ValueError, match=r"positive|settings"):
+        named("ClearToolResults(scorer=Recency(half=0))")
