@@ -12,7 +12,6 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from benchmarks.table import table
 from refold.budget import Budget
@@ -24,14 +23,13 @@ from refold.shown import with_parts
 from refold.strategies import ClearThinking, ClearToolInputs, ClearToolResults, DropDuplicates, Summarize
 from refold.strategy import Steps, Strategy
 from refold.tokens.count import count_message
-from refold.transcripts import read, read_all
+from refold.transcripts import read, read_all, with_calls
 from refold.view import View
 
 ROOT = Path(__file__).parent.parent
 DOMAIN = re.compile(r"(?=[A-Za-z_-]*\d|[A-Za-z0-9-]*_)[A-Za-z0-9_-]{4,}")
 """Identifiers of domain tools: words of at least 4 characters with a digit or an underscore, such as
 reservation and payment ids, flight numbers and dates."""
-ACTION = re.compile(r"```(?:bash|sh)\n(.*?)\n```", re.DOTALL)
 
 
 counted = lru_cache(maxsize=10_000)(count_message)
@@ -143,28 +141,10 @@ def datasets(root: Path) -> Iterator[tuple[str, list[Recording]]]:
         path = root / f"claude_code_spotter/{name}.jsonl"
         yield f"Claude Code {name[:8]}", [Recording(read(path).payload)] if path.exists() else []
     paths = sorted(root.glob("miniswe_gemini3/trajs/*.json"))
-    yield "mini-swe-agent", [Recording(with_calls(read(path).payload)) for path in paths]
+    yield "mini-swe-agent", [Recording(with_calls(read(path)).payload) for path in paths]
     paths = sorted(root.glob("tau2_bench/*.json"))
     runs = (session for path in paths for session in read_all(path))
     yield "tau2-bench", [Recording(session.payload, DOMAIN) for session in runs]
-
-
-def with_calls(payload: dict[str, Any]) -> dict[str, Any]:
-    """A trajectory of text actions as one of tool calls: an assistant's ```bash block becomes the
-    call, the user message after it its result."""
-    out = list[dict[str, Any]]()
-    for at, message in enumerate(payload["messages"]):
-        blocks = ACTION.findall(message["content"]) if message["role"] == "assistant" else []
-        if len(blocks) == 1:
-            function = {"name": "bash", "arguments": {"command": blocks[0]}}
-            call = {"id": f"call_{at}", "type": "function", "function": function}
-            out.append({"role": "assistant", "content": ACTION.sub("", message["content"]), "tool_calls": [call]})
-        elif out and out[-1].get("tool_calls"):
-            call_id = out[-1]["tool_calls"][0]["id"]
-            out.append({"role": "tool", "tool_call_id": call_id, "content": message["content"]})
-        else:
-            out.append(message)
-    return {**payload, "messages": out}
 
 
 # --- the page -----------------------------------------------------------------------------------

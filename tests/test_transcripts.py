@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold import transcripts
+from refold import check, transcripts
+from refold.codecs import decode_all, open_payload
 from refold.errors import FormatError
+from refold.messages import Message, Text, ToolCall, ToolResult
 from refold.transcripts import Compaction, Problem, Session
 from refold.transcripts.session import FIELDS
 from refold.transcripts.shape import moment
@@ -297,6 +299,35 @@ def test_mini_swe_agent():
     assert (session.client, session.id, session.cwd, session.body) == ("mini_swe", "i", "/testbed", {"model": "m"})
     assert (session.usage, session.started.year) == (((2, usage),), 2026)
     assert [str(p) for p in session.problems] == ["message 4 has no role that is sent"]
+
+
+def test_text_actions_as_calls():
+    """Strategies for tool results see what the agent ran; the messages as they were sent stay as they were."""
+    run = {"role": "assistant", "content": "THOUGHT: 看看\n\n```bash\nls 'a\nb'\n```", "extra": {"x": 1}}
+    two = {"role": "assistant", "content": "```bash\na\n```\n```bash\nb\n```"}
+    new = {"role": "assistant", "content": "```mswea_bash_command\nsubmit\n```"}
+    out, wrong = {"role": "user", "content": "<output>a.py</output>"}, {"role": "user", "content": "One action!"}
+    messages = [GO, run, out, two, wrong, new]
+    session = read({"trajectory_format": "mini-swe-agent-1", "info": {}, "messages": messages})
+    called = transcripts.with_calls(session)
+    assert [m["content"] for m in session.messages] == [m["content"] for m in messages]
+    envelope = open_payload(called.payload)
+    said = decode_all(envelope)
+    assert said[1].parts == (Text("THOUGHT: 看看"), ToolCall("call_1", "bash", '{"command":"ls \'a\\nb\'"}'))
+    assert said[2] == Message("tool", (ToolResult("call_1", (Text("<output>a.py</output>"),)),))
+    assert called.messages[3:5] == [two, wrong]
+    assert said[5].calls == ("call_5",)
+    assert called.messages[5]["content"] == ""
+    assert check(called.payload) == ()
+    assert transcripts.with_calls(called) == called
+
+
+def test_text_actions_are_left_where_nothing_came_out_of_them_or_the_format_has_none():
+    run = {"role": "assistant", "content": "```sh\nls\n```"}
+    session = read({"trajectory_format": "mini-swe-agent-1", "info": {}, "messages": [GO, run, run, GO]})
+    assert transcripts.with_calls(session).messages[:2] == [GO, run]
+    other = read([{"role": "user", "parts": [{"text": "```sh\nls\n```"}]}])
+    assert transcripts.with_calls(other) is other
 
 
 def test_swe_agent():

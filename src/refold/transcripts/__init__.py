@@ -11,6 +11,7 @@ from refold.transcripts import claude_code, codex, gemini_cli, mini_swe, opencod
 from refold.transcripts.discover import Found, discover
 from refold.transcripts.session import FIELDS, Compaction, Format, Problem, Session
 from refold.transcripts.source import Reader, Source, Stored, open_bytes, open_path
+from refold.transcripts.text_actions import with_calls
 
 __all__ = [
     "FIELDS",
@@ -25,6 +26,7 @@ __all__ = [
     "read",
     "read_all",
     "read_bytes",
+    "with_calls",
 ]
 
 READERS: tuple[Reader, ...] = (
