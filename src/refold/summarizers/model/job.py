@@ -10,7 +10,9 @@ from refold.strategy import Ask
 from refold.summarizers.forms.form import Form
 from refold.summarizers.rules import digest, fitted
 from refold.summarizers.rules.digest import Digest
+from refold.summarizers.rules.layout import BESIDE
 from refold.summarizers.rules.material import Material, material
+from refold.summarizers.rules.reading import parse
 from refold.summary import carried, joined, parted, without_summary, wrap
 from refold.view import View
 
@@ -87,7 +89,7 @@ def job_of(view: View, start: int, stop: int, max_tokens: int, *, record: bool) 
     kept without the model, unless *record* says that nothing is."""
     found = material(view, start, stop)
     known = replace(digest(found), notes=())
-    kept = fitted(known, view, max_tokens // 2) if record else None
+    kept = fitted(known, view, max_tokens // 2, BESIDE) if record else None
     used = view.lens.count(wrap(joined("", kept or "") if record else ""))
     return Job(view, start, stop, max_tokens, found, known, max_tokens - used)
 
@@ -99,7 +101,7 @@ def composed(job: Job, told: str, *, record: bool) -> str:
         return told if count(wrap(told)) <= room else ""
     room -= count(wrap(joined(told, ""))) - count(wrap(""))
     for _ in range(TRIES):
-        kept = fitted(job.known, job.view, room) if room > 0 else None
+        kept = fitted(job.known, job.view, room, BESIDE) if room > 0 else None
         text = joined(told, kept or "")
         over = count(wrap(text)) - job.max_tokens
         if over <= 0:
@@ -111,10 +113,12 @@ def composed(job: Job, told: str, *, record: bool) -> str:
 
 
 def left_out(known: Digest, text: str) -> str:
-    """What of that which must not be lost did not fit: standing constraints and open items."""
+    """What of that which must not be lost did not fit: standing constraints, open items, changed files."""
     constraints = sum(_item(rule) not in text for rule in known.constraints)
     todos = sum(" ".join(todo.text.split()) not in text for todo in known.todos or () if todo.status != "done")
-    counts = ((constraints, "constraints"), (todos, "open items"))
+    listed = parse(text).files
+    files = sum(path not in listed for path, state in known.files.items() if state != "read")
+    counts = ((constraints, "constraints"), (todos, "open items"), (files, "changed files"))
     return ", ".join(f"{count} {what}" for count, what in counts if count)
 
 

@@ -1,6 +1,6 @@
 """A summary without a model: deterministic, in any language, and merged rather than summarised again."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 
@@ -9,7 +9,7 @@ from refold.strategy import Answer, Ask
 from refold.summarizer import Summary
 from refold.summarizers.rules.collect import gather
 from refold.summarizers.rules.digest import Digest, merge
-from refold.summarizers.rules.layout import render
+from refold.summarizers.rules.layout import SHARES, render
 from refold.summarizers.rules.material import Material, material
 from refold.summarizers.rules.reading import parse
 from refold.summary import wrap
@@ -42,7 +42,7 @@ def digest(found: Material) -> Digest:
     return reduce(merge, [*map(parse, found.earlier), said], Digest())
 
 
-def fitted(known: Digest, view: View, max_tokens: int) -> str | None:
+def fitted(known: Digest, view: View, max_tokens: int, shares: Mapping[str, float] = SHARES) -> str | None:
     """The text of *known*, as long as *max_tokens* for the wrapped message allows; None if nothing fits."""
     empty = view.lens.count(wrap(""))
     costs: dict[str, int] = {}
@@ -55,7 +55,7 @@ def fitted(known: Digest, view: View, max_tokens: int) -> str | None:
 
     room = max_tokens - empty
     for _ in range(TRIES):
-        text = render(known, room, cost)
+        text = render(known, room, cost, shares)
         over = view.lens.count(wrap(text)) - max_tokens
         if over <= 0:
             return text if known.messages and (text.count("## ") > 1 or not known.requests) else None

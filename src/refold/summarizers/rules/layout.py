@@ -21,6 +21,15 @@ SHARES = {
     "Commands": 0.06,
 }
 """Share of the budget that each section may use. What they leave over goes to the index."""
+BESIDE = {
+    "Constraints": 0.35,
+    "Decisions": 0.05,
+    "Open work": 0.25,
+    "Notes": 0.0,
+    "Files": 0.25,
+    "Commands": 0.05,
+}
+"""The shares beside the words of a model, which tells of decisions itself."""
 REQUESTS = 0.30
 """Share of the budget for the requests; they also get what the index leaves over."""
 LATEST = 0.75
@@ -35,14 +44,14 @@ _PART = re.compile(r"[./]")
 _PLAIN_PATH = re.compile(r"[^\s\"'{},:]+")
 
 
-def render(digest: Digest, room: int, cost: Cost) -> str:
+def render(digest: Digest, room: int, cost: Cost, shares: Mapping[str, float] = SHARES) -> str:
     """*digest* in about *room* tokens by *cost*; what is newest or most useful stays."""
     counts = _section("Counts", [_counts(digest)])
     left = room - cost(counts)
     latest = _fit(digest.requests[-1], int(left * LATEST), cost) if digest.requests else ""
     left = max(0, left - cost(latest))
     earlier = min(max(0, int(room * REQUESTS) - cost(latest)), cost("\n".join(digest.requests[:-1])))
-    made = {name: lines(int(max(0, left - earlier) * share), cost) for name, share, lines in _sections(digest)}
+    made = {name: lines(int(max(0, left - earlier) * share), cost) for name, share, lines in _sections(digest, shares)}
     left -= sum(cost(section) for section in made.values())
     first = int(room * FIRST)
     requests = _requests(digest.requests, latest, min(left, earlier), first, cost)
@@ -53,15 +62,15 @@ def render(digest: Digest, room: int, cost: Cost) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _sections(digest: Digest) -> Iterator[tuple[str, float, Callable[[int, Cost], str]]]:
+def _sections(digest: Digest, shares: Mapping[str, float]) -> Iterator[tuple[str, float, Callable[[int, Cost], str]]]:
     """Title, share of the room and maker of each section between the requests and the index."""
 
     def made(title: str, lines: Callable[[int, Cost], list[str]]) -> tuple[str, float, Callable[[int, Cost], str]]:
-        return title, SHARES[title], lambda room, cost: _section(title, lines(room, cost))
+        return title, shares[title], lambda room, cost: _section(title, lines(room, cost))
 
     yield made("Constraints", lambda room, cost: _newest(map(item, digest.constraints), room, cost))
     yield made("Decisions", lambda room, cost: _strongest(digest.decisions, room, cost))
-    yield made("Open work", lambda room, cost: _newest(_open(digest), room, cost))
+    yield made("Open work", lambda room, cost: _open(digest, room, cost))
     yield made("Notes", lambda room, cost: _notes(digest.notes, room, cost))
     yield made("Files", lambda room, cost: _files(digest.files, room, cost))
     yield made("Commands", lambda room, cost: _newest(_commands(digest.commands), room, cost))
@@ -105,10 +114,13 @@ def _strongest(sentences: Sequence[str], room: int, cost: Cost) -> list[str]:
     return [item(sentences[at]) for at in sorted(chosen)]
 
 
-def _open(digest: Digest) -> Iterator[str]:
-    todos: Sequence[Todo] = digest.todos or ()
-    yield from (f"- [{MARKS[todo.status]}] {' '.join(todo.text.split())}" for todo in todos if todo.status != "done")
-    yield from map(item, digest.open)
+def _open(digest: Digest, room: int, cost: Cost) -> list[str]:
+    """Items of the plan that are not done, the first ones first to stay; then the newest of what else is open."""
+    plan: Sequence[Todo] = digest.todos or ()
+    todos = [f"- [{MARKS[todo.status]}] {' '.join(todo.text.split())}" for todo in plan if todo.status != "done"]
+    kept = _newest(todos[::-1], room, cost)[::-1]
+    left = room - sum(cost(text) + 1 for text in kept)
+    return [*kept, *_newest(map(item, digest.open), left if len(kept) == len(todos) else 0, cost)]
 
 
 def _commands(commands: Mapping[str, str]) -> Iterator[str]:

@@ -1,0 +1,324 @@
+"""`ModelSummary`: prompts, what is asked, the way down, forms."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.budget import Budget
+from refold.lens import Lens
+from refold.loop import drive, steps
+from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.rules import anthropic, gemini, openai_chat, openai_responses
+from refold.rules.verdict import Rules
+from refold.strategies.summarize import Summarize
+from refold.strategy import Answer, Ask
+from refold.summarizer import Summary
+from refold.summarizers.forms import SnapshotForm, State, StateForm
+from refold.summarizers.model import HEADINGS, ModelSummary, Prompt, prompt
+from refold.summarizers.model.chunks import chunks
+from refold.summarizers.model.record import DETAILS, Element, elements, halves
+from refold.summary import joined, parted, previous, wrap
+from refold.testing import ScriptedModel, check_strategy, transcripts
+from refold.tokens.anchor import Scale
+from refold.view import View
+
+GOOD = "\n".join(f"## {title}\n- something about {title.lower()}" for title in HEADINGS)
+SNAPSHOT = """<state_snapshot>
+<overall_goal>Fix all parts.</overall_goal>
+<key_knowledge>- the key is K-1</key_knowledge>
+<file_system_state>- modified: src/a.py</file_system_state>
+<recent_actions>- fixed part 3</recent_actions>
+<current_plan>1. [TODO] part 4</current_plan>
+</state_snapshot>"""
+DIALECTS = [
+    Rules(),
+    Rules(openai_chat.RULES),
+    Rules(openai_responses.RULES, thinking="fixed"),
+    Rules(anthropic.RULES, alternate=True, thinking="bound"),
+    Rules(gemini.RULES, alternate=True, thinking="fixed"),
+]
+
+
+def said(text):
+    return Message("assistant", (Text(text),))
+
+
+def talk(turns=20, words=60):
+    return [m for n in range(turns) for m in (user(f"Request {n}: fix part {n}."), said("word " * words))]
+
+
+def run(model, summarizer, messages=None, keep=4, lens=None, **settings):
+    view = View.of(talk() if messages is None else messages, lens=lens)
+    return drive(steps(view, [Summarize(keep=keep, summarizer=summarizer, **settings)], Budget(0, 0)), model)
+
+
+# --- prompts -------------------------------------------------------------------------------------
+
+
+def test_a_prompt_has_an_id_that_changes_with_its_text_and_the_ledger_has_it():
+    """S4-10 S4-21 S0-28: the prompt is data, and what was asked can be told from the ledger."""
+    assert prompt("summary").id.startswith("summary@")
+    assert Prompt("x", "a").id != Prompt("x", "b").id
+    plain = run(ScriptedModel([GOOD]), ModelSummary()).attempts[0].prompt
+    again = run(ScriptedModel([GOOD]), ModelSummary()).attempts[0].prompt
+    more = run(ScriptedModel([GOOD]), ModelSummary(instructions="Keep all port numbers.")).attempts[0].prompt
+    assert plain == again != more
+    assert plain.startswith("summary@") and more.startswith("summary@")
+
+
+def test_instructions_are_added_to_the_prompt_and_a_prompt_replaces_it():
+    model = ScriptedModel([GOOD, "All done."])
+    run(model, ModelSummary(instructions="Keep all port numbers."))
+    assert model.asked[0].system.startswith(prompt("summary").text)
+    assert model.asked[0].system.endswith("Keep all port numbers.")
+    run(model, ModelSummary(prompt="You are terse.", headings=()))
+    assert model.asked[1].system == "You are terse."
+    assert model.asked[1].prompt_id.startswith("custom@")
+
+
+def test_the_last_message_can_be_replaced_and_speak_of_the_latest_request():
+    """S0-29 S4-11 S1-28 S1-30: system prompt, history, then the instruction, which knows the question."""
+    model = ScriptedModel(["摘要"])
+    run(
+        model,
+        ModelSummary(prompt="系统提示", headings=(), closing="当前用户问题:{question} 至多 {tokens} 个 token。{x}"),
+    )
+    (ask,) = model.asked
+    assert ask.system == "系统提示"
+    assert "<user>\nRequest 0: fix part 0.\n</user>" in ask.messages[0].text
+    assert ask.prompt.startswith("当前用户问题:<request>\nRequest 19: fix part 19.\n</request> 至多 ")
+    assert ask.prompt.endswith("个 token。{x}")
+
+
+def test_every_prompt_file_is_there_and_an_unknown_one_is_not():
+    assert all(prompt(name).text for name in ("summary", "whole", "part", "reduce", "here"))
+    with pytest.raises(FileNotFoundError):
+        prompt("nothing")
+
+
+def test_its_name_states_its_settings_and_not_its_prompts():
+    name = repr(ModelSummary(prompt="long text " * 99, window=9))
+    assert "window=9" in name and "Prompt(custom@" in name and "long text" not in name
+    assert ModelSummary(prompt="x") == ModelSummary(prompt=Prompt("custom", "x"))
+
+
+@pytest.mark.parametrize("settings", [{"window": 0}, {"max_calls": 0}])
+def test_settings_that_allow_no_question_are_refused(settings):
+    with pytest.raises(ValueError, match="must be 1 or more"):
+        ModelSummary(**settings)
+
+
+# --- the way down --------------------------------------------------------------------------------
+
+
+def test_without_a_model_the_rules_summarise():
+    """S2-09 S2-10 S2-45 S2-48 S2-49: `use_llm` with `llm_fallback_to_rules`."""
+    compaction = run(None, ModelSummary())
+    assert compaction.attempts[0].outcome == "degraded"
+    assert compaction.attempts[0].reason == "RuleSummary instead: there is no model to ask"
+    assert previous(compaction.view.messages[0]).startswith("## Requests")
+
+
+def test_without_a_model_and_without_a_fallback_nothing_happens():
+    """S3 C3-8 C1-13: the original stays."""
+    compaction = run(None, ModelSummary(fallback=None))
+    assert compaction.view.edits == ()
+    assert compaction.attempts[0].outcome == "failed"
+
+
+def test_a_failed_answer_falls_back_with_its_reason():
+    compaction = run(ScriptedModel([Answer("", "error", "HTTP 529: overloaded")]), ModelSummary())
+    assert compaction.attempts[0].outcome == "degraded"
+    assert "HTTP 529: overloaded" in compaction.attempts[0].reason
+
+
+def test_a_fallback_may_be_another_model():
+    def by_hand(view, start, stop, max_tokens):
+        answer = yield Ask("Say it in one line.")
+        return Summary(answer.text)
+
+    compaction = run(ScriptedModel(["", "In one line."]), ModelSummary(fallback=by_hand))
+    assert previous(compaction.view.messages[0]) == "In one line."
+    assert compaction.attempts[0].asks == 2
+
+
+def test_no_room_for_words_asks_nobody():
+    model = ScriptedModel([GOOD])
+    compaction = run(model, ModelSummary(), max_tokens=90)
+    assert model.asked == []
+    assert compaction.attempts[0].outcome in ("degraded", "failed")
+
+
+def test_constraints_that_find_no_room_are_reported():
+    rules = [
+        m for n in range(60) for m in (user(f"Never touch the module number {n}, whatever happens."), said("ok " * 80))
+    ]
+    compaction = run(ScriptedModel([GOOD]), ModelSummary(), rules, max_tokens=500)
+    assert compaction.attempts[0].outcome == "degraded"
+    assert "no room for" in compaction.attempts[0].reason and "constraints" in compaction.attempts[0].reason
+
+
+# --- the same model ------------------------------------------------------------------------------
+
+
+def test_the_same_model_is_asked_in_the_conversation_itself():
+    """The prefix is cached: system, tools and messages as they are, the instruction last."""
+    model = ScriptedModel([GOOD])
+    compaction = run(model, ModelSummary(same_model=True))
+    (ask,) = model.asked
+    assert ask.view.messages == tuple(talk())
+    assert "this message alone tells you what to do" in ask.prompt
+    assert prompt("summary").text in ask.prompt and f"## {HEADINGS[0]}" in ask.prompt
+    assert ask.messages and ask.system  # for who cannot continue the conversation
+    assert compaction.attempts[0].outcome == "applied"
+
+
+def test_the_same_model_is_asked_apart_where_the_conversation_does_not_fit():
+    big = [
+        *talk(4),
+        Message("assistant", (ToolCall("c", "read", "{}"),)),
+        Message("tool", (ToolResult("c", (Text("x y " * 9_000),)),)),
+        *talk(4),
+    ]
+    model = ScriptedModel([GOOD])
+    run(model, ModelSummary(same_model=True, window=12_000), big)
+    assert model.asked[0].view is None
+    assert "characters left out" in model.asked[0].messages[0].text
+
+
+def test_the_same_model_is_asked_apart_while_a_call_is_open():
+    model = ScriptedModel([GOOD])
+    run(
+        model,
+        ModelSummary(same_model=True),
+        [*talk(), user("And now?"), Message("assistant", (ToolCall("c", "ls", "{}"),))],
+    )
+    assert model.asked[0].view is None
+
+
+def test_a_conversation_that_counts_more_than_estimated_leaves_less_room():
+    """The provider's own figures count, not ours."""
+    messages, model, other = talk(60), ScriptedModel([GOOD] * 9), ScriptedModel([GOOD] * 9)
+    run(model, ModelSummary(window=8_000), messages)
+    run(other, ModelSummary(window=8_000), messages, lens=Lens(calibrate=Scale(2.5)))
+    assert len(model.asked) == 1 < len(other.asked)
+
+
+# --- parts ---------------------------------------------------------------------------------------
+
+
+@given(transcripts(), st.integers(40, 2_000), st.sampled_from(DIALECTS))
+def test_parts_hold_everything_fit_and_keep_groups_together(messages, room, rules):
+    view = View.of(messages, lens=Lens(rules=rules))
+    record = list(elements(enumerate(messages), DETAILS[0]))
+
+    def cost(element):
+        return view.lens.count(user(element.render()))
+
+    parts = chunks(record, view.ground.cuts, room, cost)
+    if not parts:
+        assert not record or any(cost(e._replace(text=e.text[:200])) > room for e in record)
+        return
+    assert "".join(e.text for part in parts for e in part) == "".join(e.text for e in record)
+    assert all(sum(map(cost, part)) <= room for part in parts)
+    for after in parts[1:]:
+        unit = [
+            e
+            for e in record
+            if max(c for c in view.ground.cuts if c <= e.at) == max(c for c in view.ground.cuts if c <= after[0].at)
+        ]
+        assert after[0] == unit[0] or sum(map(cost, unit)) > room
+
+
+@given(st.text(min_size=2, max_size=60))
+def test_halves_are_the_whole_and_neither_is_empty(text):
+    first, second = halves(Element(0, "user", text))
+    assert first.text + second.text == text
+    assert first.text and second.text
+
+
+# --- what it writes ------------------------------------------------------------------------------
+
+
+@given(st.text("</>record \\\n#ab", max_size=60), st.text("</>record \n#- ab", max_size=60))
+def test_words_and_record_are_told_apart_whatever_is_in_them(told, record):
+    assert parted(joined(told, record)) == (told.strip(), record.strip())
+    assert parted(previous(wrap(joined(told, record)))) == (told.strip(), record.strip())
+
+
+@given(
+    transcripts(max_turns=6),
+    st.sampled_from(DIALECTS),
+    st.sampled_from([1, 4, 0.3]),
+    st.sampled_from([200, 600]),
+    st.booleans(),
+)
+def test_it_keeps_the_laws(messages, rules, keep, max_tokens, same):
+    summarizer = ModelSummary(headings=(), same_model=same)
+    check_strategy(Summarize(keep=keep, max_tokens=max_tokens, summarizer=summarizer), rules, examples=[messages])
+
+
+def test_without_a_record_the_words_stand_alone():
+    compaction = run(ScriptedModel(["All is well."]), ModelSummary(headings=(), record=False))
+    assert previous(compaction.view.messages[0]) == "All is well."
+    model = ScriptedModel(["Still well."])
+    again = run(model, ModelSummary(headings=(), record=False), [*compaction.view.messages, *talk(4)])
+    assert "<previous-summary>\nAll is well.\n</previous-summary>" in model.asked[0].messages[0].text
+    assert previous(again.view.messages[0]) == "Still well."
+
+
+# --- forms ---------------------------------------------------------------------------------------
+
+
+def test_a_form_is_asked_for_read_and_rendered():
+    """S0-04 S0-14 S0-21 S0-27."""
+    form = SnapshotForm()
+    model = ScriptedModel([f"Here it is:\n{SNAPSHOT}"])
+    compaction = run(model, ModelSummary(form=form))
+    assert form.template in model.asked[0].system
+    told, _ = parted(previous(compaction.view.messages[0]))
+    assert form.parse(told) == form.parse(SNAPSHOT)
+    assert told.startswith("<state_snapshot>")
+
+
+def test_what_is_not_in_the_form_is_asked_for_once_more_then_rejected():
+    model = ScriptedModel(["no xml", "still none", SNAPSHOT])
+    compaction = run(model, ModelSummary(form=SnapshotForm(), fallback=None))
+    assert compaction.attempts[0].outcome == "rejected"
+    assert len(model.asked) == 2
+
+
+def test_a_state_is_updated_by_deltas():
+    """S1-37: topics, entities, action items as JSON; code merges, so nothing is lost in the telling."""
+    form = StateForm()
+    first = run(
+        ScriptedModel(['{"goal": "Fix all parts", "add": {"entities": [{"text": "the key is K-1"}]}}']),
+        ModelSummary(form=form),
+    )
+    assert first.attempts[0].outcome == "applied", first.attempts[0].reason
+    model = ScriptedModel(['{"add": {"decisions": [{"text": "use sqlite"}]}}'])
+    second = run(model, ModelSummary(form=form), [*first.view.messages, *talk(6)])
+    told, _ = parted(previous(second.view.messages[0]))
+    state = form.parse(told)
+    assert isinstance(state, State)
+    assert "use sqlite" in told
+
+
+def test_parts_of_a_form_are_joined_without_another_request():
+    model = ScriptedModel([SNAPSHOT.replace("K-1", f"K-{n}") for n in range(1, 30)])
+    compaction = run(model, ModelSummary(form=SnapshotForm(), window=6_000, fallback=None), talk(40, 120))
+    told, _ = parted(previous(compaction.view.messages[0]))
+    assert len(model.asked) >= 2
+    assert all(f"the key is K-{n}" in told for n in range(1, len(model.asked) + 1))
+    assert f"in {len(model.asked)} parts" in compaction.attempts[0].reason
+
+
+def test_a_form_that_grows_too_long_loses_what_matters_least():
+    form = SnapshotForm()
+    many = "\n".join(f"- action number {n} which was done" for n in range(20))
+    model = ScriptedModel([SNAPSHOT.replace("- fixed part 3", many)])
+    compaction = run(model, ModelSummary(form=form), max_tokens=420)
+    snapshot = form.parse(parted(previous(compaction.view.messages[0]))[0])
+    assert 0 < len(snapshot.recent_actions) < 20
+    assert snapshot.recent_actions[-1] == "action number 19 which was done"
+    assert snapshot.overall_goal == "Fix all parts."
