@@ -1,0 +1,79 @@
+"""The seeds' token formulas, on the seeds' own numbers and where those were wrong."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.messages import user
+from refold.tokens.count import counter
+from refold.tokens.formulas import chinese_and_ascii, quarter, rather_over, two_ratios
+
+ALL = (quarter, two_ratios, rather_over, chinese_and_ascii)
+HAN = st.text(st.characters(min_codepoint=0x4E00, max_codepoint=0x9FFF))
+ASCII = st.text(st.characters(codec="ascii"))
+
+
+@pytest.mark.parametrize("count", ALL)
+def test_nothing_is_no_token_and_anything_is_one(count):
+    """S1-14 S4-17 C1-12 C4-1: an empty text counts 0, and no text rounds down to it."""
+    assert count("") == 0
+    assert all(count(text) >= 1 for text in ("a", "你", "ab", "!", "\n", "é", "😀"))
+
+
+def test_four_characters_a_token():
+    """S0-34: the count that splits the history."""
+    assert [quarter("a" * n) for n in (4, 5, 8, 400)] == [1, 2, 2, 100]
+
+
+@given(HAN, ASCII)
+def test_chinese_and_english_have_ratios_of_their_own(chinese, english):
+    """S1-14 S1-15 S1-16: 1.5 Chinese characters a token, 4 of ASCII, no library."""
+    assert two_ratios(chinese + english) == math.ceil(len(chinese) / 1.5 + len(english) / 4)
+
+
+def test_the_table_of_the_soft_and_hard_compactor():
+    """S2-24: each row of the table, and the sum rounded up."""
+    assert rather_over("你好") == 3
+    assert rather_over("㐀㐁") == 3
+    assert rather_over("、。") == 2
+    assert rather_over("    \n\n\t\t") == 2
+    assert rather_over("a" * 10) == 3
+    assert rather_over("abcd") == 2
+    assert rather_over("你好, world\n") == math.ceil(3 + 6 * 0.3 + 2 * 0.25)
+
+
+def test_the_estimate_is_over_rather_than_under():
+    """S2-25 C2-1: what the listing counts as 0.3 of a token counts as much as it is."""
+    assert rather_over("，！？；：") >= 5
+    assert rather_over("안녕하세요") >= 5
+    assert rather_over("😀😀😀") >= 6
+    assert rather_over("𠀀𠀁") >= 3
+    assert rather_over("“”‘’…—") >= 6
+    assert rather_over("a\rb") == 1
+
+
+@given(HAN, ASCII)
+def test_the_prune_estimate(chinese, english):
+    """S4-17: 1.5 tokens a Chinese character, a quarter for ASCII."""
+    assert chinese_and_ascii(chinese + english) == math.ceil(1.5 * len(chinese) + len(english) / 4)
+
+
+def test_no_script_is_a_quarter_of_a_token():
+    """C4-1: kana, Hangul and emoji are no ASCII."""
+    assert chinese_and_ascii("こんにちは世界") >= 10
+    assert chinese_and_ascii("안녕하세요") >= 7
+    assert chinese_and_ascii("😀😀😀") == 6
+
+
+@pytest.mark.parametrize("count", ALL)
+@given(text=st.text(st.characters(codec=None)))
+def test_any_text_is_counted(count, text):
+    assert 0 <= count(text) <= 2 * len(text) + 1
+
+
+@pytest.mark.parametrize("count", ALL)
+def test_each_is_a_counter_to_choose(count):
+    """S1-16 X-1: messages are counted by any of them."""
+    assert counter(count)(user("你好, world")) == 4 + count("你好, world")
