@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import refold
-from refold.compactor import REMEMBERED
+from refold.conversations import REMEMBERED
 from refold.messages import Message, ToolCall, user
 from refold.settle import settle
 from refold.strategies import ClearToolResults, ClipResults, DropDuplicates, Summarize
@@ -234,7 +234,7 @@ def test_a_revert_shows_the_call_again_though_its_thinking_was_settled():
 def test_the_target_may_be_out_of_reach_and_the_view_says_so():
     view = refold.Compactor([ClearToolResults(keep=3)], refold.Budget(100, 100))(conversation(2))
     assert view.tokens > 100
-    assert [attempt.outcome for attempt in view.attempts] == ["noop"]
+    assert [attempt.outcome for attempt in view.attempts] == ["noop", "no_headroom"]
 
 
 def test_attempts_tell_how_each_strategy_ended():
@@ -271,7 +271,7 @@ def test_only_so_many_conversations_are_remembered():
     compact = compactor()
     for number in range(REMEMBERED + 3):
         compact([{"role": "user", "content": f"{number}"}])
-    assert len(compact._states) == REMEMBERED
+    assert len(compact._known._states) == REMEMBERED
 
 
 def test_reported_usage_is_counted_from_and_teaches_the_ratio_of_the_model():

@@ -133,6 +133,6 @@ def test_a_broken_edit_is_refused_in_words(line, says):
 def test_every_field_of_a_row_is_written():
     row = Row(
         when=1.5, outcome="applied", edit="e", by="b", reason="r", before=9, after=3, calls=1, cost=0.25,
-        model="m", prompt="p", grade="lossy",
+        model="m", prompt="p", grade="lossy", action="revert", actor="a", trigger="t", run="n", tip="h",
     )  # fmt: skip
     assert list(json.loads(dump_row(row))) == ["refold", *(field.name for field in fields(Row))]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Outcome = Literal["applied", "noop", "rejected", "degraded", "failed"]
+Outcome = Literal["applied", "noop", "rejected", "degraded", "failed", "no_headroom"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,8 @@ class Attempt:
     """The strategy's repr."""
     outcome: Outcome
     """`applied`: edits were taken; `noop`: it proposed none; `rejected`: none of its proposals made
-    the view smaller and kept it valid; `failed`: it gave up; `degraded`: it fell back on less."""
+    the view smaller and kept it valid; `failed`: it gave up; `degraded`: it fell back on less; `no_headroom`: said of all strategies
+    together, they left the request over the trigger and hardly smaller (see `refold.Budget.progress`)."""
     reason: str = ""
     before: int = 0
     """Estimated tokens of the request before it ran."""

@@ -1,39 +1,36 @@
 """The front door: codec, store and strategies behind one call."""
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+import asyncio
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from threading import Lock
-from typing import Any
+from typing import Any, cast
 
-from refold.budget import Budget
-from refold.codecs import decode_all, open_payload
+from refold import pace
+from refold.budget import Budget, Check
+from refold.codecs import open_payload
+from refold.conversations import Conversations
 from refold.edits import Edit
 from refold.envelope import Envelope
 from refold.errors import FormatError
-from refold.lens import Lens
-from refold.log import Log
-from refold.loop import Asker, AsyncAsker, Compaction, Effect, adrive, drive, first_sight, steps
-from refold.messages import Message, user
-from refold.models.model import awaited
-from refold.reports import Reports
+from refold.events import Accepted, After, Before, OnEvent, Reverted, guarded
+from refold.ledger import Recorder, Row
+from refold.loop import Asker, AsyncAsker, Effect, adrive, drive
+from refold.preview import Preview
+from refold.records import about
+from refold.rounds import Order, Rounds, fresh_edits
 from refold.settle import copies, resettle
-from refold.state import State, copy_of, frame_of
+from refold.state import State
 from refold.store import Store
 from refold.stores.memory import MemoryStore
-from refold.strategy import Ask, Strategy, is_local
-from refold.tokens.count import Counter, count_fixed, count_message
-from refold.transcript import Transcript
+from refold.strategy import Answer, Ask, Strategy, is_local
+from refold.tokens.count import Counter, count_message
 from refold.view import View
-
-REMEMBERED = 8
-"""How many conversations a compactor knows again, so that a resent history costs only what is new."""
-
-ROUNDS = 3
-"""How often the strategies may run in one turn."""
 
 AS_SAID = "as said"
 """What makes the edits that show a message as it was said, against a local strategy."""
+
+AUTO = Order()
 
 
 class Compactor:
@@ -46,10 +43,12 @@ class Compactor:
     *ask* answers strategies that need a model; without it they do without. *format* names the
     wire format (`anthropic`, `openai_chat`, `openai_responses`, `gemini`) where its shape should
     not decide. *count* counts one message's tokens. *salt* keeps the stored edits of different
-    tenants apart. Calls may come from several threads.
+    tenants apart. *ledger* takes a row for every attempt (the store, where it keeps one and none is
+    given). *before* may veto a compaction or add instructions to its prompts, *after* and *on_event*
+    watch (`refold.events`). *clock* tells seconds since 1970. Calls may come from several threads.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the front door: everything optional is by keyword
         self,
         strategies: Iterable[Strategy],
         budget: Budget,
@@ -59,166 +58,182 @@ class Compactor:
         format: str | None = None,
         count: Counter = count_message,
         salt: str = "",
+        ledger: Recorder | None = None,
+        before: Before | None = None,
+        after: After | None = None,
+        on_event: OnEvent | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         strategies = tuple(strategies)
         self.local = tuple(s for s in strategies if is_local(s))
         self.retrospective = tuple(s for s in strategies if not is_local(s))
-        self.budget, self.ask, self.format, self.salt, self.count = budget, ask, format, salt, count
+        self.ask, self.format, self.salt, self.count = ask, format, salt, count
         self.store: Store = MemoryStore() if store is None else store
-        self._reports = Reports()
-        self._states: tuple[State, ...] = ()
-        self._lock = Lock()
+        self.ledger = ledger or (cast("Recorder", self.store) if hasattr(self.store, "record") else None)
+        self._known = Conversations(self.store, self.local, count, format, salt)
+        self._rounds = Rounds(self._known, self.retrospective, budget, clock, self.ledger, before, after, on_event)
 
-    def __call__(self, history: Any) -> View:
+    @property
+    def budget(self) -> Budget:
+        """When it acts, and how far. Another one may be set between two calls."""
+        return self._rounds.budget
+
+    @budget.setter
+    def budget(self, budget: Budget) -> None:
+        self._rounds = replace(self._rounds, budget=budget)
+
+    def __call__(self, history: Any, *, pending: Any = None) -> View:
         """The view of *history* that fits the budget, as far as the strategies can make it fit.
 
         *history* is a list of messages, a request body or its JSON text; the view's `payload` is
-        of the same kind. Raises `FormatError` for anything else and `StoreError` when the store fails.
+        of the same kind. *pending*, counted with it, is what you will add before you send it: a
+        number of tokens, a user's text, or messages in wire form (conformance 47).
+        Raises `FormatError` for anything else and `StoreError` when the store fails.
         """
-        return drive(self._turn(history), self.ask)
+        return drive(self._turn(history, AUTO, pending), self.ask)
 
-    async def acompact(self, history: Any, ask: AsyncAsker | None = None) -> View:
-        """As calling it, for async code; *ask* is awaited (a model by its `acall`), and a sync one runs
-        in a thread, as store access does."""
-        asker = ask or self.ask
-        return await adrive(self._turn(history), awaited(asker) if asker else None)
+    async def acompact(self, history: Any, ask: AsyncAsker | None = None, *, pending: Any = None) -> View:
+        """As calling it, for async code; *ask* is awaited. Store access runs in a thread."""
+        return await adrive(self._turn(history, AUTO, pending), ask or self._ask_in_thread)
 
     def session(self, history: Sequence[Any] = ()) -> "Session":
         """A conversation that is told only what is new; each step costs what was added."""
         return Session(self, history)
+
+    def check(self, history: Any, *, pending: Any = None) -> Check:
+        """What would be due for *history* with *pending* (as for calling it): `none`, `soft` or `hard`, the
+        figure crossed and the reason. Nothing runs and nothing is asked. Raises as calling it does."""
+        envelope = self._known.open(history)
+        known = self._known.recall(envelope)
+        state = drive(self._state(known, envelope))
+        self._known.remember(state, known)
+        more = self._known.count_pending(pending, envelope)
+        return pace.check(self.budget, self._known.calibrated(state), self._rounds.clock(), more)
 
     def report(self, view: View, usage: Any) -> None:
         """Tell what the provider reported for the request that *view* made: its usage object as
         parsed, of any provider. From then on tokens of this conversation count from that figure,
         and of other requests to this model by the ratio learned. Usage that is missing, or cannot
         be that of one request, is passed over; see `refold.tokens.anchor`."""
-        self._reports.add(view, usage)
+        self._known.reports.add(view, usage)
 
-    def revert(self, history: Any, *ids: str) -> View:
+    # --- by hand ------------------------------------------------------------------------------
+
+    def now(self, history: Any, *, to: int | None = None, pending: Any = None, actor: str = "manual") -> View:
+        """Compact whatever the trigger says and whatever failed before: down to *to* tokens, else to the
+        budget's target, else by the budget's `progress` at least. *actor* is who wants it, for the ledger."""
+        return drive(self._turn(history, Order(actor, forced=True, to=to), pending), self.ask)
+
+    async def anow(
+        self,
+        history: Any,
+        ask: AsyncAsker | None = None,
+        *,
+        to: int | None = None,
+        pending: Any = None,
+        actor: str = "manual",
+    ) -> View:
+        """As `now`, for async code."""
+        run = self._turn(history, Order(actor, forced=True, to=to), pending)
+        return await adrive(run, ask or self._ask_in_thread)
+
+    def preview(self, history: Any, *, to: int | None = None, actor: str = "manual") -> Preview:
+        """What `now` would make of *history*. Models are asked as for `now`; nothing is kept but the
+        ledger's rows. Give the preview to `accept`, or send its `payload` once and forget it."""
+        return drive(self._preview(history, Order(actor, forced=True, to=to, keep=False)), self.ask)
+
+    async def apreview(
+        self, history: Any, ask: AsyncAsker | None = None, *, to: int | None = None, actor: str = "manual"
+    ) -> Preview:
+        """As `preview`, for async code."""
+        run = self._preview(history, Order(actor, forced=True, to=to, keep=False))
+        return await adrive(run, ask or self._ask_in_thread)
+
+    def accept(self, preview: Preview, *, actor: str = "manual") -> View:
+        """Keep exactly the edits of *preview*, as they are. No model is asked. From now on every call with this
+        history, or one that continues it, shows them. Raises `EditError` when edits that were kept since
+        stand in the way, `StoreError` when the store fails; then nothing is kept."""
+        envelope = cast("Envelope", preview.view.envelope)
+        known = self._known.recall(envelope)
+        base = drive(self._state(known, envelope))
+        base.kept.apply(*preview.edits)
+        self.store.save(preview.edits)
+        when = self._rounds.clock()
+        self._book(about("accept", when, actor, preview.view, preview.edits, preview.attempts))
+        self._rounds.tell(Accepted(when=when, actor=actor, edits=tuple(edit.id for edit in preview.edits)))
+        state = pace.tried(self._known.calibrated(drive(self._state(known, envelope))), when)
+        self._known.remember(state, known)
+        return state.view
+
+    def revert(self, history: Any, *ids: str, actor: str = "manual") -> View:
         """Take stored edits back for good (all, without *ids*). An edit of a local strategy comes
         back by itself, so the message itself is stored as what to show. Where thinking is bound to
         what stood before it (AN-7), signed thinking from the first edit taken back on goes (`resettle`).
-        Raises `EditError`."""
-        view = drive(self._look(history)).view
+        Automatic compaction of this history waits until it has grown. Raises `EditError`."""
+        envelope = self._known.open(history)
+        view = drive(self._state(self._known.recall(envelope), envelope)).view
         gone = [view.find(id) for id in ids] if ids else [e for e in view.edits if not e.by.startswith(AS_SAID)]
         gone += [edit for edit in copies(view, gone) if edit not in gone]
         self.store.remove(edit.id for edit in gone)
         local = {repr(strategy) for strategy in self.local}
         self.store.save(_as_said(view, edit) for edit in gone if edit.by in local)
-        self._states = ()
-        self.store.save(resettle(drive(self._look(history)).view, view))
-        return drive(self._look(history)).view
+        self._known.forget()
+        self.store.save(resettle(drive(self._state(None, envelope)).view, view))
+        when = self._rounds.clock()
+        self._book(about("revert", when, actor, view, gone))
+        self._rounds.tell(Reverted(when=when, actor=actor, edits=tuple(edit.id for edit in gone)))
+        state = pace.tried(self._known.calibrated(drive(self._state(None, envelope))), when)
+        self._known.remember(state, None)
+        return state.view
+
+    def records(self, history: Any) -> tuple[Row, ...]:
+        """The ledger's rows about *history*, oldest first: every attempt, failed and vetoed ones included,
+        previews, and what was accepted and reverted. Empty where no ledger is kept. Raises `StoreError`."""
+        if self.ledger is None:
+            return ()
+        envelope = self._known.open(history)
+        tips = set(drive(self._state(self._known.recall(envelope), envelope)).kept.transcript.tips)
+        return tuple(row for row in self.ledger.ledger() if row.tip in tips)
 
     # --- one turn -----------------------------------------------------------------------------
 
     def step(self, state: State | None, history: Any) -> Generator[Ask | Effect, Any, State]:
-        """One turn: from what is known of a conversation to what is known of it grown and compacted."""
+        """One turn: from what is known of a conversation to what is known of it grown and compacted.
+        A list is read as it is, not copied."""
         envelope = open_payload(history, self.format)
         if state is not None and state.codec is not envelope.codec:
             state = None
-        state = yield from self._advance(state, envelope)
-        return (yield from self._compact(state))
+        return (yield from self._rounds.turn((yield from self._state(state, envelope)), AUTO))
 
-    def _turn(self, history: Any) -> Generator[Ask | Effect, Any, View]:
-        envelope = self._open(history)
-        known = self._recall(envelope)
-        state = yield from self._advance(known, envelope)
-        state = yield from self._compact(state)
-        self._remember(state, known)
+    def _turn(self, history: Any, order: Order, pending: Any = None) -> Generator[Ask | Effect, Any, View]:
+        envelope = self._known.open(history)
+        if pending is not None:
+            order = replace(order, pending=self._known.count_pending(pending, envelope))
+        known = self._known.recall(envelope)
+        state = yield from self._state(known, envelope)
+        state = yield from self._rounds.turn(state, order)
+        self._known.remember(state, known)
         return state.view
 
-    def _look(self, history: Any) -> Generator[Effect, Any, State]:
-        """The state of *history* as the store has it, before any new compaction."""
-        envelope = self._open(history)
-        return (yield from self._advance(self._recall(envelope), envelope))
+    def _state(self, known: State | None, envelope: Envelope) -> Generator[Effect, Any, State]:
+        """The state of a history as the store has it, before any new compaction."""
+        state = yield from self._known.advance(known, envelope)
+        if known is None:
+            return replace(state, mark=pace.first_seen(state.kept, self._rounds.clock()))
+        return pace.switched(known, state, self.budget)
 
-    def _open(self, history: Any) -> Envelope:
-        """The history taken apart; a list is copied, since its owner goes on with it."""
-        return open_payload(list(history) if isinstance(history, list) else history, self.format)
+    def _preview(self, history: Any, order: Order) -> Generator[Ask | Effect, Any, Preview]:
+        envelope = self._known.open(history)
+        before = self._known.calibrated((yield from self._state(self._known.recall(envelope), envelope)))
+        after = yield from self._rounds.turn(before, order)
+        return Preview(before.view, after.view, tuple(fresh_edits(before, after)))
 
-    def _advance(self, state: State | None, envelope: Envelope) -> Generator[Effect, Any, State]:
-        """The state with what *envelope* holds beyond it."""
-        since = len(state.seen) if state else 0
-        frame = frame_of(envelope)
-        if state is None or state.frame != frame:
-            state = self._framed(state, envelope, frame)
-        new = decode_all(envelope, since, state.kept.transcript.messages)
-        state = replace(state, seen=state.seen.extend(map(copy_of, envelope.parcel.wires[envelope.head + since :])))
-        return (yield from self._load(state, new, envelope))
+    def _book(self, rows: Sequence[Row]) -> None:
+        if self.ledger is not None:
+            guarded(self.ledger.record, rows)
 
-    def _load(self, state: State, new: Sequence[Any], envelope: Envelope) -> Generator[Effect, Any, State]:
-        """The state grown by *new*, with the edits that the store has for it."""
-        since, version = len(state.kept.transcript), (yield self.store.version)
-        kept = state.kept.grow(new, envelope)
-        if version != state.version:
-            edits = yield partial(self.store.load, kept.transcript.tips[1:])
-            kept = kept.revert().keep(edits)
-            return replace(state, kept=kept, view=self._sighted(kept), version=version)
-        edits = (yield partial(self.store.load, kept.transcript.tips[since + 1 :])) if new else ()
-        if edits:
-            kept = kept.keep(edits)
-            return replace(state, kept=kept, view=self._sighted(kept))
-        view = state.view.over(kept.ground, envelope).keep(first_sight(kept, self.local, since))
-        return replace(state, kept=kept, view=replace(view, attempts=()))
-
-    def _calibrated(self, state: State) -> State:
-        """The state with tokens counted from the last report that still speaks of it."""
-        lens, calibrate = state.view.lens, self._reports.calibrate(state.view)
-        return state if calibrate == lens.calibrate else state.through(replace(lens, calibrate=calibrate))
-
-    def _compact(self, state: State) -> Generator[Ask | Effect, Any, State]:
-        """The state compacted where that is due. A repeated result is shown again once its first copy
-        is hidden, so what fitted may exceed the trigger once more: hence rounds, a few at most."""
-        for _ in range(ROUNDS):
-            state = self._calibrated(state)
-            if self.budget.check(state.view) != "hard":
-                break
-            edits = len(state.kept.edits)
-            state = yield from self._round(state)
-            if len(state.kept.edits) == edits:
-                return state
-        return self._calibrated(state)
-
-    def _round(self, state: State) -> Generator[Ask | Effect, Any, State]:
-        done: Compaction = yield from steps(state.view, self.retrospective, self.budget)
-        attempts = (*state.view.attempts, *done.attempts)
-        fresh = done.view.edits[len(state.view.edits) :]
-        if not fresh:
-            return replace(state, view=replace(state.view, attempts=attempts))
-        yield partial(self.store.save, fresh)
-        kept = state.kept.apply(*fresh)
-        version = yield self.store.version
-        return replace(state, kept=kept, view=replace(self._sighted(kept), attempts=attempts), version=version)
-
-    def _sighted(self, kept: View) -> View:
-        return kept.keep(first_sight(kept, self.local))
-
-    def _framed(self, state: State | None, envelope: Envelope, frame: Any) -> State:
-        """A state whose system prompt, tools and rules are those of *envelope*."""
-        fixed = count_fixed(envelope.system, envelope.tools, self._count_text)
-        lens = Lens(self.count, envelope.codec.rules(envelope.body), fixed)
-        if state is None:
-            bare = View.of(Transcript.of((), self.salt), lens=lens, envelope=envelope)
-            return State(envelope.codec, bare, bare, Log(), frame, -1)
-        return replace(state.through(lens), frame=frame)
-
-    def _count_text(self, text: str) -> int:
-        """Tokens of a text by the counter of messages."""
-        return self.count(user(text)) - self.count(Message("user"))
-
-    # --- knowing a conversation again ---------------------------------------------------------
-
-    def _recall(self, envelope: Envelope) -> State | None:
-        """The longest known state that *envelope* continues."""
-        wires = envelope.parcel.wires[envelope.head :]
-        known = (state for state in self._states if state.codec is envelope.codec)
-        return max((s for s in known if s.seen.begins(wires)), key=lambda s: len(s.seen), default=None)
-
-    def _remember(self, state: State, known: State | None) -> None:
-        """Keep the state, in place of the one it continues."""
-        with self._lock:
-            others = (other for other in self._states if other is not known)
-            self._states = (state, *others)[:REMEMBERED]
+    async def _ask_in_thread(self, ask: Ask) -> Answer | None:
+        return await asyncio.to_thread(self.ask, ask) if self.ask else None
 
 
 class Session:

@@ -1,4 +1,4 @@
-"""What is known about an edit, or about an attempt that made none."""
+"""What is known about an edit, or about an attempt that made none (S2-53)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,10 +9,17 @@ from refold.attempt import Outcome
 Grade = Literal["", "exact", "recoverable", "lossy"]
 """What an edit costs in content: nothing; nothing while the transcript is kept; something. `""` is unknown."""
 
+Action = Literal["compact", "preview", "accept", "revert"]
+"""What was done: edits made and kept; made and not kept; kept as previewed; taken back."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line of the ledger: one attempt to shrink a view, and what came of it."""
+    """One line of the ledger: one edit and how it came about, or one attempt that made none.
+
+    Where an attempt made several edits, each has a row of its own with the tokens before and after
+    it; what the attempt cost stands in the first, so sums over rows are right.
+    """
 
     when: float
     """Seconds since 1970-01-01 UTC."""
@@ -35,6 +42,15 @@ class Row:
     prompt: str = ""
     """Name and version of the prompt that was used."""
     grade: Grade = ""
+    action: Action = "compact"
+    actor: str = ""
+    """Who wanted it: `auto` for a trigger, `manual`, or the name that was given."""
+    trigger: str = ""
+    """What the trigger read, in words."""
+    run: str = ""
+    """The same for all rows of one compaction."""
+    tip: str = ""
+    """The transcript's tip then: names the history that was compacted."""
 
 
 class Recorder(Protocol):

@@ -34,13 +34,19 @@ def steps(view: View, strategies: Iterable[Strategy], budget: Budget) -> Generat
     Nothing runs under the trigger. An edit that does not make the view smaller, or would make the
     request invalid, is discarded.
     """
-    if budget.check(view) != "hard":
+    check = budget.judge(moment := budget.moment(view))
+    if check.level != "hard":
         return Compaction(view)
+    return (yield from shrink(view, strategies, budget.goal(moment, check)))
+
+
+def shrink(view: View, strategies: Iterable[Strategy], goal: int) -> Generator[Ask, Answer | None, Compaction]:
+    """As `steps`, down to *goal* tokens, whatever a trigger says."""
     now, attempts = view, list[Attempt]()
     for strategy in strategies:
-        if now.tokens <= budget.target:
+        if now.tokens <= goal:
             break
-        now, attempt = yield from _run(now, strategy, budget.target)
+        now, attempt = yield from _run(now, strategy, goal)
         attempts.append(attempt)
     return Compaction(settle(now, view), tuple(attempts))
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 from refold.attempt import Outcome
 from refold.edits import Edit
 from refold.errors import StoreError
-from refold.ledger import Row
+from refold.ledger import Action, Row
 from refold.messages import Content, Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 
 FORMAT = 1
@@ -165,14 +165,18 @@ def row_fields(row: Row) -> Json:
     return _fields(row)
 
 
+_ROW_TEXTS = ("by", "reason", "model", "prompt", "grade", "actor", "trigger", "run", "tip")
+
+
 def row_of(value: Json) -> Row:
     """Read what `row_fields` made. Raises `StoreError`."""
     when, cost = _get(value, "when", float | int), _get(value, "cost", float | int, 0.0)
-    texts = {name: _text(value, name, "") for name in ("by", "reason", "model", "prompt", "grade")}
+    texts = {name: _text(value, name, "") for name in _ROW_TEXTS}
     counts = {name: _get(value, name, int, 0) for name in ("before", "after", "calls")}
     edit = None if value.get("edit") is None else _text(value, "edit")
     outcome = cast("Outcome", _text(value, "outcome"))
-    return Row(when=when, outcome=outcome, edit=edit, cost=cost, **counts, **texts)  # type: ignore[arg-type]  # grade
+    action = cast("Action", _text(value, "action", "compact"))
+    return Row(when=when, outcome=outcome, action=action, edit=edit, cost=cost, **counts, **texts)  # type: ignore[arg-type]  # grade
 
 
 # --- one field -------------------------------------------------------------------------------

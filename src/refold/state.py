@@ -8,7 +8,10 @@ from refold.envelope import Envelope
 from refold.ground import Ground
 from refold.lens import Lens
 from refold.log import Log
+from refold.triggers import Mark
 from refold.view import View
+
+UNMARKED = Mark()
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,12 @@ class State:
     """Copies of system prompt, tools and the rest of the body, from which `fixed` was counted."""
     version: int
     """The store's version when its edits were loaded."""
+    mark: Mark = UNMARKED
+    """When it was compacted last, or seen first."""
+    cap: int | None = None
+    """Tokens that its model lets a request have, where it had a wider window before."""
+    widest: int = 0
+    """Tokens of the widest window it had, where its model was ever changed."""
 
     def through(self, lens: Lens) -> "State":
         """The same conversation, counted and cut by another lens."""

@@ -13,7 +13,7 @@ from refold.cli import screen
 from refold.cli.report import strategies
 from refold.cli.screen import clean, tokens
 from refold.cli.show import Line, part_lines
-from refold.demo.trial import BUDGET, Request, Trial
+from refold.demo.trial import TARGET, TRIGGER, Request, Trial
 from refold.edits import Edit
 
 SAMPLES = 12
@@ -55,8 +55,8 @@ def _session(console: Console, done: Trial) -> None:
     console.print(Rule("The session", align="left", style="dim"))
     console.print(
         f"An agent mends a bug in a booking system: {len(done.history)} messages, {len(done.requests)} requests, "
-        f"{tokens(done.requests[-1].said)} tokens in the end.\nRefold acts when a request reaches {tokens(BUDGET.trigger)} tokens "
-        f"and brings it down to {tokens(BUDGET.target)}. No model was asked."
+        f"{tokens(done.requests[-1].said)} tokens in the end.\nRefold acts when a request reaches {tokens(TRIGGER)} tokens "
+        f"and brings it down to {tokens(TARGET)}. No model was asked."
     )
 
 
@@ -127,7 +127,7 @@ def document(done: Trial) -> dict[str, Any]:
     """What `refold demo --json` prints."""
     return {
         "messages": len(done.history),
-        "budget": {"trigger": BUDGET.trigger, "target": BUDGET.target},
+        "budget": {"trigger": TRIGGER, "target": TARGET},
         "requests": [asdict(one) for one in done.requests],
         "tokens": {"said": sum(one.said for one in done.requests), "sent": sum(one.sent for one in done.requests)},
         "cache_breaks": sum(one.broke for one in done.requests),

@@ -1,0 +1,115 @@
+"""Knowing conversations: what the store has for them, local edits at first sight, and what was decoded already."""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from threading import Lock
+from typing import Any
+
+from refold.codecs import decode_all, open_payload
+from refold.envelope import Envelope
+from refold.lens import Lens
+from refold.log import Log
+from refold.loop import Effect, first_sight
+from refold.messages import Message, user
+from refold.reports import Reports
+from refold.state import State, copy_of, frame_of
+from refold.store import Store
+from refold.strategy import Strategy
+from refold.tokens.count import Counter, count_fixed
+from refold.transcript import Transcript
+from refold.view import View
+
+REMEMBERED = 8
+"""How many conversations are known again, so that a resent history costs only what is new."""
+
+
+@dataclass
+class Conversations:
+    """The conversations of one compactor. Calls may come from several threads."""
+
+    store: Store
+    local: tuple[Strategy, ...]
+    count: Counter
+    format: str | None
+    salt: str
+    reports: Reports = field(default_factory=Reports)
+    _states: tuple[State, ...] = ()
+    _lock: Lock = field(default_factory=Lock)
+
+    def open(self, history: Any) -> Envelope:
+        """The history taken apart; a list is copied, since its owner goes on with it."""
+        return open_payload(list(history) if isinstance(history, list) else history, self.format)
+
+    def recall(self, envelope: Envelope) -> State | None:
+        """The longest known state that *envelope* continues."""
+        wires = envelope.parcel.wires[envelope.head :]
+        known = (state for state in self._states if state.codec is envelope.codec)
+        return max((s for s in known if s.seen.begins(wires)), key=lambda s: len(s.seen), default=None)
+
+    def remember(self, state: State, known: State | None) -> None:
+        """Keep the state, in place of the one it continues."""
+        with self._lock:
+            others = (other for other in self._states if other is not known)
+            self._states = (state, *others)[:REMEMBERED]
+
+    def forget(self) -> None:
+        """Know none again: what was shown of them no longer holds."""
+        self._states = ()
+
+    def advance(self, state: State | None, envelope: Envelope) -> Generator[Effect, Any, State]:
+        """The state with what *envelope* holds beyond it."""
+        since = len(state.seen) if state else 0
+        frame = frame_of(envelope)
+        if state is None or state.frame != frame:
+            state = self._framed(state, envelope, frame)
+        new = decode_all(envelope, since, state.kept.transcript.messages)
+        state = replace(state, seen=state.seen.extend(map(copy_of, envelope.parcel.wires[envelope.head + since :])))
+        return (yield from self._load(state, new, envelope))
+
+    def calibrated(self, state: State) -> State:
+        """The state with tokens counted from the last report that still speaks of it."""
+        lens, calibrate = state.view.lens, self.reports.calibrate(state.view)
+        return state if calibrate == lens.calibrate else state.through(replace(lens, calibrate=calibrate))
+
+    def sighted(self, kept: View) -> View:
+        """The view of stored edits with those of local strategies."""
+        return kept.keep(first_sight(kept, self.local))
+
+    def _load(self, state: State, new: Sequence[Any], envelope: Envelope) -> Generator[Effect, Any, State]:
+        """The state grown by *new*, with the edits that the store has for it."""
+        since, version = len(state.kept.transcript), (yield self.store.version)
+        kept = state.kept.grow(new, envelope)
+        if version != state.version:
+            edits = yield partial(self.store.load, kept.transcript.tips[1:])
+            kept = kept.revert().keep(edits)
+            return replace(state, kept=kept, view=self.sighted(kept), version=version)
+        edits = (yield partial(self.store.load, kept.transcript.tips[since + 1 :])) if new else ()
+        if edits:
+            kept = kept.keep(edits)
+            return replace(state, kept=kept, view=self.sighted(kept))
+        view = state.view.over(kept.ground, envelope).keep(first_sight(kept, self.local, since))
+        return replace(state, kept=kept, view=replace(view, attempts=()))
+
+    def _framed(self, state: State | None, envelope: Envelope, frame: Any) -> State:
+        """A state whose system prompt, tools and rules are those of *envelope*."""
+        fixed = count_fixed(envelope.system, envelope.tools, self.count_text)
+        lens = Lens(self.count, envelope.codec.rules(envelope.body), fixed)
+        if state is None:
+            bare = View.of(Transcript.of((), self.salt), lens=lens, envelope=envelope)
+            return State(envelope.codec, bare, bare, Log(), frame, -1)
+        return replace(state.through(lens), frame=frame)
+
+    def count_text(self, text: str) -> int:
+        """Tokens of a text by the counter of messages."""
+        return self.count(user(text)) - self.count(Message("user"))
+
+    def count_pending(self, pending: Any, envelope: Envelope) -> int:
+        """Estimated tokens of what is about to be added to *envelope*: a number, a text of the user, or
+        entries in its wire form. Raises `FormatError`."""
+        if pending is None or isinstance(pending, int):
+            return pending or 0
+        if isinstance(pending, str):
+            return self.count(user(pending))
+        entries = open_payload(pending if isinstance(pending, list) else [pending], envelope.codec.NAME)
+        return sum(map(self.count, decode_all(entries)))

@@ -1,0 +1,109 @@
+"""The ledger's rows for what a compaction did, an accepted preview, and a revert."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from refold import settle
+from refold.attempt import Attempt
+from refold.edits import Edit
+from refold.events import Started
+from refold.ledger import Action, Grade, Row
+from refold.messages import Content, Message, Part, Text, ToolCall, ToolResult
+from refold.view import View
+
+
+def rows(started: Started, view: View, fresh: Sequence[Edit], attempts: Iterable[Attempt]) -> list[Row]:
+    """One row for each edit of *fresh*, applied to *view* in this order, and for each attempt without one."""
+    out, left = list[Row](), (edit for edit in fresh if edit.by != settle.BY)
+    for attempt in attempts:
+        made, view = _applied(view, islice(left, attempt.edits))
+        out += [_row(started, view, attempt, *made[0])] if made else [_row(started, view, attempt)]
+        out += [_row(started, view, _free(attempt), *one) for one in made[1:]]
+    made, _ = _applied(view, (edit for edit in fresh if edit.by == settle.BY))
+    return out + [_row(started, view, Attempt(one[0].by, "applied"), *one) for one in made]
+
+
+def grade(edit: Edit) -> Grade:
+    """What an edit costs in content. `recoverable`: what it shows names the edit, so that the model can
+    ask for what is hidden. `lossy`: other words or nothing stand in its place; only the transcript has it."""
+    name = edit.id[:8]
+    return "recoverable" if any(name in text for message in edit.insert for text in _texts(message)) else "lossy"
+
+
+def about(
+    action: Action, when: float, actor: str, view: View, edits: Iterable[Edit], attempts: Iterable[Attempt] = ()
+) -> list[Row]:
+    """Rows for edits of *view* that were accepted or reverted, with the tokens with and without each;
+    *attempts* say with which model and prompt they were made. What that cost is booked already."""
+    out, makers = list[Row](), {attempt.by: attempt for attempt in attempts}
+    for edit in edits:
+        without, shown = view.ground.tokens(edit.start, edit.stop), sum(map(view.lens.count, edit.insert))
+        tokens = view.tokens
+        other = max(0, tokens - shown + without)
+        before, after = (tokens, other) if action == "revert" else (other, tokens)
+        maker = _free(makers.get(edit.by, Attempt(edit.by, "applied")))
+        started = Started(
+            run="", when=when, action=action, actor=actor, trigger="", tokens=before, goal=after, model=maker.model
+        )
+        out.append(_row(started, view, maker, edit, before, after))
+    return out
+
+
+def _applied(view: View, edits: Iterable[Edit]) -> tuple[list[tuple[Edit, int, int]], View]:
+    """Each edit with the tokens before and after it, and the view with all of them."""
+    made = list[tuple[Edit, int, int]]()
+    for edit in edits:
+        after = view.keep([edit])
+        made.append((edit, view.tokens, after.tokens))
+        view = after
+    return made, view
+
+
+def _row(
+    started: Started,
+    view: View,
+    attempt: Attempt,
+    edit: Edit | None = None,
+    before: int | None = None,
+    after: int | None = None,
+) -> Row:
+    return Row(
+        when=started.when,
+        outcome=attempt.outcome,
+        edit=edit.id if edit else None,
+        by=attempt.by,
+        reason=attempt.reason,
+        before=attempt.before if before is None else before,
+        after=attempt.after if after is None else after,
+        calls=attempt.calls,
+        cost=attempt.cost,
+        model=attempt.model,
+        prompt=attempt.prompt,
+        grade=grade(edit) if edit else "",
+        action=started.action,
+        actor=started.actor,
+        trigger=started.trigger,
+        run=started.run,
+        tip=view.transcript.tips[-1],
+    )
+
+
+def _free(attempt: Attempt) -> Attempt:
+    """The same attempt for its further edits: what it cost stands with the first."""
+    return Attempt(attempt.by, attempt.outcome, attempt.reason, model=attempt.model, prompt=attempt.prompt)
+
+
+def _texts(message: Message) -> Iterator[str]:
+    return (text for part in message.parts for text in _text_of(part))
+
+
+def _text_of(part: Part | Content) -> Iterator[str]:
+    match part:
+        case Text(text):
+            yield text
+        case ToolCall(_, _, arguments):
+            yield arguments
+        case ToolResult(_, content):
+            yield from (item.text for item in content if isinstance(item, Text))
+        case _:
+            return

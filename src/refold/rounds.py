@@ -1,0 +1,198 @@
+"""One compaction of a conversation, from the hook before it to the ledger after it."""
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+from refold import pace
+from refold.attempt import Attempt
+from refold.budget import Budget, Check, model_of
+from refold.conversations import Conversations
+from refold.edits import Edit
+from refold.events import After, Before, Ended, Event, Instruct, OnEvent, Started, Tried, Veto, guarded
+from refold.ledger import Recorder
+from refold.loop import Compaction, Effect, shrink
+from refold.records import rows
+from refold.state import State
+from refold.strategy import Ask, Strategy
+
+ROUNDS = 3
+"""How often the strategies may run in one turn."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is wanted of a turn."""
+
+    actor: str = "auto"
+    forced: bool = False
+    """Whatever the trigger says."""
+    to: int | None = None
+    """Tokens to come down to, where the budget is not to say."""
+    pending: int = 0
+    """Estimated tokens about to be added."""
+    keep: bool = True
+    """False for a preview."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """How compactions are made: everything of a compactor but what it knows of conversations."""
+
+    known: Conversations
+    strategies: tuple[Strategy, ...]
+    budget: Budget
+    clock: Callable[[], float]
+    ledger: Recorder | None = None
+    before: Before | None = None
+    after: After | None = None
+    on_event: OnEvent | None = None
+
+    def turn(self, state: State, order: Order) -> Generator[Ask | Effect, Any, State]:
+        """*state* compacted where that is due, or where *order* says so."""
+        state = self.known.calibrated(state)
+        if not order.forced and not order.pending and pace.is_quiet(self.budget, state):
+            return state
+        found = pace.check(self.budget, state, self.clock(), order.pending)
+        if not order.forced and (found.level != "hard" or found.held):
+            return state
+        return (yield from self._compaction(state, found, order))
+
+    def _compaction(self, state: State, found: Check, order: Order) -> Generator[Ask | Effect, Any, State]:
+        started = self._started(state, found, order)
+        said = self.before(state.view, started) if self.before else None
+        if isinstance(said, Veto):
+            refusal = Attempt("before", "rejected", f"vetoed: {said.reason}", state.view.tokens, state.view.tokens)
+            return (
+                yield from self._ended(
+                    state, pace.tried(state, started.when, order.pending), started, (refusal,), said.reason
+                )
+            )
+        self.tell(started)
+        now = state
+        run = self._rounds(now, found, order, started)
+        now = yield from (instructed(run, said.text) if isinstance(said, Instruct) else run)
+        attempts = now.view.attempts
+        if attempts and (short := self._no_headroom(state, now, started, found, order)):
+            attempts = (*attempts, short)
+        now = pace.tried(now, started.when, order.pending)
+        return (yield from self._ended(state, now, started, attempts))
+
+    def _started(self, state: State, found: Check, order: Order) -> Started:
+        goal = order.to
+        if goal is None:
+            goal = pace.goal(self.budget, state, found, order.pending, forced=order.forced)
+        when, tip = self.clock(), state.view.transcript.tips[-1]
+        return Started(
+            run=blake2b(f"{tip}:{when}:{order}".encode(), digest_size=8).hexdigest(),
+            when=when,
+            action="compact" if order.keep else "preview",
+            actor=order.actor,
+            trigger=found.reason if found.level == "hard" or not order.forced else f"asked for, at {found.reason}",
+            tokens=state.view.tokens,
+            goal=goal,
+            model=model_of(state.view),
+        )
+
+    def _rounds(
+        self, state: State, found: Check, order: Order, started: Started
+    ) -> Generator[Ask | Effect, Any, State]:
+        """Rounds of the strategies. A repeated result is shown again once its first copy is hidden, so
+        what fitted may exceed the trigger once more: hence several, a few at most."""
+        for _ in range(ROUNDS):
+            edits, attempts = len(state.kept.edits), len(state.view.attempts)
+            state = yield from self._round(state, started.goal, keep=order.keep)
+            for attempt in state.view.attempts[attempts:]:
+                self.tell(Tried(run=started.run, attempt=attempt))
+            if len(state.kept.edits) == edits:
+                break
+            state = self.known.calibrated(state)
+            if not self._is_over(state, found, order, started.goal):
+                break
+        return state
+
+    def _round(self, state: State, goal: int, *, keep: bool) -> Generator[Ask | Effect, Any, State]:
+        done: Compaction = yield from shrink(state.view, self.strategies, goal)
+        attempts = (*state.view.attempts, *done.attempts)
+        fresh = done.view.edits[len(state.view.edits) :]
+        if not fresh:
+            return replace(state, view=replace(state.view, attempts=attempts))
+        version, kept = state.version, state.kept.apply(*fresh)
+        if keep:
+            yield partial(self.known.store.save, fresh)
+            version = yield self.known.store.version
+        return replace(state, kept=kept, view=replace(self.known.sighted(kept), attempts=attempts), version=version)
+
+    def _is_over(self, state: State, found: Check, order: Order, goal: int) -> bool:
+        """Is the request still too long for what set this off?"""
+        if order.forced:
+            return state.view.tokens > goal
+        again = pace.check(self.budget, state, self.clock(), order.pending)
+        return again.level == "hard" and not found.paced
+
+    def _no_headroom(self, before: State, after: State, started: Started, found: Check, order: Order) -> Attempt | None:
+        """What to say of all strategies together where they left the request too long and hardly smaller."""
+        tokens, left = before.view.tokens, after.view.tokens
+        gain = tokens - left
+        if (
+            left <= started.goal
+            or gain >= self.budget.progress * tokens
+            or not self._is_over(after, found, order, started.goal)
+        ):
+            return None
+        fixed = after.view.lens.fixed
+        reason = (
+            f"{gain} of {tokens} tokens gained, less than {self.budget.progress:.0%}; the goal is {started.goal}; "
+            f"system prompt and tools take {fixed}"
+        )
+        return Attempt(repr(self.budget), "no_headroom", reason, tokens, left)
+
+    def _ended(
+        self, before: State, after: State, started: Started, attempts: tuple[Attempt, ...], vetoed: str = ""
+    ) -> Generator[Effect, Any, State]:
+        """Keep the books and tell who listens."""
+        after = replace(after, view=replace(after.view, attempts=attempts))
+        fresh = fresh_edits(before, after)
+        if self.ledger is not None:
+            yield partial(guarded, self.ledger.record, rows(started, before.view, fresh, attempts))
+        ended = Ended(
+            run=started.run,
+            began=started.when,
+            ended=self.clock(),
+            action=started.action,
+            actor=started.actor,
+            before=before.view.tokens,
+            after=after.view.tokens,
+            edits=tuple(edit.id for edit in fresh),
+            attempts=attempts,
+            vetoed=vetoed,
+        )
+        if self.after is not None:
+            guarded(self.after, after.view, ended)
+        self.tell(ended)
+        return after
+
+    def tell(self, event: Event) -> None:
+        """Pass an event on to who listens."""
+        if self.on_event is not None:
+            guarded(self.on_event, event)
+
+
+def fresh_edits(before: State, after: State) -> Sequence[Edit]:
+    """The retrospective edits that *after* has and *before* has not."""
+    return after.kept.edits[len(before.kept.edits) :]
+
+
+def instructed(run: Generator[Any, Any, T], text: str) -> Generator[Any, Any, T]:
+    """*run*, with *text* at the end of every prompt."""
+    reply = None
+    while True:
+        try:
+            step = run.send(reply)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+        reply = yield replace(step, prompt=f"{step.prompt}\n\n{text}") if isinstance(step, Ask) else step

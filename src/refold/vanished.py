@@ -1,0 +1,87 @@
+"""What a compaction would take out of sight: names, paths, constraints and requests that stand nowhere in
+what would be sent."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+
+from refold.messages import Content, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from refold.summarizers.rules.collect import gather
+from refold.summarizers.rules.digest import Digest, merge
+from refold.summarizers.rules.reading import parse
+from refold.summary import previous, without_summary
+from refold.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Vanished:
+    """What no longer appears, each list in the order of the conversation or by weight. What appears in
+    other words counts as vanished: only the words can be looked for."""
+
+    requests: tuple[str, ...] = ()
+    """What the user asked for, whole; line breaks and spaces make no difference."""
+    constraints: tuple[str, ...] = ()
+    """Sentences of the user that say what must or must not be done."""
+    paths: tuple[str, ...] = ()
+    """Files that were read, written or listed."""
+    identifiers: tuple[str, ...] = ()
+    """Other names and values out of calls and results, the most likely to be needed first."""
+
+    def __bool__(self) -> bool:
+        return bool(self.requests or self.constraints or self.paths or self.identifiers)
+
+
+def vanished(before: View, after: View) -> Vanished:
+    """What *before* shows and *after*, a view of the same conversation, shows nowhere: neither in its
+    messages nor in system prompt or tools. Found by the rules of `refold.summarizers.RuleSummary`."""
+    said = _digest(before, after)
+    sent = _plain("\n".join(_sent(after)))
+    listed = [entry for entry in said.index if entry.text not in sent]
+    paths = [path for path in said.files if path not in sent] + [e.text for e in listed if e.kind == "path"]
+    return Vanished(
+        requests=tuple(text for text in said.requests if _plain(text) not in sent),
+        constraints=tuple(text for text in said.constraints if _plain(text) not in sent),
+        paths=tuple(dict.fromkeys(paths)),
+        identifiers=tuple(dict.fromkeys(e.text for e in listed if e.kind != "path" and e.text not in paths)),
+    )
+
+
+def _digest(before: View, after: View) -> Digest:
+    """What the rules find in the messages that are gone; of earlier summaries, what they told."""
+    left = set(after.messages)
+    gone = [message for message in before.messages if message not in left]
+    earlier = [text for text in map(previous, gone) if text is not None]
+    rest = (message for message in map(without_summary, gone) if message.parts)
+    return reduce(merge, [*map(parse, earlier), gather(rest)], Digest())
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _sent(view: View) -> Iterator[str]:
+    if view.envelope is not None:
+        yield from _of_parts(view.envelope.system)
+        yield from view.envelope.tools
+    for message in view.messages:
+        yield from _of_message(message)
+
+
+def _of_message(message: Message) -> Iterator[str]:
+    return _of_parts(message.parts)
+
+
+def _of_parts(parts: Iterable[Part | Content]) -> Iterator[str]:
+    for part in parts:
+        match part:
+            case Text(text) | Thinking(text):
+                yield text
+            case ToolCall(_, name, arguments):
+                yield name
+                yield arguments
+            case ToolResult(_, content):
+                yield from _of_parts(content)
+            case Opaque(_, json):
+                yield json
+            case _:
+                pass

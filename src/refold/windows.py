@@ -1,0 +1,91 @@
+"""How much a model can take: a small dated table as data (`windows.json`), and what you say instead.
+
+A table in a library is never complete and soon old. So a window that you state always wins, and a
+model that is not in the table is said to be unknown, never guessed (S1-39, conformance 44).
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What one model can take, in tokens. Raises ValueError for figures that cannot be."""
+
+    context: int
+    """Request and answer together."""
+    input: int | None = None
+    """A limit of the request alone, where the provider has one; never more than *context*."""
+    output: int | None = None
+    """The longest answer."""
+
+    def __post_init__(self) -> None:
+        if self.context <= 0 or not 0 < self.room <= self.context:
+            raise ValueError(f"a window of {self.context} tokens with an input limit of {self.input} cannot be")
+
+    @property
+    def room(self) -> int:
+        """Tokens that a request may have, nothing kept back for the answer."""
+        return self.context if self.input is None else self.input
+
+
+Windows = Callable[[str], Window | None]
+"""Your own table: from a model's name to its window, None to look it up in ours."""
+
+
+class Found(NamedTuple):
+    """A window, or why there is none."""
+
+    window: Window | None
+    reason: str
+
+
+def find_window(model: str, given: int | Window | Windows | None = None) -> Found:
+    """The window of *model*: what is *given* (a number of tokens, a `Window`, a function), else what
+    the table says. A given 0 switches it off. The reason says where it comes from, or why there is none."""
+    if callable(given):
+        given = given(model)
+    if isinstance(given, Window):
+        return Found(given, f"given as {given.room} tokens")
+    if given is not None:
+        return (
+            Found(Window(given), f"given as {given} tokens") if given > 0 else Found(None, "the window is switched off")
+        )
+    if not model:
+        return Found(None, "the request names no model and no window is given")
+    window = lookup(model)
+    if window is None:
+        return Found(None, f"no window is known for the model {model!r} (table of {table_date()})")
+    return Found(window, f"{model}: {window.room} tokens (table of {table_date()})")
+
+
+@cache
+def lookup(model: str) -> Window | None:
+    """The table's entry: the longest pattern that the name matches, with a provider's prefix
+    (`anthropic/`, `models/`, `us.anthropic.`) or without."""
+    names = _spellings(model.lower())
+    found = [row for row in _table()[1] if any(fnmatchcase(name, row[0]) for name in names)]
+    return max(found, key=lambda row: len(row[0]))[1] if found else None
+
+
+def table_date() -> str:
+    """The day when the table was checked, `YYYY-MM-DD`."""
+    return _table()[0]
+
+
+def _spellings(model: str) -> tuple[str, ...]:
+    bare = model.rpartition("/")[2]
+    return model, bare, bare.rpartition("anthropic.")[2]
+
+
+@cache
+def _table() -> tuple[str, tuple[tuple[str, Window], ...]]:
+    data = json.loads(files("refold").joinpath("windows.json").read_text(encoding="utf-8"))
+    return data["date"], tuple(
+        (row["model"], Window(row["context"], row.get("input"), row.get("output"))) for row in data["models"]
+    )
