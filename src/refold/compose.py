@@ -3,7 +3,7 @@ model has not answered yet. Always taken from the transcript, never from what an
 showed of it (C3-1)."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import Field, dataclass, fields
 from types import FunctionType
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -82,23 +82,38 @@ def _summarised(edit: Edit | None) -> bool:
     return edit is not None and any(previous(message) is not None for message in edit.insert)
 
 
-def kept(view: View, stop: int, memory: Picks | None) -> list[int]:
-    """Positions before *stop* that stay: system messages, the first request, the current one if
-    the model is still at it, memory (one that says the same again is not kept twice); each with
-    what it cannot be parted from."""
+def kept(view: View, start: int, stop: int, memory: Picks | None) -> list[int]:
+    """Positions in `messages[start:stop]` that stay: system messages, the first request, the current
+    one if the model is still at it, memory (one that says the same as an earlier one is not kept
+    again); each with what it cannot be parted from."""
     said, cuts = view.transcript.messages, sorted(view.ground.cuts)
-    requests = [at for at in range(len(said)) if said[at].is_request and _own(said, at).parts]
-    if not stop:
-        return []
-    picked = {at for at in range(stop) if said[at].role == "system" and not carried(said, at)}
-    picked.update(at for at in requests[:1] if at < stop)
-    if requests and (stop < len(said) or said[stop - 1].role != "assistant"):
-        picked.update(at for at in requests[-1:] if at < stop)
-    if memory is not None:
-        found = {_own(said, at): at for at in reversed(range(stop)) if _own(said, at).parts and memory(_own(said, at))}
-        picked.update(found.values())
+    picked = {_first(said), _current(view, stop)} & set(range(start, stop))
+    for at in range(start, stop):
+        own = _own(said, at)
+        remembered = memory is not None and bool(own.parts) and memory(own)
+        if (said[at].role == "system" and own.parts) or (remembered and own not in said[:at]):
+            picked.add(at)
     places = (bisect_right(cuts, at) for at in picked)
     return sorted({at for place in places for at in range(cuts[place - 1], cuts[place])})
+
+
+def _requests(said: Sequence[Message], places: Iterable[int]) -> Iterator[int]:
+    """Where the user says something."""
+    return (at for at in places if said[at].is_request and _own(said, at).parts)
+
+
+def _first(said: Sequence[Message]) -> int:
+    """Where the user speaks first; -1 if nowhere."""
+    return next(_requests(said, range(len(said))), -1)
+
+
+def _current(view: View, stop: int) -> int:
+    """Where the latest request is, if it stands before *stop* and the model is still at it; else -1."""
+    said = view.transcript.messages
+    if stop == len(said) and stop and said[stop - 1].role == "assistant":
+        return -1
+    latest = next(_requests(said, reversed(range(len(said)))), -1)
+    return latest if latest < stop else -1
 
 
 def _own(said: Sequence[Message], at: int) -> Message:
@@ -107,25 +122,30 @@ def _own(said: Sequence[Message], at: int) -> Message:
 
 
 def composed(view: View, start: int, stop: int, told: Iterable[Message], memory: Picks | None) -> tuple[Message, ...]:
-    """What to show instead of `messages[start:stop]`: what stays, in its order, then *told*.
+    """What to show instead of `messages[start:stop]`: what stays, in its order, then *told*, then
+    the current request.
 
     Begins with the user where the provider wants that, and ends on the assistant only if somebody
     else speaks next (C3-4).
     """
     said, rules = view.transcript.messages, view.lens.rules
-    stay = [_bare(without_summary(said[at]), rules) for at in kept(view, stop, memory) if at >= start]
-    stay = [message for message in stay if message.parts]
+    places, current = kept(view, start, stop, memory), _current(view, stop)
+    behind = current in places and current != _first(said)
+    stay = _bare((said[at] for at in places if at != current or not behind), rules)
+    after = _bare((said[current],), rules) if behind else []
     told = tuple(told)
-    shown = (*stay, *told) if start or not stay or not rules.alternate or stay[0].role == "user" else (*told, *stay)
+    head = (*stay, *told) if start or not stay or not rules.alternate or stay[0].role == "user" else (*told, *stay)
+    shown = (*head, *after)
     ends = stop == len(said) and bool(shown) and shown[-1].role == "assistant" and not shown[-1].calls
     return (*shown, user(CONTINUE)) if ends else shown
 
 
-def _bare(message: Message, rules: Rules) -> Message:
-    """A message for another place: without thinking, which is bound to where it stood."""
-    if rules.thinking == "fixed":
-        return message
-    return Message(message.role, tuple(part for part in message.parts if not isinstance(part, Thinking)))
+def _bare(messages: Iterable[Message], rules: Rules) -> list[Message]:
+    """Messages for another place: without a summary, and without thinking, which is bound to where it stood."""
+    own = list(map(without_summary, messages))
+    if rules.thinking != "fixed":
+        own = [Message(m.role, tuple(part for part in m.parts if not isinstance(part, Thinking))) for m in own]
+    return [message for message in own if message.parts]
 
 
 class Telling(NamedTuple):
