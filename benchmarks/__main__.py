@@ -7,6 +7,7 @@ TABLES = {
     "turns": "One turn, against peers in the same run",
     "bulk": "A million tokens; import and install",
     "kept": "What is kept",
+    "evidence": "What a question needs",
     "importance": "Clearing by importance",
     "tokens": "The token estimator",
     "stores": "Stores",
@@ -16,4 +17,4 @@ if __name__ == "__main__":
     names, sys.argv[1:] = sys.argv[1:] or list(TABLES), []
     for name in names:
         print(f"\n## {TABLES[name]}\n", flush=True)
-        runpy.run_module(f"benchmarks.{name}", run_name="__main__")
+        runpy.run_module(f"benchmarks.{name}", run_name="__main__", alter_sys=True)

@@ -8,9 +8,10 @@ def hidden(view: View) -> dict[int, str]:
     """Positions of messages that cannot be read in full, each with the short id of the edit that hides it.
     A message that lost only its thinking is none of them."""
     return {
-        at: placed.edit.id[:8]
+        at: name
         for placed in view.top
         if not _still_shown(view, placed)
+        for name in (placed.edit.id[:8],)
         for at in range(placed.edit.start, placed.edit.stop)
     }
 

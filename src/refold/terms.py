@@ -64,11 +64,23 @@ def phrase(text: str) -> str:
 
 
 def alternatives(text: str) -> str:
-    """An FTS5 query for any word of *text*: its words as phrases, and what they consist of."""
-    asked = text[:ASKED]
-    inner = (term for run in runs(asked) for term in (_terms(run)[:-1] or [run.text] if run.dense else [run.text]))
-    found = dict.fromkeys((*map(phrase, asked.split()), *map(phrase, inner)))
+    """An FTS5 query for any word of *text*: its words as phrases, what they consist of, and what of them
+    touches (`5月6日`: `5月`, `月6`, `6日`)."""
+    words = text[:ASKED].split()
+    inner = (term for word in words for run in runs(word) for term in _inner(run))
+    touching = (_touching(a, b) for w in words for a, b in pairwise(runs(w)))
+    found = dict.fromkeys(map(phrase, (*words, *inner, *touching)))
     return " OR ".join([query for query in found if query][:ALTERNATIVES])
+
+
+def _touching(left: Run, right: Run) -> str:
+    if left.dense == right.dense:
+        return ""
+    return (left.text[-1:] if left.dense else left.text) + (right.text[:1] if right.dense else right.text)
+
+
+def _inner(run: Run) -> list[str]:
+    return _terms(run)[:-1] or [run.text] if run.dense else [run.text]
 
 
 def _terms(run: Run) -> list[str]:

@@ -76,7 +76,7 @@ class SQLiteMemories:
             wanted = [text for text in (phrase(query), alternatives(query)) if text]
             found = {m.id: m for text in wanted for m in self._select(connection, FIND, text, self.scope, limit)}
             held = () if found else self._select(connection, HOLDING, self.scope, _clean(folded(query).strip()), limit)
-        return (*found.values(), *held)[:limit]
+        return [*found.values(), *held][:limit]
 
     def forget(self, ids: Iterable[str]) -> int:
         """Forget the memories with these ids; how many there were. Raises `StoreError`."""
@@ -126,11 +126,12 @@ class ProcessMemories:
 
     def store(self, memories: Iterable[Memory]) -> int:
         """Keep *memories*; what is known stays as it is. How many were new."""
-        new = {one.id: one for one in reversed(list(memories))}
+        new = list(memories)
         with self._lock:
-            fresh = [one for id, one in reversed(new.items()) if id not in self._kept]
-            self._kept.update((one.id, one) for one in fresh)
-        return len(fresh)
+            before = len(self._kept)
+            for one in new:
+                self._kept.setdefault(one.id, one)
+            return len(self._kept) - before
 
     def search(self, query: str, limit: int = 10) -> Sequence[Memory]:
         """The *limit* memories that hold most of the words of *query*, later ones first; the latest for an

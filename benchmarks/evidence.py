@@ -1,0 +1,317 @@
+"""Evidence retention: of what a question needs, how much is in the request when the question comes?
+
+python -m benchmarks.evidence [folder of datasets, by default ../shared/datasets or $REFOLD_SHARED/datasets]
+"""
+
+import json
+import os
+import re
+import sys
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.table import table
+from refold.budget import Budget
+from refold.compactor import Compactor
+from refold.messages import Message, Text, user
+from refold.readable import readable
+from refold.recalling import Index, recall
+from refold.strategies import Summarize
+from refold.terms import folded, terms
+from refold.tokens.count import count_message
+from refold.view import View
+
+ROOT = Path(__file__).parent.parent
+counted = lru_cache(maxsize=20_000)(count_message)
+"""One counter for all policies."""
+HITS = 10
+MOST = 3_000
+"""Tokens set aside for them at most."""
+LEAST = 150
+"""Tokens that a summary may take at least."""
+WIDTH = 4
+"""Characters of a snippet for each token that a hit may take."""
+
+
+class Need(NamedTuple):
+    """One piece of evidence for one question."""
+
+    at: int
+    """Position of the question: everything before it has been said."""
+    query: str
+    """The question."""
+    value: str = ""
+    """The answer as it was said, folded: it is kept if it stands in the request."""
+    grams: frozenset[str] = frozenset()
+    """Or what the evidence consists of: it is kept if at least half of these stand in the request."""
+
+
+@dataclass(frozen=True)
+class Talk:
+    """A conversation and what the questions in it or after it need."""
+
+    messages: list[tuple[str, str]]
+    """Role and text."""
+    needs: list[Need]
+
+
+class Sent(NamedTuple):
+    """The texts of a request and its tokens."""
+
+    texts: list[str]
+    tokens: int
+
+
+@lru_cache(maxsize=20_000)
+def grams(text: str) -> frozenset[str]:
+    """Every three terms in a row: words, or pairs of Chinese characters."""
+    words = list(terms(text))
+    return frozenset(" ".join(words[at : at + 3]) for at in range(len(words) - 2))
+
+
+# --- policies -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LastTokens:
+    """The newest messages that fit, and the end of the one before them."""
+
+    def requests(self, talk: Talk, budget: int) -> Iterator[tuple[int, str, Sent]]:
+        """Position, question and request of each question."""
+        costs = [counted(Message(role, (Text(text),))) for role, text in talk.messages]
+        for (at, query), _ in groupby(talk.needs, key=lambda need: need[:2]):
+            first, tokens = at, 0
+            while first and tokens + costs[first - 1] <= budget:
+                first -= 1
+                tokens += costs[first]
+            part = fitted(talk.messages[first - 1][1], budget - tokens) if first else ""
+            texts = [part, *(text for _, text in talk.messages[first:at])]
+            yield at, query, Sent(texts, tokens + (count_message(user(part)) if part else 0))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The rule summary and a tail; with a *share* of the budget for what a search for the question brings back."""
+
+    share: float = 0.0
+    keep: float = 0.75
+    cap: float = 0.15
+
+    def requests(self, talk: Talk, budget: int) -> Iterator[tuple[int, str, Sent]]:
+        """Position, question and request of each question."""
+        trigger = budget - min(MOST, int(self.share * budget))
+        cap = max(LEAST, int(self.cap * trigger))
+        strategies = [Summarize(keep, cap) for keep in (self.keep, self.keep / 2)]
+        compactor = Compactor(strategies, Budget(trigger, int(trigger * 0.95)), format="openai_chat", count=counted)
+        session, done, index = compactor.session(), 0, Index()
+        for (at, query), _ in groupby(talk.needs, key=lambda need: need[:2]):
+            for role, text in talk.messages[done:at]:
+                session.append({"role": role, "content": text})
+            done, view = at, session.view
+            more = recalled(view, query, budget - view.tokens, index) if self.share else Sent([], 0)
+            yield at, query, Sent([*map(readable, view.messages), *more.texts], view.tokens + more.tokens)
+
+
+def fitted(text: str, room: int) -> str:
+    """An end of *text* of at most *room* tokens."""
+    size = len(text)
+    while size and (cost := count_message(user(text[-size:]))) > room:
+        size = min(size - 1, size * max(0, room) // cost)
+    return text[len(text) - size :] if size else ""
+
+
+def recalled(view: View, query: str, room: int, index: Index) -> Sent:
+    """What a search for the question brings back, in at most *room* tokens."""
+    texts, left = list[str](), room
+    width = max(80, WIDTH * room // HITS)
+    for hit in recall(view, query, HITS, index=index, width=width):
+        line = f"[edit {hit.edit}, position {hit.position}, {hit.role}] {hit.snippet}"
+        cost = count_message(user(line))
+        if cost <= left:
+            texts.append(line)
+            left -= cost
+    return Sent(texts, room - left)
+
+
+POLICIES: dict[str, LastTokens | Summary] = {
+    "last N tokens": LastTokens(),
+    "rule summary": Summary(),
+    "rule summary and recall at 10": Summary(0.4, cap=0.1),
+}
+
+
+class Score(NamedTuple):
+    """How one policy did."""
+
+    needed: int = 0
+    kept: int = 0
+    questions: int = 0
+    tokens: int = 0
+    most: int = 0
+
+    def __add__(self, other: "Score") -> "Score":  # type: ignore[override]
+        return Score(*(a + b for a, b in zip(self[:4], other[:4], strict=True)), max(self.most, other.most))
+
+
+def measure(job: tuple[Talk, int]) -> dict[str, Score]:
+    """Every policy on one conversation at one budget."""
+    talk, budget = job
+    needs = {key: list(group) for key, group in groupby(talk.needs, key=lambda need: need[:2])}
+    return {name: sum_of(policy.requests(talk, budget), needs) for name, policy in POLICIES.items()}
+
+
+def sum_of(requests: Iterable[tuple[int, str, Sent]], needs: dict[Any, list[Need]]) -> Score:
+    """The score of some requests."""
+    total = Score()
+    for at, query, sent in requests:
+        wanted, text = needs[at, query], folded("\n".join(sent.texts))
+        held = frozenset().union(*map(grams, sent.texts)) if wanted[0].grams else frozenset[str]()
+        kept = sum(is_kept(need, text, held) for need in wanted)
+        total += Score(len(wanted), kept, 1, sent.tokens, sent.tokens)
+    return total
+
+
+def is_kept(need: Need, text: str, held: frozenset[str]) -> bool:
+    """Is the evidence in a request of this text and these n-grams?"""
+    return need.value in text if need.value else 2 * len(need.grams & held) >= len(need.grams)
+
+
+# --- datasets -----------------------------------------------------------------------------------
+
+
+def realmem(root: Path) -> list[Talk]:
+    """A person's sessions in a row; a question needs the memories that its recorded answer was based on."""
+    return [_person(json.loads(path.read_text(encoding="utf-8"))) for path in sorted(root.glob("realmem/*.json"))]
+
+
+def _person(data: dict[str, Any]) -> Talk:
+    messages, needs, source = list[tuple[str, str]](), list[Need](), dict[str, frozenset[str]]()
+    for session in data["dialogues"]:
+        turns = session["dialogue_turns"]
+        for at, turn in enumerate(turns):
+            if turn.get("is_query") and at + 1 < len(turns):
+                needs += _used(len(messages), turn["content"], turns[at + 1].get("memory_used") or [], source)
+            messages.append((turn["speaker"].lower(), turn["content"] or "..."))
+        source[session["session_uuid"]] = grams("\n".join(turn["content"] for turn in turns))
+    return Talk(messages, needs)
+
+
+def _used(at: int, query: str, memories: list[dict[str, str]], source: dict[str, frozenset[str]]) -> Iterator[Need]:
+    """The words in a row that a memory has in common with the session it was taken from."""
+    for memory in memories:
+        shared = grams(memory["content"]) & source.get(memory["session_uuid"], frozenset())
+        if len(shared) >= 3:
+            yield Need(at, query, grams=shared)
+
+
+def crosswoz(root: Path, together: int = 20) -> list[Talk]:
+    """Twenty dialogues in a row; afterwards each value that was told only once is asked for by name."""
+    talks = list[Talk]()
+    for path in sorted(root.glob("crosswoz_zh/*.zip")):
+        with zipfile.ZipFile(path) as archive:
+            dialogues = list(json.loads(archive.read(archive.namelist()[0])).values())
+        talks += [_dialogues(dialogues[at : at + together]) for at in range(0, len(dialogues), together)]
+    return talks
+
+
+def _dialogues(dialogues: Sequence[dict[str, Any]]) -> Talk:
+    messages, told = list[tuple[str, str]](), list[tuple[str, str]]()
+    for dialogue in dialogues:
+        named = dict[str, str]()
+        for message in dialogue["messages"]:
+            messages.append(("user" if message["role"] == "usr" else "assistant", message["content"]))
+            acts = [act[1:] for act in message["dialog_act"] if act[0] == "Inform"]
+            named.update((domain, value) for domain, slot, value in acts if slot == "名称")
+            if message["role"] == "sys":
+                told += [
+                    (f"{named[domain]}的{slot}是什么？", folded(value))
+                    for domain, slot, value in acts
+                    if slot != "名称" and domain in named and value in message["content"]
+                ]
+    texts = [folded(text) for _, text in messages]
+    once = {value for _, value in told if len(value) >= 4 and sum(value in text for text in texts) == 1}
+    return Talk(messages, [Need(len(messages), query, value) for query, value in told if value in once])
+
+
+DAY = re.compile(r"(\d+)月(\d+)[日号]")
+
+
+def memorybank(root: Path) -> list[Talk]:
+    """Ten days of chat; afterwards the probing questions that name one of the days, which need what was said then."""
+    folder = root / "memorybank"
+    if not folder.is_dir():
+        return []
+    people = json.loads((folder / "cn__memory_bank_cn.json").read_text(encoding="utf-8"))
+    lines = (folder / "cn__probing_questions_cn.jsonl").read_text(encoding="utf-8").splitlines()
+    asked = {name: questions for line in lines if line.strip() for name, questions in json.loads(line).items()}
+    return [_days(person, asked.get(name, [])) for name, person in people.items()]
+
+
+def _days(person: dict[str, Any], questions: list[str]) -> Talk:
+    messages, days = list[tuple[str, str]](), dict[tuple[int, int], list[str]]()
+    for date, turns in person["history"].items():
+        year, month, day = map(int, date.split("-"))
+        for turn in turns:
+            messages += [("user", f"[{year}年{month}月{day}日] {turn['query']}"), ("assistant", turn["response"])]
+        days[month, day] = [text for turn in turns for text in (turn["query"], turn["response"])]
+    needs = list[Need]()
+    for question in questions:
+        if found := DAY.search(question):
+            said = map(grams, days.get((int(found[1]), int(found[2])), []))
+            needs += [Need(len(messages), question, grams=one) for one in said if len(one) >= 3]
+    return Talk(messages, needs)
+
+
+DATASETS = {
+    "realmem": (realmem, (4_000, 8_000, 16_000)),
+    "CrossWOZ, Chinese": (crosswoz, (1_000, 2_000, 4_000)),
+    "MemoryBank, Chinese": (memorybank, (800, 1_200, 1_600)),
+}
+
+
+# --- the page -----------------------------------------------------------------------------------
+
+
+def report(name: str, talks: Sequence[Talk], rows: dict[int, dict[str, Score]]) -> str:
+    """A dataset's heading and table."""
+    size = sum(counted(user(text)) for talk in talks for _, text in talk.messages) // len(talks)
+    first = next(iter(next(iter(rows.values())).values()))
+    what = f"{len(talks)} conversations of {size:,} tokens on average, {first.questions:,} questions, {first.needed:,} pieces of evidence"
+    head = ["budget, tokens", *(f"{policy}{unit}" for policy in POLICIES for unit in ("", ", tokens sent"))]
+    lines = [[f"{budget:,}", *cells(scores)] for budget, scores in rows.items()]
+    return f"{name}: {what}\n\n{table(head, lines)}"
+
+
+def cells(scores: dict[str, Score]) -> Iterator[str]:
+    for score in scores.values():
+        yield f"{score.kept / max(1, score.needed):.1%}"
+        yield f"{score.tokens // max(1, score.questions):,} (at most {score.most:,})"
+
+
+def main() -> None:
+    """Print a table for each dataset."""
+    shared = Path(os.environ.get("REFOLD_SHARED", ROOT.parent / "shared"))
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else shared / "datasets"
+    with ProcessPoolExecutor(2) as pool:
+        for name, (read, budgets) in DATASETS.items():
+            talks = [talk for talk in read(root) if talk.needs]
+            if not talks:
+                print(f"\n{name}: not there, skipped")
+                continue
+            jobs = [(talk, budget) for budget in budgets for talk in talks]
+            rows: dict[int, dict[str, Score]] = {}
+            for (_, budget), scores in zip(jobs, pool.map(measure, jobs), strict=True):
+                row = rows.setdefault(budget, {})
+                for policy, score in scores.items():
+                    row[policy] = row.get(policy, Score()) + score
+            print(f"\n{report(name, talks, rows)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

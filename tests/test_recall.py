@@ -1,0 +1,337 @@
+"""Searching what edits have hidden, in any script, and the same as tools for the agent."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold import (
+    Budget,
+    Compactor,
+    EditError,
+    FormatError,
+    Message,
+    StoreError,
+    Text,
+    ToolCall,
+    ToolResult,
+    Transcript,
+    View,
+)
+from refold.messages import Thinking, user
+from refold.recalling import Index, answer_call, recall, recall_tools
+from refold.stores import SQLiteStore
+from refold.strategies import ClearThinking, Summarize
+from refold.terms import alternatives, phrase, terms
+from refold.testing import transcripts
+
+SAID = (
+    user("请把配置文件改成 YAML 格式，不要动数据库。全文检索也要支持中文"),
+    Message("assistant", (Text("Looking."), ToolCall("c1", "bash", '{"command":"cat src/foo_bar.py\\nls"}'))),
+    Message("tool", (ToolResult("c1", (Text("def load_config(path): return x => y && z\nCafé naïve ERROR_42"),)),)),
+    Message("assistant", (Text("第3章节abc已经修改, see https://example.com/a?b=1"),)),
+    user("喝水 ＦＵＬＬ width; user's e-mail me@example.com"),
+    Message("assistant", (Text("done"),)),
+    user("now the latest request about 配置文件"),
+)
+
+
+def folded_view(stop: int = 6) -> View:
+    view = View.of(SAID)
+    return view.apply(view.fold(0, stop, user("[summary]"), by="test"))
+
+
+@pytest.mark.parametrize(
+    ("query", "position"),
+    [
+        ("配", 0), ("库", 0), ("水", 4), ("文", 0),  # one character, also the last of its run
+        ("配置", 0), ("数据", 0), ("检索", 0),
+        ("配置文", 0), ("数据库", 0),
+        ("配置文件", 0), ("全文检索", 0), ("全文检索也要支持中文", 0),
+        ("foo_bar", 1), ("src/foo_bar.py", 1), ("foo_bar.py", 1), ("SRC/FOO_BAR.PY", 1),
+        ("load_config(path)", 2), ("=>", 2), ("&& z", 2), ("error_42", 2), ("cafe", 2), ("NAÏVE", 2),
+        ("第3章", 3), ("章节abc", 3), ("https://example.com/a?b=1", 3),
+        ("full", 4), ("me@example.com", 4), ("user's", 4),
+        ("xample.co", 4),  # no word at all: the fallback looks for the string; the later of two first
+    ],
+)  # fmt: skip
+def test_words_of_any_script_are_found(query: str, position: int) -> None:
+    """Chinese of 1, 2, 3, 4 and more characters, identifiers, paths, code, any case and width."""
+    hits = recall(folded_view(), query)
+    assert hits[0].position == position
+    assert hits[0].role == SAID[position].role
+
+
+def test_a_hit_names_the_edit_and_unfold_returns_exactly_what_was_said() -> None:
+    view = folded_view()
+    (hit,) = recall(view, "foo_bar")
+    assert view.unfold(hit.edit) == list(SAID[:6])
+    assert view.unfold(hit.edit)[hit.position] == SAID[1]
+    assert "foo_bar" in hit.snippet
+    assert hit.score > 0
+
+
+def test_only_what_is_hidden_is_found() -> None:
+    assert [hit.position for hit in recall(folded_view(), "配置文件")] == [0]
+    assert recall(View.of(SAID), "配置文件") == ()
+    assert recall(folded_view().revert(), "配置文件") == ()
+
+
+def test_a_message_that_lost_only_its_thinking_is_not_hidden() -> None:
+    said = (
+        user("go"),
+        Message("assistant", (Thinking("a long zebra thought " * 20), Text("zebra"))),
+        *(user(str(n)) for n in range(8)),
+    )
+    view = View.of(said)
+    (edit,) = ClearThinking(keep=0)(view)
+    assert view.apply(edit).tokens < view.tokens
+    assert recall(view.apply(edit), "zebra") == ()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        '"',
+        '" OR (',
+        "NEAR(a",
+        "*",
+        "a*",
+        "^a",
+        "terms:b",
+        "AND",
+        "-",
+        "\0",
+        "\ud800",
+        "'; DROP TABLE words; --",
+        "   ",
+        "",
+        "[",
+        "😀",
+    ],
+)
+def test_nothing_in_a_query_is_syntax(query: str) -> None:
+    assert recall(folded_view(), query) == recall(folded_view(), query)
+
+
+@given(st.text(max_size=60))
+def test_no_query_raises(query: str) -> None:
+    recall(folded_view(), query)
+
+
+@given(transcripts(), st.data())
+def test_any_word_of_a_hidden_text_is_found(said: tuple[Message, ...], data: st.DataObject) -> None:
+    """Whatever stands between two spaces of a hidden text finds that message, letters or not."""
+    view = View.of(said)
+    cuts = sorted(cut for cut in view.cuts if cut)
+    if not cuts:
+        return
+    stop = cuts[-1]
+    view = view.apply(view.fold(0, stop, user("."), by="t"))
+    texts = [(at, m.text) for at, m in enumerate(said[:stop]) if m.text.strip()]
+    if not texts:
+        return
+    at, text = data.draw(st.sampled_from(texts))
+    word = data.draw(st.sampled_from(text.split()))
+    assert at in {hit.position for hit in recall(view, word, limit=1_000)}
+
+
+def test_the_query_as_it_stands_comes_before_words_of_it_and_order_is_fixed() -> None:
+    said = (
+        user("file"),
+        user("the file of config, config of file"),
+        user("x " * 3_000 + "config file" + " y" * 3_000),
+        user("a"),
+        user("b"),
+    )
+    view = View.of(said)
+    view = view.apply(view.fold(0, 4, user("."), by="t"))
+    found = [hit.position for hit in recall(view, "config file")]
+    assert found[0] == 2
+    assert set(found) == {0, 1, 2}
+    same = View.of([user("same words")] * 5 + [user("end")])
+    same = same.apply(same.fold(0, 5, user("."), by="t"))
+    assert [hit.position for hit in recall(same, "words", limit=3)] == [4, 3, 2]
+
+
+def test_a_snippet_is_short_and_holds_the_hit() -> None:
+    text = "前面的话" * 500 + " needle_7 " + "后面的话" * 500
+    view = View.of((user(text), user("end")))
+    view = view.apply(view.fold(0, 1, user("."), by="t"))
+    (hit,) = recall(view, "NEEDLE_7", width=100)
+    assert "needle_7" in hit.snippet
+    assert len(hit.snippet) <= 100
+    assert hit.snippet.startswith("…") and hit.snippet.endswith("…")
+
+
+def test_nested_edits_are_named_by_the_one_that_shows() -> None:
+    view = View.of(SAID)
+    inner = view.fold(3, 4, user("[inner]"), by="a")
+    outer = view.fold(0, 6, user("[outer]"), by="b")
+    assert recall(view.apply(inner, outer), "章节")[0].edit == outer.id[:8]
+    assert recall(view.apply(inner), "章节")[0].edit == inner.id[:8]
+
+
+def test_an_index_costs_only_what_is_new() -> None:
+    with Index() as index:
+        one = Transcript.of(SAID[:4])
+        assert index.add(one) == 4
+        assert index.add(one) == 0
+        assert index.add(one.extend(SAID[4:])) == 3
+        fork = Transcript.of((*SAID[:4], user("another branch")))
+        assert index.add(fork) == 1
+
+
+def test_an_index_in_a_file_serves_several_conversations_and_processes(tmp_path: Path) -> None:
+    path = tmp_path / "index.db"
+    other = View.of((user("unrelated 配置文件"), user("end")))
+    other = other.apply(other.fold(0, 1, user("."), by="t"))
+    with Index(path) as index, Index(path) as second:
+        assert [hit.position for hit in recall(folded_view(), "配置文件", index=index)] == [0]
+        assert [hit.snippet for hit in recall(other, "配置文件", index=second)] == ["unrelated 配置文件"]
+        assert second.add(folded_view().transcript, 6) == 0
+    with pytest.raises(StoreError, match="closed"):
+        recall(folded_view(), "配置", index=index)
+
+
+def test_an_index_is_no_store_and_a_store_no_index(tmp_path: Path) -> None:
+    Index(tmp_path / "index.db").close()
+    SQLiteStore(tmp_path / "store.db").close()
+    with pytest.raises(StoreError, match="not one of Refold's of this kind"):
+        SQLiteStore(tmp_path / "index.db")
+    with pytest.raises(StoreError, match="not one of Refold's of this kind"):
+        Index(tmp_path / "store.db")
+
+
+def test_terms_are_words_and_pairs() -> None:
+    assert list(terms("全文检索 foo_Bar 第3章")) == ["全文", "文检", "检索", "索", "foo", "bar", "第", "3", "章"]
+    assert phrase('a" OR b*') == '"a or b"'
+    assert phrase("水") == '"水"*'
+    assert phrase("!?") == ""
+    assert '"5 月"*' in alternatives("在5月6号")
+
+
+# --- tools --------------------------------------------------------------------------------------
+
+
+def wire(format: str, name: str, arguments: dict[str, object]) -> dict[str, object]:
+    match format:
+        case "anthropic":
+            return {"type": "tool_use", "id": "c9", "name": name, "input": arguments}
+        case "openai_chat":
+            return {"id": "c9", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+        case "openai_responses":
+            return {"type": "function_call", "call_id": "c9", "name": name, "arguments": json.dumps(arguments)}
+        case _:
+            return {"functionCall": {"id": "c9", "name": name, "args": arguments}}
+
+
+def text_of(format: str, result: dict[str, object]) -> str:
+    match format:
+        case "anthropic":
+            assert result["type"] == "tool_result" and result["tool_use_id"] == "c9"
+            return result["content"]
+        case "openai_chat":
+            assert result["role"] == "tool" and result["tool_call_id"] == "c9"
+            return result["content"]
+        case "openai_responses":
+            assert result["type"] == "function_call_output" and result["call_id"] == "c9"
+            return result["output"]
+        case _:
+            response = result["functionResponse"]
+            assert response["id"] == "c9"
+            return next(iter(response["response"].values()))
+
+
+FORMATS = ("anthropic", "openai_chat", "openai_responses", "gemini")
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_tools_are_offered_and_answered_in_every_wire_format(format: str) -> None:
+    tools = json.dumps(recall_tools(format))
+    assert all(word in tools for word in ("recall", "unfold", "query", "edit", "offset"))
+    view = folded_view()
+    found = text_of(format, answer_call(view, wire(format, "recall", {"query": "数据库", "limit": 3})))
+    assert f"[edit {view.edits[0].id[:8]}, position 0, user]" in found
+    read = text_of(format, answer_call(view, wire(format, "unfold", {"edit": view.edits[0].id[:8], "position": 2})))
+    assert read == "[position 2, tool]\n" + SAID[2].parts[0].text
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(
+    ("name", "arguments", "why"),
+    [
+        ("recall", {}, "query"),
+        ("recall", {"query": 7}, "query"),
+        ("recall", {"query": "x", "limit": "many"}, "limit"),
+        ("unfold", {"edit": "zzzz"}, "no edit"),
+        ("unfold", {"edit": ""}, "edit"),
+        ("unfold", {"edit": "EDIT", "position": 6}, "hides positions 0 to 5"),
+        ("unfold", {"edit": "EDIT", "offset": 10**9}, "outside"),
+    ],
+)
+def test_what_is_wrong_with_a_call_is_said_in_its_result(format: str, name: str, arguments: dict, why: str) -> None:
+    view = folded_view()
+    arguments = {key: view.edits[0].id if value == "EDIT" else value for key, value in arguments.items()}
+    result = answer_call(view, wire(format, name, arguments))
+    assert why in text_of(format, result)
+    assert result.get("is_error", True)
+
+
+def test_arguments_that_are_no_json_are_an_error_and_not_raised() -> None:
+    call = {"id": "c9", "type": "function", "function": {"name": "recall", "arguments": '{"query": '}}
+    assert "no JSON" in answer_call(folded_view(), call)["content"]
+    call["function"]["arguments"] = "[1]"
+    assert "no JSON object" in answer_call(folded_view(), call)["content"]
+
+
+def test_a_failing_index_is_a_tool_error(tmp_path: Path) -> None:
+    index = Index(tmp_path / "index.db")
+    index.close()
+    result = answer_call(folded_view(), wire("anthropic", "recall", {"query": "x"}), index=index)
+    assert result["is_error"] and "closed" in result["content"]
+
+
+def test_long_text_is_clipped_with_a_mark_and_can_be_read_on() -> None:
+    view = View.of((user("长文本 line\n" * 2_000), user("end")))
+    view = view.apply(view.fold(0, 1, user("."), by="t"))
+    whole, offset = "", 0
+    while True:
+        call = ToolCall("c", "unfold", json.dumps({"edit": view.edits[0].id, "offset": offset}))
+        text = answer_call(view, call, size=5_000).text
+        assert len(text) <= 5_000
+        piece, mark, rest = text.partition("\n[… ")
+        whole += piece
+        if not mark:
+            break
+        offset = int(rest.rstrip("]").rsplit(" ", 1)[1])
+    assert whole == "[position 0, user]\n" + "长文本 line\n" * 2_000
+
+
+def test_calls_of_other_tools_are_left_alone_and_objects_of_sdks_are_understood() -> None:
+    assert answer_call(folded_view(), wire("anthropic", "bash", {})) is None
+    assert answer_call(folded_view(), "recall") is None
+    sdk = SimpleNamespace(model_dump=lambda: wire("anthropic", "recall", {"query": "水"}))
+    assert "喝水" in answer_call(folded_view(), sdk)["content"]
+    assert answer_call(folded_view(), ToolCall("c1", "unfold", "{}")).error
+
+
+def test_an_unknown_format_is_named() -> None:
+    with pytest.raises(FormatError, match="there are anthropic, openai_chat"):
+        recall_tools("soap")
+
+
+def test_recall_works_on_what_a_compactor_returns_and_unfold_gives_the_wire_entries() -> None:
+    history = [
+        {"role": "user" if n % 2 == 0 else "assistant", "content": f"step {n}: order W{n:04}, " + "word " * 30}
+        for n in range(60)
+    ]
+    view = Compactor([Summarize(keep=4, max_tokens=300)], Budget(1_500, 1_200))(history)
+    (hit, *_) = recall(view, "order W0007")
+    assert hit.position == 7
+    assert view.unfold(hit.edit)[hit.position] is history[7] or view.unfold(hit.edit)[hit.position] == history[7]
+    with pytest.raises(EditError):
+        view.unfold("nothing")
