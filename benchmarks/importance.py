@@ -2,9 +2,11 @@
 
 python -m benchmarks.importance [folder of datasets, by default ../shared/datasets or $REFOLD_SHARED/datasets]
 
-Only `ClearToolResults` runs, so that nothing but its order differs. A session's budget leaves room
-for a share of the tokens of all its tool results. The weights of the weighted sum were chosen on the
-first table's sessions and on no other.
+At `POINTS` points of a recorded session its tool results are cleared until what is left of them fits
+a room, by `ClearToolResults` alone and to the same number of tokens for every order. Of the
+identifiers that calls after that point use for the first time, and that stand in nothing said
+between the point and the call, so many are still to be read. A string that is still sent may be
+overlooked, so this is an upper bound on what a model recalls.
 """
 
 import os
@@ -15,19 +17,24 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from benchmarks.kept import ROOT, compactor, counted, datasets
+from benchmarks.kept import ROOT, counted, datasets
 from benchmarks.table import table
-from refold.replay import Recording, Replay
+from refold.budget import Budget
+from refold.lens import Lens
+from refold.loop import drive, steps
+from refold.replay import Recording, places
 from refold.scorer import Scorer
 from refold.scorers import Brevity, Errors, Freshness, Nearness, Recency, References, Weighted
 from refold.strategies import ClearToolResults
+from refold.view import View
 
-ROOMS = (0.08, 0.2)
-"""For which shares of the tokens of all its tool results a session has room."""
-TARGET = 0.85
-"""How far down a compaction goes, as a share of the trigger."""
-CHOSEN, OTHER = "sessions on which the weights were chosen", "the other sessions"
+POINTS = 10
+"""How often a session is compacted, each time afresh, at equal distances of model calls."""
+ROOMS = (0.1, 0.2, 0.4)
+"""For which shares of the tokens of all tool results so far there is room."""
+CHOSEN, OTHER = "The sessions on which the weights were chosen", "The other sessions"
 WORD = re.compile(r"\w{2,}")
 SIZE = 128
 """Length of the vectors of `hashed`."""
@@ -67,42 +74,80 @@ class Job:
     recording: Recording
 
 
+class Score(NamedTuple):
+    """What was needed, what of it was kept, and the tokens of what was shown."""
+
+    needed: int = 0
+    kept: int = 0
+    tokens: int = 0
+
+    def plus(self, other: "Score") -> "Score":
+        """Both together."""
+        return Score(self.needed + other.needed, self.kept + other.kept, self.tokens + other.tokens)
+
+
 def jobs(root: Path) -> Iterator[Job]:
     """All recordings that need anything, in two halves: every second of many; of Claude Code one each."""
     for name, recordings in datasets(root):
         for at, recording in enumerate(recordings):
             first = at % 2 == 0 if len(recordings) > 1 else "ae4a" not in name
             if recording.needs:
-                yield Job(CHOSEN if first else OTHER, name, recording)
+                yield Job(
+                    CHOSEN if first else OTHER, name.removesuffix(" 258c7280").removesuffix(" ae4a77f8"), recording
+                )
 
 
-def measure(job: Job) -> dict[tuple[str, float], Replay]:
+def points(recording: Recording) -> Iterator[tuple[View, list[str]]]:
+    """The session up to each point, and what later calls need of it."""
+    calls = recording.calls
+    for n in range(1, POINTS + 1):
+        at = calls[n * len(calls) // (POINTS + 1)]
+        wanted = [
+            need.name for need in recording.needs if need.at >= at and _only_before(recording, need.name, at, need.at)
+        ]
+        if wanted:
+            yield View.of(recording.messages[:at], lens=Lens(count=counted)), wanted
+
+
+def _only_before(recording: Recording, name: str, at: int, used: int) -> bool:
+    """Does a name that is used at *used* stand before *at*, and not between the two?"""
+    seen = [place for place in recording.found[name] if place < used]
+    return bool(seen) and seen[-1] < at
+
+
+def cleared(view: View, scorer: Scorer | None, room: float) -> View:
+    """The view with its results cleared until those left fit the room."""
+    results = sum(view.ground.tokens(at, at + 1) for at, m in enumerate(view.transcript.messages) if m.results)
+    target = view.tokens - int(results * (1 - room))
+    return drive(steps(view, [ClearToolResults(keep=3, scorer=scorer)], Budget(target, target))).view
+
+
+def measure(job: Job) -> dict[tuple[str, float], Score]:
     """Every order of clearing with every room."""
-    recording = job.recording
-    share = sum(counted(message) for message in recording.messages if message.results) / recording.size
-    rows = {}
-    for room in ROOMS:
-        trigger = 1 - share + share * room
+    rows: dict[tuple[str, float], Score] = {}
+    for view, wanted in points(job.recording):
         for name, scorer in ORDERS.items():
-            policy = compactor(recording, [ClearToolResults(keep=3, scorer=scorer)], trigger, trigger * TARGET)
-            rows[name, room] = recording.replay(policy)
+            for room in ROOMS:
+                shown = cleared(view, scorer, room)
+                kept = sum(place is not None for place in places(shown, wanted, job.recording.found))
+                row = Score(len(wanted), kept, shown.tokens)
+                rows[name, room] = rows.get((name, room), Score()).plus(row)
     return rows
 
 
-def report(half: str, found: dict[tuple[str, str, float], Replay]) -> str:
-    """One table: recall, and in brackets the tokens sent as a share of those of the first row."""
+def report(half: str, found: dict[tuple[str, str, float], Score]) -> str:
+    """One table: how much is kept, and the tokens shown where they differ from those of the first row."""
     names = list(dict.fromkeys(name for name, _, _ in found))
     base = next(iter(ORDERS))
-    heads = [f"{name}, {room:.0%}" for name in names for room in ROOMS]
     rows = []
     for order in ORDERS:
-        cells = [(found[name, order, room], found[name, base, room]) for name in names for room in ROOMS]
-        mean = sum(row.recall for row, _ in cells) / len(cells)
-        rows.append(
-            [order, *(f"{row.recall:.1%} ({row.tokens / one.tokens:.2f})" for row, one in cells), f"{mean:.1%}"]
-        )
+        row = [(found[name, order, room], found[name, base, room]) for name in names for room in ROOMS]
+        mean = sum(one.kept / one.needed for one, _ in row) / len(row)
+        tokens = sum(one.tokens / first.tokens for one, first in row) / len(row)
+        rows.append([order, *(f"{one.kept / one.needed:.1%}" for one, _ in row), f"{mean:.1%}", f"{tokens:.3f}"])
     needed = ", ".join(f"{name} {found[name, base, ROOMS[0]].needed:,}" for name in names)
-    return f"{half}; identifiers needed: {needed}\n\n" + table(["cleared by", *heads, "mean"], rows)
+    heads = ["cleared by", *(f"{name}, {room:.0%}" for name in names for room in ROOMS), "mean", "tokens"]
+    return f"{half} (needed: {needed})\n\n{table(heads, rows)}"
 
 
 def main() -> None:
@@ -110,12 +155,12 @@ def main() -> None:
     shared = Path(os.environ.get("REFOLD_SHARED", ROOT.parent / "shared"))
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else shared / "datasets"
     todo = list(jobs(root))
-    found: dict[str, dict[tuple[str, str, float], Replay]] = {CHOSEN: {}, OTHER: {}}
+    found: dict[str, dict[tuple[str, str, float], Score]] = {CHOSEN: {}, OTHER: {}}
     with ProcessPoolExecutor(2) as pool:
         for job, rows in zip(todo, pool.map(measure, todo), strict=True):
             half = found[job.half]
             for (order, room), row in rows.items():
-                half[job.dataset, order, room] = half.get((job.dataset, order, room), Replay()) + row
+                half[job.dataset, order, room] = half.get((job.dataset, order, room), Score()).plus(row)
     for half, rows in found.items():
         print(f"\n{report(half, rows)}" if rows else f"\n{half}: not there, skipped", flush=True)
 

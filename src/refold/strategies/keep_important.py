@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from refold.scorer import Scorer, important
-from refold.strategy import Steps
+from refold.strategy import Steps, Strategy
 from refold.view import View
 
 
@@ -35,4 +35,5 @@ class KeepImportant:
     def __call__(self, view: View) -> Steps:
         """What the strategy proposes when the important messages are pinned."""
         pin = important(self.scorer, view, self.over, self.max_tokens, also=self.strategy.pin)
-        return (yield from replace(self.strategy, pin=pin)(view))
+        strategy: Strategy = replace(self.strategy, pin=pin)
+        return (yield from strategy(view))
