@@ -73,6 +73,18 @@ def test_environment_variables_move_them(tmp_path, name, client, path):
     assert discover(tmp_path, {}) == []
 
 
+def test_a_session_that_moved_into_the_database_is_found_there_alone(tmp_path):
+    share = tmp_path / ".local/share/opencode"
+    for id in ("ses_1", "ses_2"):
+        put(share / f"storage/session/p/{id}.json", {"id": id, "directory": "/o"})
+    assert [one.path.name for one in discover(tmp_path, {})] == ["ses_2.json", "ses_1.json"]
+    database(share / "opencode.db")
+    assert [(one.path.name, one.id) for one in discover(tmp_path, {})] == [
+        ("ses_2.json", "ses_2"),
+        ("opencode.db", "ses_1"),
+    ]
+
+
 def test_environment_variables_move_databases(tmp_path):
     database(tmp_path / "data/opencode/opencode-dev.db")
     database(tmp_path / "named.db")

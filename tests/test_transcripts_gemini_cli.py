@@ -147,6 +147,19 @@ def test_qwen_a_tree_of_contents():
     assert session.body == {"model": "qwen3"}
 
 
+def test_qwen_lines_of_one_uuid_are_one_message():
+    """As the client reads them: parts one after the other, the latest usage; a line written twice counts once."""
+    first = qwen("b", "a", "assistant", {"text": "I"}, usageMetadata={"promptTokenCount": 1})
+    session = read(
+        qwen("a", None, "user", {"text": "go"}),
+        first,
+        first,
+        qwen("b", "a", "assistant", {"text": "look"}, usageMetadata={"promptTokenCount": 2}),
+    )
+    assert session.messages[1] == {"role": "model", "parts": [{"text": "I"}, {"text": "look"}]}
+    assert session.usage == ((2, {"promptTokenCount": 2}),)
+
+
 def test_qwen_a_compression():
     history = [{"role": "user", "parts": [{"text": "summary"}]}, {"role": "model", "parts": [{"text": "Got it."}]}]
     payload = {"info": {"originalTokenCount": 90}, "compressedHistory": history}

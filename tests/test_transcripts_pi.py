@@ -105,6 +105,7 @@ def test_the_branch_of_the_last_entry_is_the_active_one():
         "The following is a summary of a branch that this conversation came back from:",
         "more",
     ]
+    assert said(session.messages)[1].endswith("<summary>\ntried something</summary>")
 
 
 def test_a_compaction_keeps_from_its_first_kept_entry_on():

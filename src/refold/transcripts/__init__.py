@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from refold.errors import FormatError
-from refold.transcripts import claude_code, codex, gemini_cli, mini_swe, opencode, pi, plain, qwen, tau
+from refold.transcripts import claude_code, codex, gemini_cli, mini_swe, opencode, opencode_files, pi, plain, qwen, tau
 from refold.transcripts.discover import Found, discover
 from refold.transcripts.session import FIELDS, Compaction, Format, Problem, Session
 from refold.transcripts.source import Reader, Source, Stored, open_bytes, open_path
@@ -36,6 +36,7 @@ READERS: tuple[Reader, ...] = (
     gemini_cli.READER,
     pi.READER,
     opencode.READER,
+    opencode_files.READER,
     tau.READER,
     mini_swe.READER,
     plain.READER,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from refold.transcripts import opencode
-from refold.transcripts.shape import moment, text
+from refold.transcripts.shape import dig, moment, text
 from refold.transcripts.source import Source
 
 HEAD = 262_144
@@ -25,10 +25,11 @@ class Found:
     client: str
     path: Path
     size_bytes: int
-    """Of the file; of a database's session what its messages take, -1 where that is not cheap to tell."""
+    """Of the file; of a session in a database what its messages take, -1 where that is not cheap to
+    tell, nor where each message is a file."""
     modified: datetime
     id: str = ""
-    """Which session of a database."""
+    """Which session of a database, or of many files."""
     cwd: str = ""
     title: str = ""
 
@@ -51,8 +52,10 @@ def discover(home: Path, env: Mapping[str, str]) -> list[Found]:
     GEMINI_CLI_HOME, XDG_DATA_HOME and OPENCODE_DB are heeded. What cannot be read is passed over.
     """
     files = (one for place in PLACES for one in _files(place, home, env))
-    databases = (one for path in _databases(home, env) for one in _in_database(path))
-    return sorted([*files, *databases], key=lambda one: (one.modified, str(one.path), one.id), reverse=True)
+    databases = [one for path in _databases(home, env) for one in _in_database(path)]
+    moved = {one.id for one in databases}
+    stored = (one for path in _stored(home, env) if path.stem not in moved for one in _in_file(path))
+    return sorted([*files, *databases, *stored], key=lambda one: (one.modified, str(one.path), one.id), reverse=True)
 
 
 def _claude(home: Path, env: Mapping[str, str]) -> Iterable[Path]:
@@ -138,9 +141,28 @@ def _databases(home: Path, env: Mapping[str, str]) -> Iterator[Path]:
     if named := env.get("OPENCODE_DB"):
         yield Path(named)
         return
-    data = Path(env.get("XDG_DATA_HOME") or home / ".local/share")
+    data = _data(home, env)
     yield from _glob(data / "opencode", ("opencode*.db",))
     yield from _glob(data / "kilo", ("kilo.db",))
+
+
+def _stored(home: Path, env: Mapping[str, str]) -> Iterator[Path]:
+    """OpenCode's session files from before it had a database, which it leaves where they were."""
+    return _glob(_data(home, env) / "opencode/storage/session", ("*/ses*.json",))
+
+
+def _data(home: Path, env: Mapping[str, str]) -> Path:
+    return Path(env.get("XDG_DATA_HOME") or home / ".local/share")
+
+
+def _in_file(path: Path) -> Iterator[Found]:
+    try:
+        info, touched = _object(path.read_bytes()), datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except (OSError, ValueError, OverflowError):
+        return
+    if text(info, "id"):
+        named = {"id": path.stem, "cwd": text(info, "directory"), "title": text(info, "title")}
+        yield Found("opencode", path, -1, moment(dig(info, "time", "updated")) or touched, **named)
 
 
 def _in_database(path: Path) -> list[Found]:

@@ -1,33 +1,21 @@
-"""OpenCode: `~/.local/share/opencode/opencode.db` (SQLite), opened for reading only.
-
-Messages are given as Anthropic blocks, whatever provider the session used. An answer is split
-where a new step begins; results stand in a user message right after the calls, as they were sent.
-"""
+"""OpenCode: `~/.local/share/opencode/opencode.db` (SQLite), opened for reading only."""
 
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from refold.errors import FormatError
-from refold.transcripts.session import Compaction, Problem, Session, Wire
-from refold.transcripts.shape import mapping, mappings, moment, number, text
+from refold.transcripts.opencode_messages import CLIENT, Row, Said, told
+from refold.transcripts.session import Problem, Session
+from refold.transcripts.shape import mapping, text
 from refold.transcripts.source import Reader, Source, Stored
 
-CLIENT = "opencode"
-ASKED = "What did we do so far?"
-"""What the client puts before a summary, in the user's role."""
-CLEARED = "[Old tool result content cleared]"
-"""What it shows in place of a result that it pruned."""
 TABLES = frozenset({"session", "message", "part"})
-KINDS = {"image": "image", "application": "document"}
-
-Row = Mapping[str, Any]
 
 
 def refuses(source: Source) -> str:
@@ -92,69 +80,21 @@ def _text(raw: bytes) -> str:
 # --- a session -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Said:
-    """A message with its parts."""
-
-    id: str
-    data: Mapping[str, Any]
-    parts: Sequence[Mapping[str, Any]]
-
-    def has(self, kind: str) -> bool:
-        return any(part.get("type") == kind for part in self.parts)
-
-
-@dataclass(slots=True)
-class _Wires:
-    """The conversation as it grows."""
-
-    messages: list[Wire] = field(default_factory=list)
-    cleared: list[Compaction] = field(default_factory=list)
-    usage: list[tuple[int, Mapping[str, Any]]] = field(default_factory=list)
-    index: dict[str, int] = field(default_factory=dict)
-    """Position of the first entry that a message became."""
-
-
 def read(source: Source, id: str) -> Session:
     """Read one session of a database. Raises `FormatError`."""
     problems = list[Problem]()
     row = _query(source, "SELECT * FROM session WHERE id = ?", id)[0]
-    said = _kept(list(_messages(source, id, problems)), row)
-    wires, compactions = _Wires(), list[Compaction]()
-    summaries = {text(one.data, "parentID"): one for one in said if _is_summary(one)}
-    for one in said:
-        if one.has("compaction"):
-            compactions += _compaction(one, summaries.get(one.id), wires)
-        elif one.data.get("summary") is not True:
-            _add(wires, one)
-    if not wires.messages:
-        problems.append(Problem(0, "the session has no messages"))
-    models = [text(one.data, "modelID") for one in said if text(one.data, "modelID")]
-    return Session(
-        path=source.path,
-        client=CLIENT,
-        format="anthropic",
-        id=id,
-        messages=wires.messages,
-        body={"model": models[-1]} if models else {},
-        compactions=(*compactions, *wires.cleared),
-        usage=tuple(wires.usage),
-        problems=tuple(problems),
-        title=text(row, "title"),
-        cwd=text(row, "directory"),
-        started=moment(row.get("time_created")),
-        updated=moment(row.get("time_updated")),
-    )
+    return told(source.path, {**row, "revert": _revert(row)}, list(_messages(source, id, problems)), problems)
 
 
-def _messages(source: Source, id: str, problems: list[Problem]) -> Iterator[_Said]:
+def _messages(source: Source, id: str, problems: list[Problem]) -> Iterator[Said]:
     parts = _query(source, "SELECT id, message_id, data FROM part WHERE session_id = ? ORDER BY message_id, id", id)
     held = {
         key: [{**_load(row, problems), "id": row["id"]} for row in rows]
         for key, rows in groupby(parts, lambda row: row["message_id"])
     }
     for row in _query(source, "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id", id):
-        yield _Said(text(row, "id"), _load(row, problems), held.get(row["id"], []))
+        yield Said(text(row, "id"), _load(row, problems), held.get(row["id"], []))
 
 
 def _load(row: Row, problems: list[Problem]) -> Mapping[str, Any]:
@@ -165,125 +105,11 @@ def _load(row: Row, problems: list[Problem]) -> Mapping[str, Any]:
         return {}
 
 
-def _kept(said: list[_Said], row: Row) -> list[_Said]:
-    """Without what the user took back."""
+def _revert(row: Row) -> Mapping[str, Any]:
     try:
-        revert = mapping(json.loads(row.get("revert") or "{}"))
+        return mapping(json.loads(row.get("revert") or "{}"))
     except (TypeError, ValueError, RecursionError):
-        return said
-    at = next((at for at, one in enumerate(said) if one.id == text(revert, "messageID")), None)
-    if at is None:
-        return said
-    first, part = said[at], text(revert, "partID")
-    if not part:
-        return said[:at]
-    return [*said[:at], _Said(first.id, first.data, [one for one in first.parts if text(one, "id") < part])]
-
-
-def _is_summary(one: _Said) -> bool:
-    """A summary that was finished."""
-    return one.data.get("summary") is True and bool(one.data.get("finish")) and not one.data.get("error")
-
-
-def _compaction(asked: _Said, summary: _Said | None, wires: _Wires) -> list[Compaction]:
-    """The summary for everything before the tail that was kept; none if it was never finished."""
-    if summary is None:
-        return []
-    mark = next(part for part in asked.parts if part.get("type") == "compaction")
-    now = len(wires.messages)
-    told = [block for part in summary.parts if part.get("type") == "text" for block in _spoken(part)]
-    insert = ({"role": "user", "content": [{"type": "text", "text": ASKED}]}, {"role": "assistant", "content": told})
-    stop = wires.index.get(text(mark, "tail_start_id"), now)
-    trigger = "auto" if mark.get("auto") is True else "manual"
-    return [Compaction(0, stop, insert, trigger, mark)] if told else []
-
-
-# --- messages --------------------------------------------------------------------------------
-
-
-def _add(wires: _Wires, one: _Said) -> None:
-    wires.index[one.id] = len(wires.messages)
-    if text(one.data, "role") == "user":
-        blocks = [block for part in one.parts for block in _spoken(part)]
-        if blocks:
-            wires.messages.append({"role": "user", "content": blocks})
-    elif text(one.data, "role") == "assistant":
-        _add_answer(wires, one)
-
-
-def _add_answer(wires: _Wires, one: _Said) -> None:
-    at = len(wires.messages)
-    for step in _steps(one.parts):
-        blocks = [block for part in step for block in _spoken(part)]
-        if blocks:
-            wires.messages.append({"role": "assistant", "content": blocks})
-            at = len(wires.messages)
-        _add_results(wires, [part for part in step if part.get("type") == "tool"])
-    if number(one.data, "tokens", "input") >= 0 and at > wires.index[one.id]:
-        wires.usage.append((at, mapping(one.data, "tokens")))
-
-
-def _steps(parts: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-    steps = list[list[Mapping[str, Any]]]([[]])
-    for part in parts:
-        if part.get("type") == "step-start":
-            steps.append([])
-        steps[-1].append(part)
-    return steps
-
-
-def _add_results(wires: _Wires, tools: Sequence[Mapping[str, Any]]) -> None:
-    """The results of a step; calls that never ended have none and stay open."""
-    done = [part for part in tools if text(part, "state", "status") in {"completed", "error"}]
-    if not done:
-        return
-    at = len(wires.messages)
-    wires.messages.append({"role": "user", "content": [_result(part) for part in done]})
-    pruned = [mapping(part, "state", "time").get("compacted") for part in done]
-    if any(pruned):
-        shown = [_result(part, bool(gone)) for part, gone in zip(done, pruned, strict=True)]
-        wires.cleared.append(Compaction(at, at + 1, ({"role": "user", "content": shown},), "prune"))
-
-
-def _spoken(part: Mapping[str, Any]) -> Iterator[Wire]:
-    """A part as blocks of the message that it belongs to."""
-    match text(part, "type"):
-        case "text" if text(part, "text") and part.get("ignored") is not True:
-            yield {"type": "text", "text": text(part, "text")}
-        case "reasoning" if text(part, "text") or text(part, "metadata", "anthropic", "signature"):
-            signature = text(part, "metadata", "anthropic", "signature")
-            yield {"type": "thinking", "thinking": text(part, "text"), "signature": signature}
-        case "file":
-            yield from _file(part)
-        case "subtask":
-            yield {"type": "text", "text": "The following tool was executed by the user"}
-        case "tool":
-            named = {"id": text(part, "callID"), "name": text(part, "tool")}
-            yield {"type": "tool_use", **named, "input": dict(mapping(part, "state", "input"))}
-
-
-def _file(part: Mapping[str, Any]) -> Iterator[Wire]:
-    """An attachment. Text files and directories are told in text parts of their own."""
-    mime, url = text(part, "mime"), text(part, "url")
-    kind = KINDS.get(mime.partition("/")[0])
-    if kind is None or mime == "application/x-directory":
-        return
-    _, found, data = url.partition(";base64,")
-    source = {"type": "base64", "media_type": mime, "data": data} if found else {"type": "url", "url": url}
-    yield {"type": kind, "source": source}
-
-
-def _result(part: Mapping[str, Any], cleared: bool = False) -> Wire:
-    state = mapping(part, "state")
-    failed = text(state, "status") == "error"
-    said = CLEARED if cleared else text(state, "error") if failed else text(state, "output")
-    media = [] if cleared or failed else [block for one in mappings(state, "attachments") for block in _file(one)]
-    return {
-        "type": "tool_result",
-        "tool_use_id": text(part, "callID"),
-        "content": [{"type": "text", "text": said}, *media] if media and said else media or said,
-        **({"is_error": True} if failed else {}),
-    }
+        return {}
 
 
 READER = Reader(CLIENT, refuses, sessions)

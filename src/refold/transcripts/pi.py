@@ -18,7 +18,7 @@ COMPACTED = (
     "The conversation history before this point was compacted into the following summary:\n\n<summary>\n{}\n</summary>"
 )
 """How pi shows a summary to its model."""
-BRANCHED = "The following is a summary of a branch that this conversation came back from:\n\n<summary>\n{}\n</summary>"
+BRANCHED = "The following is a summary of a branch that this conversation came back from:\n\n<summary>\n{}</summary>"
 
 Entry = Mapping[str, Any]
 

@@ -78,12 +78,23 @@ def _active(source: Source, problems: list[Problem]) -> list[Record]:
     records, parents, last = dict[str, Record](), dict[str, str](), ""
     for _, record in source.records(problems):
         uuid = text(record, "uuid")
-        if uuid and uuid not in records:
+        if uuid in records and record != records[uuid]:
+            records[uuid] = _grown(records[uuid], record)
+        elif uuid and uuid not in records:
             records[uuid], parents[uuid] = record, text(record, "parentUuid")
             if parents[uuid] and parents[uuid] not in records:
                 parents[uuid] = last
-            last = uuid
+        last = uuid or last
     return [records[uuid] for uuid in branch(last, parents)]
+
+
+def _grown(record: Record, more: Record) -> Record:
+    """A line with what a later line of the same uuid adds: the client makes one message of them."""
+    parts = [*mappings(record, "message", "parts"), *mappings(more, "message", "parts")]
+    role = mapping(record, "message") or mapping(more, "message")
+    latest = {key: more[key] for key in ("usageMetadata", "timestamp") if more.get(key)}
+    model = text(record, "model") or text(more, "model")
+    return {**record, **latest, "message": {**role, "parts": parts}, **({"model": model} if model else {})}
 
 
 def _wire(record: Record) -> Wire | None:
