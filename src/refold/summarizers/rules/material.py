@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from refold.messages import Message
-from refold.summary import carried, previous, without_summary
+from refold.summary import carried, opening, previous, without_summary
 from refold.view import View
 
 
@@ -21,6 +21,7 @@ def material(view: View, start: int, stop: int) -> Material:
     except where an earlier summary covers it. A summary is told apart also where a caller fed it
     back as history, alone or merged with the user's words."""
     said, earlier, messages = view.transcript.messages, list[str](), list[tuple[int, Message]]()
+    begins = opening(said)
     for item in view.items:
         if item.start < start or item.stop > stop:
             continue
@@ -31,6 +32,6 @@ def material(view: View, start: int, stop: int) -> Material:
         for at in range(item.start, item.stop):
             text = previous(said[at])
             earlier += [] if text is None else [text]
-            if not carried(said, at) and (rest := without_summary(said[at])).parts:
+            if at >= begins and not carried(said, at) and (rest := without_summary(said[at])).parts:
                 messages.append((at, rest))
     return Material(tuple(earlier), tuple(messages))

@@ -1,0 +1,215 @@
+"""How a summary is carried (X-2), and that each carrier is recognised when it is fed back."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.budget import Budget
+from refold.compactor import Compactor
+from refold.lens import Lens
+from refold.loop import drive, steps
+from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.placements import PLACEMENTS, Placement, placed
+from refold.rules import anthropic, gemini, openai_chat, openai_responses
+from refold.rules.verdict import Rules
+from refold.split import tail_start
+from refold.strategies.summarize import Summarize
+from refold.summarizers.model import HEADINGS, ModelSummary
+from refold.summarizers.rules import parse
+from refold.summary import ACK, CONTINUE, QUESTION, carried, is_only_summary, opening, previous, wrap
+from refold.testing import ScriptedModel, check_strategy, transcripts
+from refold.view import View
+
+GOOD = "\n".join(f"## {title}\n- something about {title.lower()}" for title in HEADINGS)
+DIALECTS = {
+    "none": Rules(),
+    "chat": Rules(openai_chat.RULES),
+    "responses": Rules(openai_responses.RULES, thinking="fixed"),
+    "anthropic": Rules(anthropic.RULES, alternate=True, thinking="bound"),
+    "gemini": Rules(gemini.RULES, alternate=True, thinking="fixed"),
+}
+NAMES = sorted(PLACEMENTS)
+
+
+def said(text):
+    return Message("assistant", (Text(text),))
+
+
+def talk(turns=10, words=60):
+    return [m for n in range(turns) for m in (user(f"Request {n}: fix part {n}."), said("word " * words))]
+
+
+def ran(id):
+    return [
+        Message("assistant", (ToolCall(id, "bash", "{}"),)),
+        Message("tool", (ToolResult(id, (Text("out " * 40),)),)),
+    ]
+
+
+def compacted(messages, place, rules=None, keep=4, model=None, **settings):
+    view = messages if isinstance(messages, View) else View.of(messages, lens=Lens(rules=rules or Rules()))
+    strategy = Summarize(keep=keep, summarizer=ModelSummary(), place=place, **settings)
+    return drive(steps(view, [strategy], Budget(0, 0)), model or ScriptedModel([GOOD])).view
+
+
+def pin(message):
+    return "never" in message.text or "exit" in str(message)
+
+
+@given(
+    transcripts(), st.sampled_from(sorted(DIALECTS)), st.sampled_from(NAMES), st.sampled_from([0, 1, 4, 0.3]),
+    st.sampled_from([None, pin]), st.sampled_from([120, 500]),
+)  # fmt: skip
+def test_every_placement_keeps_the_laws_of_every_dialect(messages, dialect, place, keep, pin, max_tokens):
+    strategy = Summarize(keep=keep, max_tokens=max_tokens, place=place, pin=pin)
+    check_strategy(strategy, DIALECTS[dialect], examples=[messages])
+
+
+@given(transcripts(), st.sampled_from(sorted(DIALECTS)), st.sampled_from(NAMES), st.sampled_from([0, 1, 4, 0.3]))
+def test_a_view_ends_on_the_assistant_only_where_the_conversation_does(messages, dialect, place, keep):
+    """C4-11: no prefill by accident."""
+    view = View.of(messages, lens=Lens(rules=DIALECTS[dialect]))
+    after = drive(steps(view, [Summarize(keep=keep, max_tokens=200, place=place)], Budget(0, 0))).view
+    assert (after.messages[-1].role == "assistant") == (messages[-1].role == "assistant") or not after.edits
+
+
+# --- the five ways -------------------------------------------------------------------------------
+
+
+def shape(view):
+    return [(m.role, "summary" if previous(m) is not None else m.text) for m in view.messages]
+
+
+TAIL = [(m.role, m.text) for m in talk()[-4:]]
+
+
+def test_a_users_message_by_default():
+    assert shape(compacted(talk(), "user")) == [("user", "summary"), *TAIL]
+
+
+def test_a_users_message_and_an_acknowledgement():
+    """S0-15 S0-31 S0-46: Human with the snapshot, AI that acknowledges, then the recent messages."""
+    view = compacted(talk(), "acknowledged", DIALECTS["anthropic"])
+    assert shape(view) == [("user", "summary"), ("assistant", ACK), *TAIL]
+
+
+def test_a_second_system_message_where_the_rules_allow_one():
+    """S1-29 C1-8: elsewhere the plain placement."""
+    assert shape(compacted(talk(), "system", DIALECTS["chat"])) == [("system", "summary"), *TAIL]
+    for name in ("anthropic", "gemini"):
+        assert compacted(talk(), "system", DIALECTS[name]).messages[0].role == "user"
+
+
+def test_the_answer_to_a_question():
+    """S4-13 S4-09: the user asks what was done, the assistant answers with the summary."""
+    view = compacted(talk(), "answer", DIALECTS["anthropic"])
+    assert shape(view) == [("user", QUESTION), ("assistant", "summary"), *TAIL]
+    fifty = [*talk(24), user("And now?"), said("Fine.")]
+    assert len(compacted(fifty, "answer", keep=0).messages) == 2
+
+
+def test_the_assistants_after_the_first_request():
+    """S3-14 C3-4: the first request stays as it was said."""
+    view = compacted(talk(), "after_first", DIALECTS["anthropic"])
+    assert shape(view) == [("user", "Request 0: fix part 0."), ("assistant", "summary"), *TAIL]
+
+
+def test_a_placement_of_ones_own():
+    view = compacted(talk(), Placement("assistant", "question", acknowledged=False))
+    assert view.messages[0] == user(QUESTION)
+    assert compacted(talk(), Placement("assistant")).messages[0] == user(QUESTION)
+
+
+def test_an_unknown_placement_is_refused():
+    with pytest.raises(ValueError, match="no placement is called 'sideways'; there are user, acknowledged"):
+        Summarize(place="sideways")
+
+
+@pytest.mark.parametrize("place", NAMES)
+def test_in_the_middle_of_a_turn_the_assistant_never_follows_the_assistant(place):
+    history = [user("Fix everything. " + "Really. " * 5), *[m for n in range(12) for m in ran(f"c{n}")]]
+    view = compacted(history, place, DIALECTS["gemini"], max_tokens=400)
+    roles = [m.role for m in view.messages]
+    assert ("assistant", "assistant") not in list(pairwise(roles))
+    assert not DIALECTS["gemini"].check(view.messages)
+    assert view.messages[-1].role == "tool"
+
+
+def test_where_the_model_is_to_go_on_it_is_told_to():
+    history = [*talk(6), user("Look at it."), *ran("c1"), *ran("c2")]
+    view = View.of(history)
+    shown = placed(PLACEMENTS["answer"], view, len(history), "text\n- Look at it.")
+    assert [m.text for m in shown][-1] == CONTINUE
+    shown = placed(PLACEMENTS["answer"], view, len(history), "text")
+    assert shown[-1] == user("Look at it.")
+
+
+# --- fed back ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", NAMES)
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_carrier_is_recognised_when_it_is_fed_back(place, dialect):
+    """C0-9 C1-8 conformance 9: never a request, never told again as conversation, one summary at a time."""
+    rules = DIALECTS[dialect]
+    view = compacted(talk(), place, rules, model=ScriptedModel([GOOD.replace("done", "KEY-77 done")]))
+    for n in range(3):
+        history = [*view.messages, user(f"More {n}?"), said("well " * 60), user(f"Yet more {n}?"), said("fine " * 60)]
+        start = opening(history)
+        assert start == ((0 if rules.alternate else 1) if place in ("user", "system") else 2)
+        assert tail_start(View.of(history, lens=Lens(rules=rules)), 0.99) > start
+        model = ScriptedModel([GOOD.replace("done", "KEY-77 done")])
+        view = compacted(history, place, rules, keep=2, model=model)
+        before, _, record = model.asked[0].messages[0].text.partition("</previous-summary>")
+        assert "KEY-77" in before
+        assert all(words not in record for words in ("KEY-77", QUESTION, ACK, CONTINUE, "earlier-conversation"))
+        assert sum(previous(m) is not None for m in view.messages) == 1
+        assert not rules.check(view.messages)
+        requests = parse(next(text for text in map(previous, view.messages) if text)).requests
+        assert requests[0] == "Request 0: fix part 0."
+        assert not {QUESTION, ACK, CONTINUE} & set(requests)
+        assert len(set(requests)) == len(requests)
+
+
+WIRES = {
+    "openai_chat": [{"role": "system", "content": "You help."}, *({"role": m.role, "content": m.text} for m in talk())],
+    "anthropic": [{"role": m.role, "content": [{"type": "text", "text": m.text}]} for m in talk()],
+    "openai_responses": [{"type": "message", "role": m.role, "content": m.text} for m in talk()],
+    "gemini": [{"role": m.role.replace("assistant", "model"), "parts": [{"text": m.text}]} for m in talk()],
+}
+
+
+@pytest.mark.parametrize("place", NAMES)
+@pytest.mark.parametrize("format", WIRES)
+def test_what_is_sent_can_be_sent_back_in_every_wire_format(place, format):
+    """S4-22 C4-8 C1-6: the system prompt stays; a second one of ours is no part of it when it comes back."""
+    payload = WIRES[format]
+    for n in range(3):
+        model = ScriptedModel([GOOD])
+        compact = Compactor(
+            [Summarize(keep=2, summarizer=ModelSummary(), place=place)], Budget(1, 0), ask=model, format=format
+        )
+        view = compact(payload)
+        assert len(view.edits) == 1
+        assert n == 0 or "<previous-summary>" in model.asked[0].messages[0].text
+        assert str(view.payload).count("<earlier-conversation>") == 1
+        assert not view.lens.rules.check(view.messages)
+        if format == "openai_chat":
+            assert view.payload[0] == {"role": "system", "content": "You help."}
+        payload = [*view.payload, *WIRES[format][1 + (format == "openai_chat") :][1:5]]
+
+
+def test_what_only_looks_like_a_carrier_is_none():
+    """A user may ask what we did so far, and an assistant may say that it understood."""
+    history = [user(QUESTION), said("Nothing yet."), user(CONTINUE), said(ACK)]
+    assert not any(carried(history, at) for at in range(4))
+    assert opening(history) == 0
+    assert not is_only_summary(said("x" + wrap("y").text))
+
+
+@given(transcripts(max_turns=4), st.sampled_from(NAMES))
+def test_a_history_without_a_summary_has_no_carrier(messages, place):
+    assert opening(messages) == 0
+    assert not any(carried(messages, at) for at in range(len(messages)))
