@@ -25,11 +25,13 @@ class Reply:
     reasoning: str = ""
     """What the model thought, where the format has a place for it."""
     status: int = 200
-    """An HTTP status from 400 on makes it an error, of which *text* is the message."""
+    """An HTTP status from 300 on makes it an error, of which *text* is the message."""
     code: str = ""
     """An error's code, such as `context_length_exceeded`."""
     retry_after: float | None = None
     """Seconds, for the header `retry-after`."""
+    location: str = ""
+    """Where a redirect leads, for the header `location`."""
     delay: float = 0.0
     """Seconds before it answers."""
     cut: bool = False
@@ -122,6 +124,8 @@ def _handler(server: ScriptedServer) -> type[BaseHTTPRequestHandler]:
                 self.send_header("connection", "close")
                 if reply.retry_after is not None:
                     self.send_header("retry-after", f"{reply.retry_after:g}")
+                if reply.location:
+                    self.send_header("location", reply.location)
                 self.end_headers()
                 self.wfile.write(data[: len(data) // 2] if reply.cut else data)
             except OSError:  # the client has gone: that is what tests of cancelling do
@@ -140,7 +144,7 @@ def _encoded(reply: Reply, received: Received) -> tuple[int, bytes]:
         return 404, b'{"error": {"message": "no such path", "type": "not_found_error"}}'
     if reply.body is not None:
         return reply.status, reply.body.encode()
-    value = _error(reply) if reply.status >= 400 else form(reply, _model(received))
+    value = _error(reply) if reply.status >= 300 else form(reply, _model(received))
     return reply.status, json.dumps(value, ensure_ascii=False).encode()
 
 

@@ -98,7 +98,10 @@ def fault_of_status(status: int, text: str, headers: Mapping[str, str]) -> Fault
 
 
 def _headers(error: Exception) -> Mapping[str, str]:
-    headers = getattr(getattr(error, "response", None), "headers", None)
+    """The headers of the reply; LiteLLM keeps them in a place of its own."""
+    headers = getattr(error, "litellm_response_headers", None) or getattr(
+        getattr(error, "response", None), "headers", None
+    )
     return headers if isinstance(headers, Mapping) else {}
 
 

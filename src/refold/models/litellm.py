@@ -58,7 +58,7 @@ class LiteLLMModel:
         return body | {"timeout": timeout, "max_retries": 0, "num_retries": 0} | dict(self.options)
 
     def _answer(self, reply: Any) -> Answer:
-        answer, hidden = read_chat(plain(reply)), getattr(reply, "_hidden_params", None)
+        answer, hidden = read_chat(_chat(plain(reply))), getattr(reply, "_hidden_params", None)
         said = hidden.get("response_cost") if isinstance(hidden, Mapping) else None
         if self.price is None and isinstance(said, int | float):
             return replace(answer, cost=float(said))
@@ -66,3 +66,17 @@ class LiteLLMModel:
 
     def _secrets(self) -> list[str]:
         return [value for name, value in self.options.items() if "key" in name and isinstance(value, str)]
+
+
+def _chat(reply: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The reply with its usage in OpenAI's form alone: LiteLLM adds Anthropic's fields, in which the
+    cached tokens would come on top."""
+    usage = reply.get("usage")
+    if not isinstance(usage, Mapping):
+        return reply
+    return {
+        **reply,
+        "usage": {
+            name: value for name, value in usage.items() if not name.startswith("cache_") and name != "iterations"
+        },
+    }

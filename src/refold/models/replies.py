@@ -74,7 +74,8 @@ def read_messages(reply: Mapping[str, Any]) -> Answer:
 
 
 def _answer(reply: Mapping[str, Any], text: str, finish: str) -> Answer:
-    return Answer(unthought(text), finish, model=str(reply.get("model") or ""), usage=read_usage(reply.get("usage")))
+    model = str(reply.get("model") or "")
+    return Answer(unthought(text).strip(), finish, model=model, usage=read_usage(reply.get("usage")))
 
 
 def _finish(word: Any) -> str:

@@ -1,0 +1,303 @@
+"""Every model against the scripted server, by its real client, in both colours."""
+
+import asyncio
+import os
+from contextlib import suppress
+from typing import Any
+
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # no price table from the network
+
+import anthropic
+import openai
+import pytest
+
+from refold.messages import Message, Text
+from refold.models import AnthropicModel, HTTPModel, LiteLLMModel, Model, OpenAIModel
+from refold.scripted_server import Reply, ScriptedServer
+from refold.strategy import Answer, Ask
+from refold.tokens.usage import Usage
+
+pytestmark = pytest.mark.filterwarnings("ignore:Item '.*' on TypedDict class:UserWarning")  # LiteLLM's own types
+
+KEY = "squeamish-ossifrage"
+"""Of no form that a key is known by: it must be struck out because it is the key."""
+ASK = Ask("Summarise.", 300, system="You summarise.", messages=(Message("user", (Text("你好"),)),))
+
+
+def openai_chat(url: str, *, colour: str, **settings: Any) -> Model:
+    kind = openai.AsyncOpenAI if colour == "async" else openai.OpenAI
+    return OpenAIModel(kind(api_key=KEY, base_url=f"{url}/v1"), model="m-1", **settings)
+
+
+def openai_responses(url: str, *, colour: str, **settings: Any) -> Model:
+    kind = openai.AsyncOpenAI if colour == "async" else openai.OpenAI
+    return OpenAIModel(kind(api_key=KEY, base_url=f"{url}/v1"), model="m-1", api="responses", **settings)
+
+
+def anthropic_messages(url: str, *, colour: str, **settings: Any) -> Model:
+    kind = anthropic.AsyncAnthropic if colour == "async" else anthropic.Anthropic
+    return AnthropicModel(kind(api_key=KEY, base_url=url), model="m-1", **settings)
+
+
+def http(url: str, *, colour: str, **settings: Any) -> Model:
+    return HTTPModel(f"{url}/v1", "m-1", key=KEY, **settings)
+
+
+def litellm_openai(url: str, *, colour: str, **settings: Any) -> Model:
+    return LiteLLMModel("openai/m-1", {"api_key": KEY, "api_base": f"{url}/v1"}, **settings)
+
+
+def litellm_anthropic(url: str, *, colour: str, **settings: Any) -> Model:
+    return LiteLLMModel("anthropic/m-1", {"api_key": KEY, "api_base": url}, **settings)
+
+
+MODELS = [openai_chat, openai_responses, anthropic_messages, http, litellm_openai, litellm_anthropic]
+every_model = pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
+both_colours = pytest.mark.parametrize("colour", ["sync", "async"])
+
+
+def answer(make: Any, colour: str, reply: str | Reply, **settings: Any) -> tuple[Answer, Any]:
+    """The model's answer, and the request the server got."""
+    with ScriptedServer([reply]) as server:
+        model = make(server.url, colour=colour, **settings)
+        given = asyncio.run(model.acall(ASK)) if colour == "async" else model(ASK)
+        received = server.received[0] if server.received else None
+    return given, received
+
+
+@every_model
+@both_colours
+def test_text_usage_model_and_cost(make: Any, colour: str) -> None:
+    """S0-30 S2-49 S4-12: a model of one's own choice answers, and what it cost is known."""
+    given, received = answer(make, colour, Reply("总结: done.", usage=(1_000, 50, 400)), price=(2.0, 10.0, 0.5))
+    assert given.text == "总结: done."
+    assert (given.finish, given.calls, given.fault) == ("stop", 1, None)
+    assert given.model == "m-1"
+    assert given.usage == Usage(1_000, 50, 400)
+    assert given.cost == pytest.approx((600 * 2 + 400 * 0.5 + 50 * 10) / 1e6)
+    assert received is not None
+    assert "stream" not in received.body or not received.body["stream"]
+    assert KEY in received.headers.get("authorization", "") + received.headers.get("x-api-key", "")
+
+
+@every_model
+@both_colours
+def test_request_holds_system_messages_prompt_and_cap(make: Any, colour: str) -> None:
+    _, received = answer(make, colour, "ok", spare=50)
+    body = received.body
+    caps = {body.get(name) for name in ("max_tokens", "max_completion_tokens", "max_output_tokens")}
+    assert 350 in caps
+    said = str(body)
+    assert "You summarise." in said
+    turns = body.get("input") or body["messages"]
+    assert [turn["role"] for turn in turns if turn["role"] != "system"] == ["user"]
+    assert "你好" in str(turns[-1]) and "Summarise." in str(turns[-1])
+    assert not body.get("tools")
+
+
+@every_model
+@both_colours
+@pytest.mark.parametrize("finish", ["length", "filter", "tool"])
+def test_conformance_33_finish_reasons_have_one_name(make: Any, colour: str, finish: str) -> None:
+    """Every provider's word for a cut-off, a filter or a tool call reaches the summarizer as ours."""
+    given, _ = answer(make, colour, Reply("half a summ", finish=finish))
+    assert given.finish == finish
+    assert given.fault is None
+
+
+@pytest.mark.parametrize("make", [openai_chat, http, anthropic_messages], ids=lambda make: make.__name__)
+def test_conformance_33_an_unknown_finish_keeps_the_providers_word(make: Any) -> None:
+    given, _ = answer(make, "sync", Reply("text", finish="pause_turn"))
+    assert given.finish == "pause_turn"
+
+
+@every_model
+@both_colours
+def test_conformance_32_reasoning_alone_is_an_empty_text(make: Any, colour: str) -> None:
+    given, _ = answer(make, colour, Reply("<think>what was it about?</think>\n", reasoning="hm"))
+    assert given.text == ""
+    given, _ = answer(make, colour, Reply("<think>hm</think>\n\nIt was about a parser."))
+    assert given.text == "It was about a parser."
+
+
+REFUSALS = [
+    (Reply("slow down", status=429, retry_after=2), "rate", True),
+    (Reply("You exceeded your current quota", status=429, code="insufficient_quota"), "quota", False),
+    (Reply("oops", status=500), "overload", True),
+    (Reply("Overloaded", status=529), "overload", True),
+    (Reply(f"Incorrect API key provided: {KEY}", status=401), "auth", False),
+    (Reply("prompt is too long: 210000 tokens > 200000 maximum", status=400), "overflow", False),
+    (Reply("maximum context length is 8192 tokens", status=400, code="context_length_exceeded"), "overflow", False),
+    (Reply("unknown field", status=400), "request", False),
+]
+
+
+@every_model
+@both_colours
+@pytest.mark.parametrize(("reply", "kind", "passes"), REFUSALS, ids=[f"{r[0].status}-{r[1]}" for r in REFUSALS])
+def test_refusals_are_told_apart(make: Any, colour: str, reply: Reply, kind: str, passes: bool) -> None:
+    """S2-10: what may pass is told from what will not, and the key is in neither."""
+    given, received = answer(make, colour, reply)
+    assert (given.text, given.finish, given.usage) == ("", "error", None)
+    assert given.fault is not None
+    assert (given.fault.kind, given.fault.passes) == (kind, passes)
+    assert given.fault.retry_after == reply.retry_after
+    assert received is not None
+    assert given.error and len(given.error) <= 240 and "\n" not in given.error
+    assert KEY not in given.error
+
+
+@every_model
+@both_colours
+def test_a_cut_connection_is_a_failure_that_passes(make: Any, colour: str) -> None:
+    given, _ = answer(make, colour, Reply("a long summary " * 100, cut=True))
+    assert given.finish == "error"
+    assert given.fault is not None and given.fault.passes
+
+
+@every_model
+@both_colours
+def test_nobody_listening_is_a_failure_that_passes(make: Any, colour: str) -> None:
+    with ScriptedServer() as server:
+        model = make(server.url, colour=colour)
+    given = asyncio.run(model.acall(ASK)) if colour == "async" else model(ASK)
+    assert given.fault.passes
+
+
+@every_model
+@both_colours
+def test_a_reply_that_is_no_answer(make: Any, colour: str) -> None:
+    given, _ = answer(make, colour, Reply(body='{"surprise": true}'))
+    assert given.finish == "error"
+    assert given.text == ""
+
+
+@every_model
+@both_colours
+def test_a_slow_server_is_a_timeout(make: Any, colour: str) -> None:
+    given, _ = answer(make, colour, Reply("late", delay=30), timeout=0.2)
+    assert given.fault is not None and given.fault.kind == "timeout"
+
+
+@every_model
+@both_colours
+def test_what_is_left_of_a_deadline_bounds_a_call(make: Any, colour: str) -> None:
+    with ScriptedServer([Reply("late", delay=30)]) as server:
+        model = make(server.url, colour=colour, timeout=60)
+        given = asyncio.run(model.acall(ASK, 0.2)) if colour == "async" else model(ASK, 0.2)
+    assert given.fault.kind == "timeout"
+
+
+ASYNC = [openai_chat, openai_responses, anthropic_messages, http, litellm_openai]
+
+
+@pytest.mark.parametrize("make", ASYNC, ids=lambda make: make.__name__)
+def test_conformance_37_cancelling_ends_a_call_at_once(make: Any) -> None:
+    """The event loop ends though the server would answer in an hour: nothing is left to wait for."""
+
+    async def cancelled() -> bool:
+        task = asyncio.create_task(model.acall(ASK))
+        while not server.received:  # noqa: ASYNC110 - the server is in another thread
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        return task.cancelled()
+
+    with ScriptedServer([Reply("late", delay=3_600)]) as server:
+        model = make(server.url, colour="async", timeout=3_600)
+        assert asyncio.run(cancelled())
+
+
+@every_model
+@both_colours
+def test_no_repr_holds_a_key(make: Any, colour: str) -> None:
+    model = make("http://user:password@localhost:1", colour=colour)
+    assert KEY not in repr(model)
+    assert "password" not in repr(model)
+    assert "m-1" in repr(model)
+
+
+@both_colours
+def test_litellm_speaks_gemini(colour: str) -> None:
+    def make(url: str, *, colour: str) -> Model:
+        return LiteLLMModel("gemini/m-1", {"api_key": KEY, "api_base": f"{url}/v1beta/models/m-1"})
+
+    given, received = answer(make, colour, Reply("a summary", usage=(90, 10, 0)))
+    assert (given.text, given.finish, given.usage) == ("a summary", "stop", Usage(90, 10))
+    assert "generateContent" in received.path
+
+
+def test_litellm_tells_what_a_call_cost_where_it_knows() -> None:
+    def make(url: str, *, colour: str) -> Model:
+        return LiteLLMModel("openai/gpt-4o-mini", {"api_key": KEY, "api_base": f"{url}/v1"})
+
+    given, _ = answer(make, "sync", Reply("a summary", usage=(1_000, 100, 0)))
+    assert given.cost > 0
+
+
+@pytest.mark.parametrize("make", [openai_chat, openai_responses, anthropic_messages], ids=lambda make: make.__name__)
+def test_a_sync_client_serves_async_code_in_a_thread(make: Any) -> None:
+    with ScriptedServer(["a summary"]) as server:
+        assert asyncio.run(make(server.url, colour="sync").acall(ASK)).text == "a summary"
+
+
+@pytest.mark.parametrize("make", [openai_chat, anthropic_messages], ids=lambda make: make.__name__)
+def test_an_async_client_refuses_sync_code(make: Any) -> None:
+    with pytest.raises(TypeError, match="async client: use `acompact`"):
+        make("http://localhost:1", colour="async")(ASK)
+
+
+@both_colours
+def test_without_a_client_one_is_made_from_the_environment(colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ScriptedServer(["one", "two"]) as server:
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+        monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        models = OpenAIModel(model="m-1"), AnthropicModel(model="m-1")
+        given = [asyncio.run(m.acall(ASK)) if colour == "async" else m(ASK) for m in models]
+    assert [one.text for one in given] == ["one", "two"]
+
+
+@both_colours
+def test_a_missing_key_is_an_answer_that_says_so(colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    model = OpenAIModel(model="m-1")
+    given = asyncio.run(model.acall(ASK)) if colour == "async" else model(ASK)
+    assert given.finish == "error"
+    assert "OPENAI_API_KEY" in given.error
+
+
+def test_http_takes_the_whole_address_headers_and_options() -> None:
+    with ScriptedServer(["ok"]) as server:
+        model = HTTPModel(
+            f"{server.url}/v1/chat/completions", "m-1", headers={"X-Team": "core"}, options={"temperature": 0}
+        )
+        assert model(ASK).text == "ok"
+    received = server.received[0]
+    assert received.path == "/v1/chat/completions"
+    assert received.headers["x-team"] == "core"
+    assert "authorization" not in received.headers
+    assert received.body["temperature"] == 0
+
+
+def test_http_refuses_other_addresses() -> None:
+    with pytest.raises(ValueError, match="http"):
+        HTTPModel("file:///etc/passwd", "m-1")
+
+
+def test_http_carries_no_key_to_another_address() -> None:
+    with ScriptedServer(["stolen"]) as other, ScriptedServer() as server:
+        server.script = [Reply(status=302, body="", location=f"{other.url}/v1/chat/completions")]
+        given = HTTPModel(f"{server.url}/v1", "m-1", key=KEY)(ASK)
+    assert other.received == []
+    assert given.finish == "error"
+
+
+def test_an_error_inside_a_good_reply_counts_as_one() -> None:
+    """Routers put the error of the provider behind them into a reply with status 200."""
+    given, _ = answer(http, "sync", Reply(body='{"error": {"code": 429, "message": "upstream is busy"}}'))
+    assert given.fault is not None and given.fault.kind == "rate"
+    given, _ = answer(http, "sync", Reply(body="<html>"))
+    assert given.fault is not None and given.fault.kind == "reply"

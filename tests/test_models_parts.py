@@ -1,0 +1,230 @@
+"""Functions as models, reasoning taken out, faults read and told, and the scripted server itself."""
+
+import asyncio
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold import models
+from refold.messages import Message, Text
+from refold.models import HTTPModel, Model, asking, calling
+from refold.models.faults import fault_of, fault_of_status, retry_after, told
+from refold.models.model import priced
+from refold.models.requests import OPENING, turns_of
+from refold.models.thinking import unthought
+from refold.scripted_server import Received, Reply, ScriptedServer
+from refold.strategy import Answer, Ask, Fault
+from refold.tokens.usage import Usage
+
+ASK = Ask(
+    "Summarise.", system="Be brief.", messages=(Message("user", (Text("你好"),)), Message("assistant", (Text("Hi."),)))
+)
+
+
+def echo(text: str) -> str:
+    return f"<think>hm</think>got {text}"
+
+
+async def aecho(text: str) -> str:
+    return echo(text)
+
+
+def of_ask(ask: Ask) -> Answer:
+    return Answer(ask.prompt, "length")
+
+
+async def of_ask_async(ask: Ask) -> Answer:
+    return of_ask(ask)
+
+
+def broken(_: Any) -> str:
+    raise ConnectionResetError("Bearer abc.def is no good")
+
+
+async def abroken(_: Any) -> str:
+    broken(_)
+    return ""
+
+
+@pytest.mark.parametrize("function", [echo, aecho])
+def test_a_function_of_a_text_is_a_model_in_both_colours(function: Any) -> None:
+    """S2-49 S3-23: whatever a program already calls can write summaries, without tools."""
+    model = calling(function)
+    expected = Answer("got Be brief.\n\n[user]\n你好\n\n[assistant]\nHi.\n\nSummarise.")
+    assert model(ASK) == expected
+    assert asyncio.run(model.acall(ASK)) == expected
+    assert isinstance(model, Model)
+
+
+@pytest.mark.parametrize("function", [of_ask, of_ask_async])
+def test_a_function_of_an_ask_is_a_model_in_both_colours(function: Any) -> None:
+    model = asking(function)
+    assert model(ASK) == asyncio.run(model.acall(ASK)) == Answer("Summarise.", "length")
+
+
+@pytest.mark.parametrize("function", [broken, abroken])
+def test_what_a_function_raises_is_an_answer(function: Any) -> None:
+    model = calling(function)
+    for answer in (model(ASK), asyncio.run(model.acall(ASK))):
+        assert answer is not None
+        assert (answer.finish, answer.fault) == ("error", Fault("connection"))
+        assert answer.error == "ConnectionResetError: *** is no good"
+
+
+def test_an_async_function_refuses_sync_code_inside_a_loop() -> None:
+    async def main() -> None:
+        calling(aecho)(ASK)
+
+    with pytest.raises(TypeError, match="acompact"):
+        asyncio.run(main())
+
+
+def test_turns_alternate_and_the_user_begins() -> None:
+    said = [Message(role, (Text(text),)) for role, text in (("assistant", "a"), ("user", "b"), ("user", "c"))]
+    assert turns_of(Ask("d", messages=tuple(said))) == [("user", OPENING), ("assistant", "a"), ("user", "b\n\nc\n\nd")]
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("plain", "plain"),
+        ("<think>a</think>b", "b"),
+        ("  <THINKING>a\n</THINKING>\n<reasoning>c</reasoning> b ", "b"),
+        ("<think>never closed", ""),
+        ("hidden opening\n</think>\n\nb", "b"),
+        ("The parser strips `<think>x</think>` tags.", "The parser strips `<think>x</think>` tags."),
+        ("Tags: <think>\nx\n</think>\nb", "Tags: <think>\nx\n</think>\nb"),
+    ],
+)
+def test_conformance_32_reasoning_is_taken_out_where_a_reply_begins_with_it(text: str, left: str) -> None:
+    assert unthought(text) == left
+
+
+@given(st.text(), st.text())
+def test_what_follows_reasoning_is_kept(thought: str, text: str) -> None:
+    if "<" not in thought + text:
+        assert unthought(f"<think>{thought}</think>{text}") == text.strip()
+        assert unthought(text) == text
+
+
+SECRETS = [
+    "sk-proj-abcDEF1234567890",
+    "Authorization: Bearer eyJhbGciOi.x.y",
+    "https://host/path?key=AIzaSyD-123&x=1",
+    "postgres://me:hunter2@host/db",
+    "api_key='0f9c'",
+    "0123456789abcdef0123456789abcdef",
+]
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_what_looks_like_a_key_is_not_told(secret: str) -> None:
+    said = told(f"before {secret} after")
+    assert "***" in said
+    assert said.startswith("before") and said.endswith("after")
+    for part in ("abcDEF", "eyJ", "AIza", "hunter2", "0f9c", "0123456789"):
+        assert part not in said
+
+
+def test_ordinary_errors_are_told_whole() -> None:
+    text = "NotFoundError: model claude-sonnet-4-5-20250929 does not exist (request req_011CQ)"
+    assert told(text) == text
+    assert len(told("x " * 9_000)) == 240
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"Retry-After": "3"}, 3),
+        ({"retry-after": "1.5"}, 1.5),
+        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": format_datetime(datetime(2000, 1, 1, tzinfo=UTC))}, 0),
+        ({}, None),
+    ],
+)
+def test_how_long_to_wait(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after(headers) == seconds
+
+
+def test_how_long_to_wait_until_a_date() -> None:
+    wait = retry_after({"retry-after": format_datetime(datetime.now(UTC) + timedelta(hours=1))})
+    assert wait is not None and 3_000 < wait <= 3_600
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "kind"),
+    [
+        (400, "This model's maximum context length is 8192 tokens", "overflow"),
+        (400, "The input token count (1200000) exceeds the maximum number of tokens allowed", "overflow"),
+        (400, "request (9000 tokens) exceeds the available context size", "overflow"),
+        (400, "prompt is too long: 205000 tokens > 200000 maximum", "overflow"),
+        (413, "", "overflow"),
+        (400, "temperature must be at most 2", "request"),
+        (403, "no", "auth"),
+        (402, "no", "quota"),
+        (404, "no such model", "request"),
+        (408, "", "timeout"),
+        (503, "", "overload"),
+    ],
+)
+def test_statuses_have_sorts(status: int, text: str, kind: str) -> None:
+    assert fault_of_status(status, text, {}).kind == kind
+
+
+def test_an_exception_of_no_known_kind_will_not_pass() -> None:
+    assert fault_of(ValueError("x")) == Fault("other")
+    assert fault_of(TimeoutError()).passes
+
+
+def test_cache_writes_have_their_price() -> None:
+    answer = Answer("x", usage=Usage(1_000_000, 100_000, cached=500_000, written=200_000))
+    assert priced(answer, (3.0, 15.0)).cost == pytest.approx(3 + 1.5)
+    assert priced(answer, (3.0, 15.0, 0.3, 3.75)).cost == pytest.approx(0.9 + 1.5 + 0.15 + 0.75)
+    assert priced(answer, None).cost == 0
+
+
+def test_the_server_answers_by_a_function() -> None:
+    def upper(received: Received) -> Reply:
+        return Reply(received.body["messages"][-1]["content"].upper())
+
+    with ScriptedServer(upper) as server:
+        model = HTTPModel(f"{server.url}/v1", "m")
+        assert [model(Ask(word)).text for word in ("one", "two")] == ["ONE", "TWO"]
+    assert [received.path for received in server.received] == ["/v1/chat/completions"] * 2
+
+
+def test_a_used_up_script_and_an_unknown_path_are_refused() -> None:
+    with ScriptedServer() as server:
+        for url in (f"{server.url}/v1", f"{server.url}/else/chat/completions/no"):
+            answer = HTTPModel(url, "m")(Ask("x"))
+            assert answer.fault == Fault("request")
+            assert "no more replies" in answer.error
+
+
+@pytest.mark.parametrize("name", models.__all__)
+def test_every_model_has_a_home_and_a_docstring(name: str) -> None:
+    assert getattr(models, name).__doc__
+    assert name in dir(models)
+
+
+def test_models_are_imported_when_used() -> None:
+    code = "import sys, refold.models as m; m.HTTPModel; print({'openai', 'anthropic', 'litellm'} & set(sys.modules))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "set()"
+    with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
+        models.Nothing  # noqa: B018 - reading it is the test
+
+
+@pytest.mark.parametrize("name", ["OpenAI", "Anthropic", "LiteLLM"])
+def test_a_missing_sdk_is_named_with_its_extra(name: str) -> None:
+    sdk = name.lower()
+    code = f"import sys; sys.modules[{sdk!r}] = None; from refold.models import {name}Model"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert f"pip install 'refold[{sdk}]'" in out.stderr

@@ -1,0 +1,168 @@
+"""The cache-friendly form: the conversation's own request, with the prompt as its last message."""
+
+import json
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+from refold import Budget, Compactor
+from refold.messages import Message, Text
+from refold.models import AnthropicModel, HTTPModel, OpenAIModel
+from refold.scripted_server import ScriptedServer
+from refold.strategy import Ask
+
+TOOL = {"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}
+CHAT: dict[str, Any] = {
+    "model": "gpt-x",
+    "messages": [
+        {"role": "system", "content": "You code."},
+        {"role": "user", "content": "Fix the parser."},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"p": 1}'}}],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "def parse(): ..."},
+    ],
+    "tools": [TOOL],
+    "temperature": 0.3,
+    "stream": True,
+    "stream_options": {"include_usage": True},
+    "max_tokens": 9_000,
+    "response_format": {"type": "json_object"},
+    "prompt_cache_key": "k1",
+}
+CLAUDE: dict[str, Any] = {
+    "model": "claude-x",
+    "system": [{"type": "text", "text": "You code.", "cache_control": {"type": "ephemeral"}}],
+    "tools": [{"name": "read", "input_schema": {"type": "object"}}],
+    "tool_choice": {"type": "auto"},
+    "thinking": {"type": "enabled", "budget_tokens": 4_000},
+    "max_tokens": 32_000,
+    "stream": True,
+    "messages": [
+        {"role": "user", "content": "Fix the parser."},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "read", "input": {"p": 1}}]},
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "def ...", "cache_control": {"x": 1}}],
+        },
+    ],
+}
+RESPONSES: dict[str, Any] = {
+    "model": "gpt-x",
+    "instructions": "You code.",
+    "input": [{"role": "user", "content": "Fix the parser."}],
+    "tools": [{"type": "function", "name": "read", "parameters": {"type": "object"}}],
+    "text": {"format": {"type": "json_object"}, "verbosity": "low"},
+    "max_output_tokens": 9_000,
+}
+
+
+def ask_about(payload: Any, format: str | None = None) -> Ask:
+    view = Compactor([], Budget(10**9, 10**9), format=format)(payload)
+    plain = (Message("user", (Text("a rendering of the conversation"),)),)
+    return Ask("Summarise the above.", 500, system="You summarise.", messages=plain, view=view)
+
+
+def sent(kind: str, ask: Ask, **settings: Any) -> tuple[str, dict[str, Any]]:
+    """Path and body of the request that the model makes of the ask."""
+    with ScriptedServer(["a summary"]) as server:
+        make = {
+            "openai": lambda: OpenAIModel(
+                openai.OpenAI(api_key="k", base_url=f"{server.url}/v1"), model="m", **settings
+            ),
+            "anthropic": lambda: AnthropicModel(
+                anthropic.Anthropic(api_key="k", base_url=server.url), model="m", **settings
+            ),
+            "http": lambda: HTTPModel(f"{server.url}/v1", "m", **settings),
+        }[kind]
+        assert make()(ask).text == "a summary"
+    return server.received[0].path, server.received[0].body
+
+
+@pytest.mark.parametrize("kind", ["openai", "http"])
+@pytest.mark.parametrize("spelling", [dict, json.dumps, lambda body: json.dumps(body).encode()])
+def test_chat_continues_the_conversation(kind: str, spelling: Any) -> None:
+    _, body = sent(kind, ask_about(spelling(CHAT)), same_model=True)
+    assert body["messages"] == [*CHAT["messages"], {"role": "user", "content": "Summarise the above."}]
+    kept = {"model", "tools", "temperature", "prompt_cache_key"}
+    assert {name: body[name] for name in kept} == {name: CHAT[name] for name in kept}
+    assert body["max_tokens"] == 500
+    assert body["tool_choice"] == "none"
+    assert set(body) == {*kept, "messages", "max_tokens", "tool_choice"}
+
+
+def test_anthropic_continues_the_conversation_under_the_same_tool_choice() -> None:
+    """The prompt joins the last user message, roles alternate; what decides about the cache stays."""
+    _, body = sent("anthropic", ask_about(CLAUDE), same_model=True)
+    assert body["messages"][:-1] == CLAUDE["messages"][:-1]
+    *before, last = body["messages"][-1]["content"]
+    assert before == CLAUDE["messages"][-1]["content"]
+    assert last == {"type": "text", "text": "Summarise the above."}
+    for name in ("model", "system", "tools", "tool_choice", "thinking"):
+        assert body[name] == CLAUDE[name]
+    assert body["max_tokens"] == 4_500
+    assert "stream" not in body
+
+
+def test_anthropic_is_not_forced_to_call_a_tool() -> None:
+    _, body = sent("anthropic", ask_about(CLAUDE | {"tool_choice": {"type": "any"}}), same_model=True)
+    assert body["tool_choice"] == {"type": "none"}
+
+
+def test_responses_continue_in_their_own_api() -> None:
+    path, body = sent("openai", ask_about(RESPONSES), same_model=True)
+    assert path.endswith("/responses")
+    assert body["input"][:-1] == RESPONSES["input"]
+    assert "Summarise the above." in str(body["input"][-1])
+    assert body["text"] == {"verbosity": "low"}
+    assert body["max_output_tokens"] == 500
+    assert body["tool_choice"] == "none"
+
+
+def test_responses_continue_a_lone_text() -> None:
+    _, body = sent("openai", ask_about(RESPONSES | {"input": "Fix the parser."}), same_model=True)
+    assert [item["role"] for item in body["input"]] == ["user", "user"]
+
+
+OPEN = CHAT | {"messages": CHAT["messages"][:-1]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "ask", "settings"),
+    [
+        ("openai", ask_about(CHAT), {}),
+        ("openai", ask_about(CHAT), {"same_model": True, "window": 520}),
+        ("openai", ask_about(CLAUDE), {"same_model": True}),
+        ("openai", ask_about(CHAT["messages"]), {"same_model": True}),
+        ("openai", ask_about(RESPONSES | {"previous_response_id": "r1"}), {"same_model": True}),
+        ("openai", Ask("Summarise the above.", messages=ask_about(CHAT).messages), {"same_model": True}),
+        ("http", ask_about(OPEN), {"same_model": True}),
+        ("http", ask_about(RESPONSES), {"same_model": True}),
+        ("anthropic", ask_about(CHAT), {"same_model": True}),
+    ],
+    ids=[
+        *("not asked to", "too large", "another format", "no request body", "held by the server", "no view"),
+        *("an open call", "responses by http", "chat by anthropic"),
+    ],
+)
+def test_otherwise_the_plain_form_goes_out(kind: str, ask: Ask, settings: dict[str, Any]) -> None:
+    """The ask's own system prompt and messages, and none of the conversation's tools."""
+    _, body = sent(kind, ask, **settings)
+    assert "a rendering of the conversation" in str(body["messages"])
+    assert "tools" not in body
+    assert body["model"] == "m"
+
+
+def test_a_window_that_holds_it_is_no_hindrance() -> None:
+    _, body = sent("openai", ask_about(CHAT), same_model=True, window=100_000)
+    assert body["tools"] == CHAT["tools"]
+
+
+def test_the_conversation_is_left_alone() -> None:
+    before = json.dumps(CLAUDE)
+    sent("anthropic", ask_about(CLAUDE), same_model=True)
+    assert json.dumps(CLAUDE) == before
