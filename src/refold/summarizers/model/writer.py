@@ -57,16 +57,20 @@ class Writer:
     """The earlier summary as the form's value; None if there is none of that form."""
 
     def tell(self, calls: Calls) -> Asking:
-        """The model's words for the whole span. A request that proves too long is put again in half
-        the size, as long as there are calls left (conformance 36)."""
+        """The model's words for the whole span. A request that proves too long is put again with half
+        the record, as long as there are calls left (conformance 36)."""
         limit, cause = self.job.capacity(self.window), ""
         while calls.left:
             told = yield from self._within(limit, calls, retry=bool(cause))
             if told.kind != "overflow":
                 return told._replace(rung="; ".join(filter(None, (told.rung, cause))))
             cause = f"too long for the model: {told.text}"
-            limit = min(limit, calls.last) // 2
+            limit = (min(limit, calls.last) + self._frame()) // 2
         return Told("failed", cause or "no calls left")
+
+    def _frame(self) -> int:
+        """Tokens of a request with an empty record: what no shortening takes away."""
+        return self.job.weight(self._ask(_body(()), self.closing, self.job.room))
 
     def _within(self, limit: int, calls: Calls, *, retry: bool) -> Asking:
         ask = self._whole(limit, in_place=self.same_model and not retry)
