@@ -1,13 +1,13 @@
 """The front door: codec, store and strategies behind one call."""
 
-import asyncio
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from refold import pace
 from refold.budget import Budget, Check
+from refold.codec import Codec
 from refold.codecs import open_payload
 from refold.conversations import Conversations
 from refold.edits import Edit
@@ -16,6 +16,7 @@ from refold.errors import FormatError
 from refold.events import Accepted, After, Before, OnEvent, Reverted, guarded
 from refold.ledger import Recorder, Row
 from refold.loop import Asker, AsyncAsker, Effect, adrive, drive
+from refold.models.model import awaited
 from refold.preview import Preview
 from refold.records import about
 from refold.rounds import Order, Rounds, fresh_edits
@@ -23,7 +24,7 @@ from refold.settle import copies, resettle
 from refold.state import State
 from refold.store import Store
 from refold.stores.memory import MemoryStore
-from refold.strategy import Answer, Ask, Strategy, is_local
+from refold.strategy import Ask, Strategy, is_local
 from refold.tokens.count import Counter, count_message
 from refold.view import View
 
@@ -31,6 +32,8 @@ AS_SAID = "as said"
 """What makes the edits that show a message as it was said, against a local strategy."""
 
 AUTO = Order()
+
+T = TypeVar("T")
 
 
 class Compactor:
@@ -55,7 +58,7 @@ class Compactor:
         store: Store | None = None,
         *,
         ask: Asker | None = None,
-        format: str | None = None,
+        format: str | Codec | None = None,
         count: Counter = count_message,
         salt: str = "",
         ledger: Recorder | None = None,
@@ -94,7 +97,7 @@ class Compactor:
 
     async def acompact(self, history: Any, ask: AsyncAsker | None = None, *, pending: Any = None) -> View:
         """As calling it, for async code; *ask* is awaited. Store access runs in a thread."""
-        return await adrive(self._turn(history, AUTO, pending), ask or self._ask_in_thread)
+        return await self._awaited(self._turn(history, AUTO, pending), ask)
 
     def session(self, history: Sequence[Any] = ()) -> "Session":
         """A conversation that is told only what is new; each step costs what was added."""
@@ -135,7 +138,7 @@ class Compactor:
     ) -> View:
         """As `now`, for async code."""
         run = self._turn(history, Order(actor, forced=True, to=to), pending)
-        return await adrive(run, ask or self._ask_in_thread)
+        return await self._awaited(run, ask)
 
     def preview(self, history: Any, *, to: int | None = None, actor: str = "manual") -> Preview:
         """What `now` would make of *history*. Models are asked as for `now`; nothing is kept but the
@@ -147,7 +150,7 @@ class Compactor:
     ) -> Preview:
         """As `preview`, for async code."""
         run = self._preview(history, Order(actor, forced=True, to=to, keep=False))
-        return await adrive(run, ask or self._ask_in_thread)
+        return await self._awaited(run, ask)
 
     def accept(self, preview: Preview, *, actor: str = "manual") -> View:
         """Keep exactly the edits of *preview*, as they are. No model is asked. From now on every call with this
@@ -228,12 +231,13 @@ class Compactor:
         after = yield from self._rounds.turn(before, order)
         return Preview(before.view, after.view, tuple(fresh_edits(before, after)))
 
+    async def _awaited(self, run: Generator[Ask | Effect, Any, T], ask: AsyncAsker | None) -> T:
+        asker = ask or self.ask
+        return await adrive(run, awaited(asker) if asker else None)
+
     def _book(self, rows: Sequence[Row]) -> None:
         if self.ledger is not None:
             guarded(self.ledger.record, rows)
-
-    async def _ask_in_thread(self, ask: Ask) -> Answer | None:
-        return await asyncio.to_thread(self.ask, ask) if self.ask else None
 
 
 class Session:

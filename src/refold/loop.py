@@ -40,23 +40,31 @@ def steps(view: View, strategies: Iterable[Strategy], budget: Budget) -> Generat
     return (yield from shrink(view, strategies, budget.goal(moment, check)))
 
 
-def shrink(view: View, strategies: Iterable[Strategy], goal: int) -> Generator[Ask, Answer | None, Compaction]:
-    """As `steps`, down to *goal* tokens, whatever a trigger says."""
+def shrink(
+    view: View, strategies: Iterable[Strategy], goal: int, until: Callable[[View], bool] | None = None
+) -> Generator[Ask, Answer | None, Compaction]:
+    """As `steps`, down to *goal* tokens, whatever a trigger says, and *until* says yes too, if given."""
+
+    def fits(now: View) -> bool:
+        return now.tokens <= goal and (until is None or until(now))
+
     now, attempts = view, list[Attempt]()
     for strategy in strategies:
-        if now.tokens <= goal:
+        if fits(now):
             break
-        now, attempt = yield from _run(now, strategy, goal)
+        now, attempt = yield from _run(now, strategy, fits)
         attempts.append(attempt)
     return Compaction(settle(now, view), tuple(attempts))
 
 
-def _run(view: View, strategy: Strategy, target: int) -> Generator[Ask, Answer | None, tuple[View, Attempt]]:
+def _run(
+    view: View, strategy: Strategy, fits: Callable[[View], bool]
+) -> Generator[Ask, Answer | None, tuple[View, Attempt]]:
     run, reply = strategy(view), None
     now, taken, refused, talk = view, 0, list[str](), list[tuple[Ask, Answer | None]]()
     while isinstance(step := _next(run, reply), Ask | Edit):
         reply = None
-        if now.tokens <= target:
+        if fits(now):
             step = None
             break
         if isinstance(step, Ask):

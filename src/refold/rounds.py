@@ -17,6 +17,7 @@ from refold.loop import Compaction, Effect, shrink
 from refold.records import rows
 from refold.state import State
 from refold.strategy import Ask, Strategy
+from refold.view import View
 
 ROUNDS = 3
 """How often the strategies may run in one turn."""
@@ -105,7 +106,7 @@ class Rounds:
         what fitted may exceed the trigger once more: hence several, a few at most."""
         for _ in range(ROUNDS):
             edits, attempts = len(state.kept.edits), len(state.view.attempts)
-            state = yield from self._round(state, started.goal, keep=order.keep)
+            state = yield from self._round(state, started.goal, self._until(state, found, order), keep=order.keep)
             for attempt in state.view.attempts[attempts:]:
                 self.tell(Tried(run=started.run, attempt=attempt))
             if len(state.kept.edits) == edits:
@@ -115,8 +116,10 @@ class Rounds:
                 break
         return state
 
-    def _round(self, state: State, goal: int, *, keep: bool) -> Generator[Ask | Effect, Any, State]:
-        done: Compaction = yield from shrink(state.view, self.strategies, goal)
+    def _round(
+        self, state: State, goal: int, until: Callable[[View], bool] | None, *, keep: bool
+    ) -> Generator[Ask | Effect, Any, State]:
+        done: Compaction = yield from shrink(state.view, self.strategies, goal, until)
         attempts = (*state.view.attempts, *done.attempts)
         fresh = done.view.edits[len(state.view.edits) :]
         if not fresh:
@@ -126,6 +129,12 @@ class Rounds:
             yield partial(self.known.store.save, fresh)
             version = yield self.known.store.version
         return replace(state, kept=kept, view=replace(self.known.sighted(kept), attempts=attempts), version=version)
+
+    def _until(self, state: State, found: Check, order: Order) -> Callable[[View], bool] | None:
+        """What must hold beside the goal where the trigger is no number of tokens: it is no longer reached."""
+        if order.forced or found.threshold is not None or found.paced:
+            return None
+        return lambda view: not self._is_over(replace(state, view=view), found, order, 0)
 
     def _is_over(self, state: State, found: Check, order: Order, goal: int) -> bool:
         """Is the request still too long for what set this off?"""
