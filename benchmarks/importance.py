@@ -32,7 +32,7 @@ from refold.view import View
 
 POINTS = 10
 """How often a session is compacted, each time afresh, at equal distances of model calls."""
-ROOMS = (0.1, 0.2, 0.4)
+ROOMS = (0.2, 0.4, 0.6)
 """For which shares of the tokens of all tool results so far there is room."""
 CHOSEN, OTHER = "The sessions on which the weights were chosen", "The other sessions"
 WORD = re.compile(r"\w{2,}")
@@ -52,6 +52,7 @@ def _hashed(text: str) -> list[float]:
     return vector
 
 
+SUM: tuple[tuple[float, Scorer], ...] = ((1.0, Recency()), (0.25, Brevity()), (0.1, Freshness()), (0.1, References()))
 ORDERS: dict[str, Scorer | None] = {
     "oldest first (recency)": None,
     "`References()`": References(),
@@ -59,7 +60,8 @@ ORDERS: dict[str, Scorer | None] = {
     "`Errors()`": Errors(),
     "`Brevity()`": Brevity(),
     "`Nearness(...)`, hashed words": Nearness(hashed, "hashed words"),
-    "weighted sum": Weighted(((1.0, Recency()), (1.0, Freshness()), (0.5, References()))),
+    "weighted sum": Weighted(SUM),
+    "weighted sum with `Nearness`": Weighted((*SUM, (0.25, Nearness(hashed, "hashed words")))),
 }
 """By what results are cleared. `Emphasis` and `Roles` give all tool results one score, so with them
 alone the oldest go first."""
