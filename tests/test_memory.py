@@ -174,11 +174,31 @@ def test_an_extractor_that_fails_stops_nothing_and_is_reported() -> None:
 
 
 def test_the_hook_flushes_and_reports() -> None:
-    """S2-06 S2-19: ready to be called with the views before and after a compaction."""
+    """S2-06 S2-19: memories are flushed inside the compaction, once for each that is kept."""
     sink, told = ProcessMemories(), list[Flushed]()
     hook = Flushing(sink, report=told.append)
-    assert hook(*views()) == told[0]
-    assert told[0].count == 11
+    history = [
+        {"role": ("user", "assistant")[n % 2], "content": f"I live in town number {n}. " + "filler " * 30}
+        for n in range(40)
+    ]
+    compact = Compactor([Summarize(keep=4, max_tokens=300)], Budget(900, 700), after=hook)
+    compact.preview(history)
+    assert told == []
+    view = compact(history)
+    assert [flushed.count for flushed in told] == [view.top[0].edit.stop // 2]
+    compact(history)
+    assert len(told) == 1
+
+
+def test_a_compaction_goes_on_when_its_flush_fails() -> None:
+    """C2-9: as above, through the hook."""
+    told = list[Flushed]()
+    compact = Compactor([Summarize(4, 300)], Budget(900, 700), after=Flushing(BrokenSink(), report=told.append))
+    view = compact(
+        [{"role": ("user", "assistant")[n % 2], "content": f"I live at {n}. " + "filler " * 30} for n in range(40)]
+    )
+    assert view.edits
+    assert told[0].failed
 
 
 def test_flushing_as_a_conversation_is_compacted_turn_by_turn() -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from refold.errors import EditError, FormatError, RefoldError, StoreError
     from refold.lens import Lens
     from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+    from refold.recalling import Hit, Index, answer_call, recall, recall_tools
     from refold.repairing import Repaired, repair
     from refold.rules.draft import Repair
     from refold.rules.verdict import Violation
@@ -39,6 +40,8 @@ __all__ = [
     "Edit",
     "EditError",
     "FormatError",
+    "Hit",
+    "Index",
     "Lens",
     "Media",
     "MemoryStore",
@@ -60,9 +63,12 @@ __all__ = [
     "Transcript",
     "View",
     "Violation",
+    "answer_call",
     "check",
     "compact",
     "default_strategies",
+    "recall",
+    "recall_tools",
     "repair",
 ]
 
@@ -75,6 +81,8 @@ _HOMES = {
     "Edit": "refold.edits",
     "EditError": "refold.errors",
     "FormatError": "refold.errors",
+    "Hit": "refold.recalling",
+    "Index": "refold.recalling",
     "Lens": "refold.lens",
     "Media": "refold.messages",
     "MemoryStore": "refold.stores",
@@ -96,9 +104,12 @@ _HOMES = {
     "Transcript": "refold.transcript",
     "View": "refold.view",
     "Violation": "refold.rules.verdict",
+    "answer_call": "refold.recalling",
     "check": "refold.checking",
     "compact": "refold.defaults",
     "default_strategies": "refold.defaults",
+    "recall": "refold.recalling",
+    "recall_tools": "refold.recalling",
     "repair": "refold.repairing",
 }
 

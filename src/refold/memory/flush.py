@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from refold.events import Ended
 from refold.hidden import newly_hidden
 from refold.loop import Asker, AsyncAsker, Effect, adrive, drive
 from refold.memory.extract import Extractor
@@ -60,9 +61,10 @@ async def aflush(
 
 @dataclass(frozen=True, slots=True)
 class Flushing:
-    """`flush` as a hook: called with the views before and after a compaction, before its edits are saved.
+    """`flush` as a compactor's `after` hook: `Compactor(..., after=Flushing(sink))`.
 
-    *report*, if given, is told how each flush went.
+    Runs once for each compaction that was kept, within the same call; a preview flushes nothing. *report*, if
+    given, is told how each flush went.
     """
 
     sink: MemorySink
@@ -70,12 +72,14 @@ class Flushing:
     ask: Asker | None = None
     report: Callable[[Flushed], object] | None = None
 
-    def __call__(self, before: View | None, after: View) -> Flushed:
-        """Flush what *after* hides and *before* does not. Never raises, unless *report* does."""
-        flushed = flush(before, after, self.sink, extract=self.extract, ask=self.ask)
+    def __call__(self, view: View, ended: Ended) -> None:
+        """Flush what the edits of this compaction hide. Never raises, unless *report* does."""
+        made = set(ended.edits) & {edit.id for edit in view.edits}
+        if ended.action == "preview" or not made:
+            return
+        flushed = flush(view.revert(*made), view, self.sink, extract=self.extract, ask=self.ask)
         if self.report is not None:
             self.report(flushed)
-        return flushed
 
 
 def _flush(
