@@ -153,27 +153,28 @@ class Score(NamedTuple):
     kept: int = 0
     questions: int = 0
     tokens: int = 0
-    most: int = 0
 
     def __add__(self, other: "Score") -> "Score":  # type: ignore[override]
-        return Score(*(a + b for a, b in zip(self[:4], other[:4], strict=True)), max(self.most, other.most))
+        return Score(*(a + b for a, b in zip(self, other, strict=True)))
 
 
 def measure(job: tuple[Talk, int]) -> dict[str, Score]:
     """Every policy on one conversation at one budget."""
     talk, budget = job
     needs = {key: list(group) for key, group in groupby(talk.needs, key=lambda need: need[:2])}
-    return {name: sum_of(policy.requests(talk, budget), needs) for name, policy in POLICIES.items()}
+    return {name: sum_of(policy.requests(talk, budget), needs, budget) for name, policy in POLICIES.items()}
 
 
-def sum_of(requests: Iterable[tuple[int, str, Sent]], needs: dict[Any, list[Need]]) -> Score:
+def sum_of(requests: Iterable[tuple[int, str, Sent]], needs: dict[Any, list[Need]], budget: int) -> Score:
     """The score of some requests."""
     total = Score()
     for at, query, sent in requests:
         wanted, text = needs[at, query], folded("\n".join(sent.texts))
         held = frozenset().union(*map(grams, sent.texts)) if wanted[0].grams else frozenset[str]()
         kept = sum(is_kept(need, text, held) for need in wanted)
-        total += Score(len(wanted), kept, 1, sent.tokens, sent.tokens)
+        if sent.tokens > budget:
+            raise AssertionError(f"a request of {sent.tokens:,} tokens exceeds the budget of {budget:,}")
+        total += Score(len(wanted), kept, 1, sent.tokens)
     return total
 
 
@@ -283,15 +284,15 @@ def report(name: str, talks: Sequence[Talk], rows: dict[int, dict[str, Score]]) 
     size = sum(counted(user(text)) for talk in talks for _, text in talk.messages) // len(talks)
     first = next(iter(next(iter(rows.values())).values()))
     what = f"{len(talks)} conversations of {size:,} tokens on average, {first.questions:,} questions, {first.needed:,} pieces of evidence"
-    head = ["budget, tokens", *(f"{policy}{unit}" for policy in POLICIES for unit in ("", ", tokens sent"))]
+    head = ["budget, tokens", *POLICIES]
     lines = [[f"{budget:,}", *cells(scores)] for budget, scores in rows.items()]
     return f"{name}: {what}\n\n{table(head, lines)}"
 
 
 def cells(scores: dict[str, Score]) -> Iterator[str]:
+    """Evidence kept and mean tokens of a request, for each policy."""
     for score in scores.values():
-        yield f"{score.kept / max(1, score.needed):.1%}"
-        yield f"{score.tokens // max(1, score.questions):,} (at most {score.most:,})"
+        yield f"{score.kept / max(1, score.needed):.1%} in {score.tokens // max(1, score.questions):,}"
 
 
 def main() -> None:
