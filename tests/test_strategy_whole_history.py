@@ -17,7 +17,7 @@ from refold.rules.verdict import Rules
 from refold.strategies import Chunked, FromLastN, WholeHistory
 from refold.strategy import Ask, Ending
 from refold.summarizer import Summary
-from refold.summary import OPEN, previous
+from refold.summary import OPEN, is_only_summary, previous, without_summary, wrap
 from refold.testing import ScriptedModel, check_strategy, proposals, transcripts
 from refold.view import View
 
@@ -310,3 +310,21 @@ def test_what_stays_and_what_is_untold_can_be_asked():
     view = View.of([*talk(2), user("q")], lens=Lens(rules=CHAT))
     assert (pending(view), untold(view, 4), kept(view, 0, 4, None)) == (4, [(0, 4)], [0])
     assert (pending(View.of([])), kept(View.of([]), 0, 0, Tagged())) == (0, [])
+
+
+def test_conformance_9_summaries_that_were_merged_with_a_message_are_known_again():
+    """C3-4: a view fed back as history, its neighbours of one role merged into one message."""
+    first, one, two = user("Mend it."), wrap("S1"), wrap("S2")
+    merged = Message("user", (*first.parts, *one.parts, *two.parts))
+    assert previous(merged) == "S1\n\nS2"
+    assert without_summary(merged) == first
+    assert not is_only_summary(merged) and is_only_summary(Message("user", (*one.parts, *two.parts)))
+    assert previous(Message("assistant", merged.parts)) is None
+    view = View.of([merged, said(WORDS), *talk(3)], lens=Lens(rules=ANTHROPIC))
+    assert untold(view, 8) == [(1, 8)]
+    view, _ = run(WholeHistory(), (), view=view)
+    assert view.messages[0].parts[0] == first.parts[0]
+    assert sum(previous(user(part.text)) is not None for part in view.messages[0].parts) == 1
+    chunks, asked = run(Chunked(4, summarizer=ByModel()), [merged, said(WORDS), *talk(3)], "S3", "S4", rules=ANTHROPIC)
+    assert asked == ["1:5", "5:8"]
+    assert previous(chunks.messages[0]) == "S1\n\nS2\n\nS3\n\nS4"

@@ -69,17 +69,13 @@ def untold(view: View, stop: int) -> list[tuple[int, int]]:
     """The runs of `messages[:stop]` that no summary stands for."""
     runs = list[tuple[int, int]]()
     for item in view.items:
-        if item.stop > stop or _summarised(item.edit):
+        if item.stop > stop or any(previous(message) is not None for message in item.shown):
             continue
         if runs and runs[-1][1] == item.start:
             runs[-1] = (runs[-1][0], item.stop)
         else:
             runs.append((item.start, item.stop))
     return runs
-
-
-def _summarised(edit: Edit | None) -> bool:
-    return edit is not None and any(previous(message) is not None for message in edit.insert)
 
 
 def kept(view: View, start: int, stop: int, memory: Picks | None) -> list[int]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from refold.messages import Message, Text
+from refold.messages import Message, Part, Text
 
 OPEN = "<earlier-conversation>"
 CLOSE = "</earlier-conversation>"
@@ -38,7 +38,8 @@ def wrap(text: str, role: str = "user") -> Message:
 
 
 def previous(message: Message) -> str | None:
-    """The summary's text if *message* is, or as the user's begins with, one of our summaries; else None."""
+    """The summary's text if *message* is one of our summaries, or as the user's holds some at the
+    beginning of its parts, all of them then; else None."""
     found = _parse(message)
     return found[0] if found else None
 
@@ -46,10 +47,7 @@ def previous(message: Message) -> str | None:
 def without_summary(message: Message) -> Message:
     """What else *message* says: the user's own words where a summary was merged with them."""
     found = _parse(message)
-    if not found:
-        return message
-    rest = (Text(found[1]),) if found[1] else ()
-    return replace(message, parts=(*rest, *message.parts[1:]))
+    return replace(message, parts=found[1]) if found else message
 
 
 def is_only_summary(message: Message) -> bool:
@@ -101,15 +99,31 @@ def _told_by_assistant(message: Message) -> bool:
     return message.role == "assistant" and is_only_summary(message)
 
 
-def _parse(message: Message) -> tuple[str, str] | None:
-    """The summary and the rest of the text it stands in. Only a user's message may say more."""
-    if message.role == "tool" or not message.parts or not isinstance(message.parts[0], Text):
+def _parse(message: Message) -> tuple[str, tuple[Part, ...]] | None:
+    """The summaries in a message, and its other parts. Only a user's message may say more, since
+    only those are merged where roles must alternate."""
+    if message.role == "tool":
         return None
-    text = message.parts[0].text.lstrip()
+    texts, rest = list[str](), list[Part]()
+    for part in message.parts:
+        found = _summary(part.text) if isinstance(part, Text) else None
+        if found is None:
+            rest.append(part)
+        else:
+            texts.append(found[0])
+            rest += [Text(found[1])] if found[1] else []
+    if not texts or (message.role != "user" and (rest or len(texts) > 1)):
+        return None
+    return "\n\n".join(texts), tuple(rest)
+
+
+def _summary(text: str) -> tuple[str, str] | None:
+    """The summary that a text begins with, and the rest of the text."""
+    text = text.lstrip()
     if not text.startswith(OPEN):
         return None
     inside, closed, rest = text[len(OPEN) :].partition(CLOSE)
-    if not closed or (message.role != "user" and (rest.strip() or len(message.parts) > 1)):
+    if not closed:
         return None
     body = inside.strip().removeprefix(NOTE).strip()
     return _ESCAPED.sub(r"<\1", body), rest.strip()
