@@ -109,10 +109,9 @@ def test_messages_and_turns_are_counted_as_they_are_shown():
 def test_every_n_steps_counts_from_the_last_compaction():
     """S0-49: a snapshot at intervals, however small the conversation is."""
     compact = refold.Compactor([Summarize(keep=2)], refold.Budget(EveryN(10), 0))
-    history, ran = conversation(45, size=300), []
-    for stop in range(1, len(history) + 1):
-        if compact(history[:stop]).attempts:
-            ran.append(sum(m["role"] == "assistant" for m in history[:stop]))
+    history = conversation(45, size=300)
+    ends = [stop for stop in range(1, len(history) + 1) if compact(history[:stop]).attempts]
+    ran = [sum(m["role"] == "assistant" for m in history[:stop]) for stop in ends]
     assert ran == [10, 20, 30, 40]
 
 
