@@ -1,7 +1,9 @@
 """Every model against the scripted server, by its real client, in both colours."""
 
 import asyncio
+import gc
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -22,6 +24,15 @@ pytestmark = pytest.mark.filterwarnings("ignore:Item '.*' on TypedDict class:Use
 KEY = "squeamish-ossifrage"
 """Of no form that a key is known by: it must be struck out because it is the key."""
 ASK = Ask("Summarise.", 300, system="You summarise.", messages=(Message("user", (Text("你好"),)),))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _loops_closed() -> Iterator[None]:
+    """LiteLLM makes event loops of its own in sync code, and leaves them open."""
+    yield
+    for loop in [one for one in gc.get_objects() if isinstance(one, asyncio.BaseEventLoop)]:
+        if not loop.is_running():
+            loop.close()
 
 
 def openai_chat(url: str, *, colour: str, **settings: Any) -> Model:
