@@ -1,5 +1,7 @@
 """Vendor-neutral conformance cases on triggers and loops: 44 to 52; 11, 54, 55 and 57 where they concern the core."""
 
+from itertools import pairwise
+
 import pytest
 
 import refold
@@ -112,8 +114,9 @@ def test_conformance_49_a_floor_above_the_trigger_is_tried_once_until_something_
     for stop in range(32, len(history) + 1):
         view = compact(body(history[:stop], system=system))
         tried += [view.tokens] if view.attempts else []
-    assert len(tried) <= 3
-    assert all(b - a >= 0.05 * 2_000 for a, b in zip([first.tokens, *tried], tried, strict=False))
+    assert tried == []
+    more = [*history, {"role": "user", "content": "word " * 2_000}]
+    assert compact(body(more, system=system)).attempts
 
 
 def test_conformance_49_the_same_request_again_is_not_compacted_again() -> None:
@@ -173,7 +176,7 @@ def test_conformance_51_growth_below_the_hysteresis_is_no_reason() -> None:
         view = compact(body(history[:stop], system=system))
         sizes += [(view.attempts[0].before, view.tokens)] if view.attempts else []
     assert len(sizes) >= 2
-    assert all(before - left >= 200 for (_, left), (before, _) in zip(sizes, sizes[1:], strict=False))
+    assert all(before - left >= 200 for (_, left), (before, _) in pairwise(sizes))
 
 
 def test_conformance_52_a_switch_to_a_smaller_window_is_compacted_for_before_the_first_request() -> None:

@@ -56,8 +56,8 @@ class Budget:
     """A compaction that leaves a request at the trigger must make it smaller by this share at least;
     else there is no headroom (conformance 49)."""
     hysteresis: float = 0.05
-    """After a compaction the request grows by this share of the trigger before the next one
-    (conformance 49, 51). 0 tries again every time."""
+    """After a compaction the request grows by this share of the trigger, or of itself where it stayed
+    above that, before the next one (conformance 49, 51). 0 tries again every time."""
 
     def __post_init__(self) -> None:
         if not (0 <= self.progress < 1 and 0 <= self.hysteresis < 1):

@@ -70,7 +70,7 @@ def _held(budget: Budget, found: Check, mark: Mark) -> str:
     """Why what is due is not tried again: the request has hardly grown since (conformance 49, 51)."""
     if found.level != "hard" or found.paced or mark.tokens is None:
         return ""
-    step = ceil(budget.hysteresis * (found.threshold or mark.tokens))
+    step = ceil(budget.hysteresis * max(found.threshold or 0, mark.tokens))
     if found.tokens >= mark.tokens + step:
         return ""
     return (
