@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pages import ROOT
 from refold.budget import Budget
 from refold.lens import Lens
 from refold.loop import drive, steps
@@ -298,3 +299,11 @@ def test_the_status_says_how_much_is_left_out():
     assert status([user("a")]) == "- Left out here: messages 1; tool calls 0."
     long = status([*history(), Message("assistant", (Text("长 " * 9_999),))])
     assert long.endswith("…") and len(long) < 600
+
+
+def test_the_guidance_says_which_strategy_when():
+    """S3-28: each strategy of the page has its paragraph."""
+    page = (ROOT / "docs" / "facts.md").read_text(encoding="utf-8")
+    guidance = page.partition("## Which one when")[2].partition("\n## ")[0]
+    for name in ("WholeHistory", "FromLastN", "Chunked", "RetrieveFacts"):
+        assert f"- **`{name}`** " in guidance
