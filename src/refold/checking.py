@@ -2,11 +2,12 @@
 
 from typing import Any
 
+from refold.codec import Codec
 from refold.codecs import decode_all, open_payload
 from refold.rules.verdict import Violation
 
 
-def check(payload: Any, format: str | None = None) -> tuple[Violation, ...]:
+def check(payload: Any, format: str | Codec | None = None) -> tuple[Violation, ...]:
     """Everything in *payload* that its API refuses, in order of position (docs/rules.md).
 
     *payload* is a list of messages, a request body, or the JSON text of either (`str` or `bytes`);

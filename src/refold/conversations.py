@@ -6,6 +6,7 @@ from functools import partial
 from threading import Lock
 from typing import Any
 
+from refold.codec import Codec
 from refold.codecs import decode_all, open_payload
 from refold.envelope import Envelope
 from refold.lens import Lens
@@ -31,7 +32,7 @@ class Conversations:
     store: Store
     local: tuple[Strategy, ...]
     count: Counter
-    format: str | None
+    format: str | Codec | None
     salt: str
     reports: Reports = field(default_factory=Reports)
     _states: tuple[State, ...] = ()
@@ -111,5 +112,5 @@ class Conversations:
             return pending or 0
         if isinstance(pending, str):
             return self.count(user(pending))
-        entries = open_payload(pending if isinstance(pending, list) else [pending], envelope.codec.NAME)
+        entries = open_payload(pending if isinstance(pending, list) else [pending], envelope.codec)
         return sum(map(self.count, decode_all(entries)))

@@ -6,7 +6,7 @@ from functools import reduce
 from itertools import groupby
 from typing import Any
 
-from refold.codec import Wire
+from refold.codec import Codec, Wire
 from refold.codecs import decode_all, open_payload
 from refold.envelope import Envelope
 from refold.messages import Message, ToolResult
@@ -32,7 +32,7 @@ class Repaired:
     (`unmended`); positions are those in the new payload."""
 
 
-def repair(payload: Any, format: str | None = None) -> Repaired:
+def repair(payload: Any, format: str | Codec | None = None) -> Repaired:
     """Mend what the API would refuse in *payload*, and say what was done (docs/rules.md).
 
     Results that stand elsewhere, before their call too, are put after their calls; a call that was
@@ -50,7 +50,7 @@ def repair(payload: Any, format: str | None = None) -> Repaired:
         done += (replace(one, at=places[one.at]) for one in repairs)
         places = [places[entry.near] for entry in entries]
         payload = envelope.seal(_pieces(envelope, messages, entries))
-        envelope = open_payload(payload, envelope.codec.NAME)
+        envelope = open_payload(payload, envelope.codec)
         messages = decode_all(envelope)
     return Repaired(payload, tuple(sorted(done, key=lambda one: one.at)), _left(envelope, messages))
 

@@ -22,11 +22,12 @@ _SURE = 3
 """How far the best format must be ahead of the next for the rest not to be looked at."""
 
 
-def open_payload(payload: Any, format: str | None = None) -> Envelope:
+def open_payload(payload: Any, format: str | Codec | None = None) -> Envelope:
     """Open a list of messages, a request body, or the JSON text of either (`str` or `bytes`).
 
     The format is recognised by shape; *format* names it: `openai_chat`, `anthropic`,
-    `openai_responses`, `gemini`. Raises `FormatError`, which says what was tried.
+    `openai_responses`, `gemini`; a codec of your own, or an adapter's, is given as it is. Raises
+    `FormatError`, which says what was tried.
     """
     parcel = unpack(payload)
     codec = _recognised(parcel) if format is None else _named(format, parcel)
@@ -71,12 +72,12 @@ class _Joined(Sequence[Message]):
         return self._second[at] if at >= 0 else self._first[at]
 
 
-def _named(format: str, parcel: Parcel) -> Codec:
-    codec = next((codec for codec in CODECS if format == codec.NAME), None)
+def _named(format: str | Codec, parcel: Parcel) -> Codec:
+    codec = next((codec for codec in CODECS if format == codec.NAME), None) if isinstance(format, str) else format
     if codec is None:
         raise FormatError(f"no format is called {format!r}; there are {_names(CODECS)}")
     if parcel.field and parcel.field != codec.FIELD:
-        raise FormatError(f"{format} keeps its conversation in {codec.FIELD!r}, and this object has {parcel.field!r}")
+        raise FormatError(f"{codec.NAME} keeps its conversation in {codec.FIELD!r}, and this object has {parcel.field!r}")
     return codec
 
 

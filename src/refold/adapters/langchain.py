@@ -1,0 +1,244 @@
+"""LangChain's messages as a wire format, and its chat models as what answers an `Ask`.
+
+The module is a codec (`refold.codec`): `Compactor(..., format=refold.adapters.langchain)` takes and
+gives lists of `BaseMessage`. Messages that are not touched are the same objects, with their ids,
+`additional_kwargs` and `response_metadata`. Needs the extra `langchain`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from refold.adapters.langchain_model import ChatModel
+from refold.adapters.langchain_reading import (
+    SOURCE,
+    Slot,
+    as_message,
+    call_id,
+    call_ids,
+    decode,
+    echoes,
+    read_block,
+    role_of,
+    slots_of,
+)
+from refold.canonical import canonical, parsed
+from refold.codec import Wire
+from refold.codecs.blocks import align, arguments, reshape
+from refold.errors import FormatError
+from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from refold.rules.openai_chat import RULES
+from refold.rules.verdict import Rules
+from refold.summary import previous
+
+try:
+    from langchain_core.messages import (
+        AIMessage,
+        BaseMessage,
+        FunctionMessage,
+        HumanMessage,
+        SystemMessage,
+        ToolMessage,
+    )
+    from langchain_core.utils.function_calling import convert_to_openai_tool
+except ImportError as error:
+    raise ImportError("this adapter needs LangChain: pip install 'refold[langchain]'") from error
+
+NAME = "langchain"
+FIELD = "messages"
+
+
+def rules(body: Mapping[str, Any]) -> Rules:  # noqa: ARG001 - a codec's
+    """What holds for every provider behind LangChain: each call is answered directly after it (OA-1).
+    Which one it is, messages do not say; so signed thinking is taken to be bound (AN-7)."""
+    return Rules(RULES, thinking="bound")
+
+
+def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:  # noqa: ARG001 - a codec's
+    """Messages of LangChain's are a sure sign."""
+    return 3 * sum(isinstance(item, BaseMessage) for item in items)
+
+
+def is_system(item: Wire) -> bool:
+    """A system message."""
+    return isinstance(item, BaseMessage) and role_of(item) == "system"
+
+
+def system(body: Mapping[str, Any], head: Sequence[Wire]) -> tuple[Part, ...]:  # noqa: ARG001 - a codec's
+    """The leading system messages."""
+    return tuple(part for item in head for part in decode(item, ()).parts)
+
+
+def tools(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """Each tool of a body (`{"messages": ..., "tools": ...}`) as canonical JSON."""
+    given = body.get("tools")
+    return tuple(canonical(convert_to_openai_tool(tool)) for tool in given) if isinstance(given, list | tuple) else ()
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def encode(message: Message) -> Wire:
+    """A message of our own making. Raises `FormatError` for what one message cannot hold."""
+    if message.role == "tool":
+        if len(message.parts) != 1 or not isinstance(message.parts[0], ToolResult):
+            raise FormatError("a tool message holds exactly one result")
+        result = message.parts[0]
+        return ToolMessage(
+            content=reshape("", result.content, read_block, _write),
+            tool_call_id=result.id,
+            name=result.name or None,
+            status="error" if result.error else "success",
+        )
+    kwargs = {"lc_source": SOURCE} if previous(message) is not None else {}
+    kinds: dict[str, type[BaseMessage]] = {"user": HumanMessage, "assistant": AIMessage, "system": SystemMessage}
+    if message.role not in kinds:
+        raise FormatError(f"LangChain has no message of the role {message.role!r}")
+    return patch(kinds[message.role](content="", additional_kwargs=kwargs), message)
+
+
+def patch(item: Wire, message: Message) -> Wire:
+    """A copy of *item* that says what *message* says; id, metadata and blocks that did not change stay."""
+    whole = as_message(item)
+    if isinstance(whole, ToolMessage | FunctionMessage):
+        return _patched_result(whole, message)
+    slots = list(slots_of(whole, 0))
+    places = align([slot.part for slot in slots], message.parts)
+    pairs = [(None if at is None else slots[at], part) for at, part in zip(places, message.parts, strict=True)]
+    return whole.model_copy(update=_update(whole, slots, pairs))
+
+
+def _patched_result(item: ToolMessage | FunctionMessage, message: Message) -> BaseMessage:
+    result = message.parts[0] if message.parts else ToolResult("")
+    if not isinstance(result, ToolResult):
+        raise FormatError("a tool message holds exactly one result")
+    content = reshape(item.content, result.content, read_block, _write)
+    named = {"tool_call_id": result.id} if isinstance(item, ToolMessage) and message.parts else {}
+    return item.model_copy(update={"content": content, **named})
+
+
+Pairs = Sequence[tuple[Slot | None, Part]]
+"""Each part to say, and the slot of the old one that it is or replaces."""
+
+
+def _update(whole: BaseMessage, slots: Sequence[Slot], pairs: Pairs) -> dict[str, Any]:
+    """The fields that say *pairs*."""
+    calls = [(s, p) for s, p in pairs if isinstance(p, ToolCall)]
+    wire = [_call(s, p) for s, p in calls if s is None or s.place == "call"]
+    bad = [
+        s.block if s.part == p else {**s.block, "id": p.id, "args": p.arguments}
+        for s, p in calls
+        if s is not None and s.place == "invalid"
+    ]
+    said = [(s, p) for s, p in pairs if _is_content(s, p)]
+    out: dict[str, Any] = {"content": _content(whole, slots, said, {call["id"]: call for call in wire})}
+    if isinstance(whole, AIMessage):
+        out |= {"tool_calls": wire, "invalid_tool_calls": bad}
+        out |= {"tool_call_chunks": []} if "tool_call_chunks" in type(whole).model_fields else {}
+    kept = {call["id"] for call in (*wire, *bad)}
+    return out | {"additional_kwargs": _kwargs(whole, pairs, kept)}
+
+
+def _is_content(slot: Slot | None, part: Part) -> bool:
+    if isinstance(part, ToolResult):
+        raise FormatError("only a tool message holds a tool's result")
+    return not isinstance(part, ToolCall) and (slot is None or slot.place == "content")
+
+
+def _call(slot: Slot | None, call: ToolCall) -> dict[str, Any]:
+    if slot is not None and slot.part == call:
+        return cast("dict[str, Any]", slot.block)
+    args = {"name": call.name, "args": arguments(call), "id": call.id, "type": "tool_call"}
+    return {**slot.block, **args} if slot is not None else args
+
+
+def _content(whole: BaseMessage, slots: Sequence[Slot], said: Pairs, calls: Mapping[str, Any]) -> Any:
+    """The content that says *said*, with the echoes of those *calls* that are left."""
+    blocks = [s.block if s and s.part == p else _write(s.block if s else None, p) for s, p in said]
+    if not isinstance(whole.content, list):
+        if len(blocks) <= 1 and all(isinstance(part, Text) for _, part in said):
+            return cast("Text", said[0][1]).text if said else ""
+        return blocks
+    named = call_ids(whole)
+    same = [slot.part for slot in slots if slot.place == "content"] == [part for _, part in said]
+    repeats = [block for block in whole.content if echoes(block, named)]
+    order = list(whole.content) if same else [*blocks, *repeats]
+    gone = named - calls.keys()
+    return [_echo(b, calls) for b in order if not echoes(b, gone)]
+
+
+def _echo(block: Any, calls: Mapping[str, Any]) -> Any:
+    """A block that repeats a call, brought in line with it; any other as it is."""
+    if not echoes(block, calls):
+        return block
+    args = calls[call_id(block)]["args"]
+    for key in ("input", "args", "arguments"):
+        if key in block and canonical(parsed(block[key]) if isinstance(block[key], str) else block[key]) != canonical(
+            args
+        ):
+            return {**block, key: canonical(args) if isinstance(block[key], str) else args}
+    return block
+
+
+def _kwargs(whole: BaseMessage, pairs: Pairs, calls: set[Any]) -> dict[str, Any]:
+    """The provider's own fields, without what no longer holds; the same object where all of it does."""
+    out = dict(whole.additional_kwargs)
+    if "reasoning_content" in out and not any(isinstance(p, Thinking) and s and s.place == "kwargs" for s, p in pairs):
+        del out["reasoning_content"]
+    if isinstance(out.get("tool_calls"), list):
+        out["tool_calls"] = [call for call in out["tool_calls"] if call.get("id") in calls]
+        if not out["tool_calls"]:
+            del out["tool_calls"]
+    if "function_call" in out and not any(s and s.place == "kwargs" and isinstance(p, ToolCall) for s, p in pairs):
+        del out["function_call"]
+    return whole.additional_kwargs if out == whole.additional_kwargs else out
+
+
+def _write(block: Any, part: Part) -> Any:
+    """A block that says *part*, made from *block* where there is one."""
+    match part:
+        case Text(text):
+            return {**(block if isinstance(block, dict) else {"type": "text"}), "text": text}
+        case Thinking(text, signature) if signature:
+            return {"type": "thinking", "thinking": text, "signature": signature}
+        case Thinking(text):
+            return {"type": "reasoning", "reasoning": text}
+        case Media(kind, _, ref) if ref.startswith(("http://", "https://")):
+            return {"type": kind, "url": ref}
+        case Opaque():
+            return parsed(part.json)
+    raise FormatError(f"a LangChain message cannot hold this {type(part).__name__} anew")
+
+
+def merge(first: Wire, second: Wire) -> Wire:
+    """Two messages of one role as one: what *first* is, saying what both say. Raises `FormatError`
+    for tools' results, which stay apart."""
+    one, two = as_message(first), as_message(second)
+    if isinstance(one, ToolMessage | FunctionMessage):
+        raise FormatError("two results of tools cannot share one message")
+    both = [*_blocks(one), *_blocks(two)]
+    update: dict[str, Any] = {"content": "\n\n".join(both) if all(isinstance(b, str) for b in both) else both}
+    if isinstance(one, AIMessage) and isinstance(two, AIMessage):
+        update["tool_calls"] = [*one.tool_calls, *two.tool_calls]
+        update["invalid_tool_calls"] = [*one.invalid_tool_calls, *two.invalid_tool_calls]
+    return one.model_copy(update=update)
+
+
+def _blocks(message: BaseMessage) -> list[Any]:
+    content = message.content
+    return list(content) if isinstance(content, list) else [content] if content else []
+
+
+__all__ = [
+    "FIELD",
+    "NAME",
+    "ChatModel",
+    "decode",
+    "encode",
+    "fits",
+    "is_system",
+    "merge",
+    "patch",
+    "rules",
+    "system",
+    "tools",
+]

@@ -1,0 +1,90 @@
+"""A chat model of LangChain's as what answers an `Ask`."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from refold.adapters.langchain_reading import SOURCE, slots_of
+from refold.messages import Text
+from refold.models.faults import failed
+from refold.models.requests import turns_of
+from refold.models.thinking import unthought
+from refold.strategy import Answer, Ask
+from refold.tokens.usage import Usage
+
+try:
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+    from langchain_core.runnables import RunnableConfig
+    from langchain_core.runnables.config import merge_configs
+except ImportError as error:
+    raise ImportError("this adapter needs LangChain: pip install 'refold[langchain]'") from error
+
+_FINISHES = {
+    "stop": ("stop", "end_turn", "stop_sequence", "eos", "completed", "eos_token"),
+    "length": ("length", "max_tokens", "max_output_tokens", "model_context_window_exceeded", "model_length"),
+    "filter": ("content_filter", "refusal", "safety", "recitation", "blocklist", "prohibited_content"),
+    "tool": ("tool_calls", "tool_use", "function_call"),
+}
+_WORDS = {word: finish for finish, words in _FINISHES.items() for word in words}
+
+
+@dataclass(frozen=True, slots=True)
+class ChatModel:
+    """A chat model of LangChain's as what answers an `Ask`, in both colours.
+
+    Its calls carry the tag `nostream`, so that LangGraph does not stream them as the agent's words.
+    """
+
+    model: BaseChatModel
+    config: RunnableConfig | None = field(default=None, repr=False)
+    """Callbacks, tags and metadata of the run that it belongs to."""
+    cap: str = "max_tokens"
+    """The argument that caps an answer; empty for a model that takes none."""
+
+    def __call__(self, ask: Ask, within: float | None = None, /) -> Answer:  # noqa: ARG002 - a model's
+        """Ask."""
+        try:
+            return _answer(self.model.invoke(_prompt(ask), self._config(ask), **self._cap(ask)))
+        except Exception as error:  # noqa: BLE001 - whatever it is, a model that fails must not stop an agent
+            return failed(error)
+
+    async def acall(self, ask: Ask, within: float | None = None, /) -> Answer:  # noqa: ARG002 - a model's
+        """As calling it, for async code."""
+        try:
+            return _answer(await self.model.ainvoke(_prompt(ask), self._config(ask), **self._cap(ask)))
+        except Exception as error:  # noqa: BLE001 - likewise
+            return failed(error)
+
+    def _config(self, ask: Ask) -> RunnableConfig:
+        own = RunnableConfig(tags=["nostream"], metadata={"lc_source": SOURCE}, run_name=f"refold {ask.purpose}")
+        return merge_configs(self.config, own)
+
+    def _cap(self, ask: Ask) -> dict[str, Any]:
+        return {self.cap: ask.max_tokens} if self.cap else {}
+
+
+def _prompt(ask: Ask) -> list[BaseMessage]:
+    kinds: dict[str, type[BaseMessage]] = {"user": HumanMessage, "assistant": AIMessage}
+    head: list[BaseMessage] = [SystemMessage(content=ask.system)] if ask.system else []
+    return [*head, *(kinds[role](content=text) for role, text in turns_of(ask))]
+
+
+def _answer(message: AIMessage) -> Answer:
+    told = message.response_metadata
+    word = told.get("finish_reason") or told.get("stop_reason") or told.get("done_reason") or "stop"
+    finish = "tool" if message.tool_calls else _WORDS.get(str(word).lower(), str(word))
+    name = told.get("model_name") or told.get("model") or ""
+    return Answer(unthought(_words(message)).strip(), finish, model=str(name), usage=_usage(message))
+
+
+def _words(message: AIMessage) -> str:
+    return "".join(slot.part.text for slot in slots_of(message, 0) if isinstance(slot.part, Text))
+
+
+def _usage(message: AIMessage) -> Usage | None:
+    used = message.usage_metadata
+    if not used:
+        return None
+    details = used.get("input_token_details") or {}
+    cached, written = details.get("cache_read") or 0, details.get("cache_creation") or 0
+    return Usage(used["input_tokens"], used["output_tokens"], cached, written)

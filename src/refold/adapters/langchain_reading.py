@@ -1,0 +1,166 @@
+"""LangChain's messages, read: every part, and where in its message it stands."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from refold.canonical import canonical, canonical_text
+from refold.codec import Wire
+from refold.codecs.blocks import answer, contents, opaque
+from refold.errors import FormatError
+from refold.media import media
+from refold.messages import Content, Media, Message, Part, Text, Thinking, ToolCall, ToolResult
+
+try:
+    from langchain_core.messages import (
+        AIMessage,
+        BaseMessage,
+        ChatMessage,
+        FunctionMessage,
+        RemoveMessage,
+        ToolMessage,
+        convert_to_messages,
+    )
+except ImportError as error:
+    raise ImportError("this adapter needs LangChain: pip install 'refold[langchain]'") from error
+
+SOURCE = "summarization"
+"""What `additional_kwargs["lc_source"]` of a summary says, as LangChain's own middleware has it."""
+
+_ROLES = {"human": "user", "ai": "assistant", "developer": "system", "function": "tool", "model": "assistant"}
+_MEDIA = {"image": "image", "audio": "audio", "video": "video", "file": "document", "document": "document"}
+_CALLS = frozenset({"tool_use", "tool_call", "function_call", "invalid_tool_call"})
+"""Blocks of content that repeat what stands in `tool_calls`."""
+
+
+class Slot(NamedTuple):
+    """A part, and where in its message it stands."""
+
+    place: Literal["kwargs", "content", "call", "invalid"]
+    block: Any
+    part: Part
+
+
+def decode(item: Wire, prior: Sequence[Message]) -> Message:
+    """One message; what LangChain takes for one (a string, a pair of role and text, a dict) too.
+
+    Raises `FormatError` for anything else, and for a `RemoveMessage`, which says what to do with a
+    list and is no part of one (`refold.adapters.langgraph.reduced`).
+    """
+    message = as_message(item)
+    if isinstance(message, ToolMessage | FunctionMessage):
+        return Message("tool", (_result(message, prior),))
+    return Message(role_of(message), tuple(slot.part for slot in slots_of(message, len(prior))))
+
+
+def as_message(item: Wire) -> BaseMessage:
+    """What LangChain takes *item* for. Raises `FormatError`."""
+    if isinstance(item, RemoveMessage):
+        raise FormatError("a RemoveMessage is no message: apply it first (refold.adapters.langgraph.reduced)")
+    if isinstance(item, BaseMessage):
+        return item
+    try:
+        return convert_to_messages([item])[0]
+    except (ValueError, TypeError, NotImplementedError, KeyError) as error:
+        raise FormatError(f"no LangChain message: {error}") from error
+
+
+def role_of(message: BaseMessage) -> str:
+    """The role in Refold's words."""
+    if isinstance(message, AIMessage):
+        return "assistant"
+    role = message.role if isinstance(message, ChatMessage) else message.type.removesuffix("MessageChunk").lower()
+    return _ROLES.get(role, role)
+
+
+def _result(message: ToolMessage | FunctionMessage, prior: Sequence[Message]) -> ToolResult:
+    content: tuple[Content, ...] = contents(message.content, read_block)
+    name = message.name or ""
+    if isinstance(message, ToolMessage):
+        return ToolResult(message.tool_call_id, content, message.status == "error", name)
+    return ToolResult(answer([ToolResult("", content, name=name)], prior)[0], content, name=name)
+
+
+def slots_of(message: BaseMessage, at: int) -> Iterator[Slot]:
+    """Every part with its place, in reading order; *at* is the position that names legacy calls."""
+    reasoning = message.additional_kwargs.get("reasoning_content")
+    if isinstance(reasoning, str) and reasoning:
+        yield Slot("kwargs", None, Thinking(reasoning))
+    calls = call_ids(message)
+    for block in message.content if isinstance(message.content, list) else [message.content]:
+        if block and not echoes(block, calls):
+            yield Slot("content", block, read_block(block))
+    if not isinstance(message, AIMessage):
+        return
+    for call in message.tool_calls:
+        yield Slot("call", call, ToolCall(call.get("id") or "", call["name"], canonical(call["args"])))
+    for bad in message.invalid_tool_calls:
+        yield Slot("invalid", bad, _invalid(bad))
+    legacy = message.additional_kwargs.get("function_call")
+    if isinstance(legacy, Mapping) and not calls:
+        named = ToolCall(f"{at}.0", str(legacy.get("name")), canonical_text(str(legacy.get("arguments") or "")))
+        yield Slot("kwargs", legacy, named)
+
+
+def call_ids(message: BaseMessage) -> set[str]:
+    """Ids of the calls that stand in fields of their own."""
+    if not isinstance(message, AIMessage):
+        return set()
+    return {id for call in (*message.tool_calls, *message.invalid_tool_calls) if (id := call.get("id"))}
+
+
+def _invalid(call: Mapping[str, Any]) -> ToolCall:
+    """A call whose arguments are no JSON object; providers want an answer to it all the same."""
+    return ToolCall(call.get("id") or "", call.get("name") or "", canonical_text(call.get("args") or ""))
+
+
+def echoes(block: Any, calls: Collection[str]) -> bool:
+    """Does this block of content only repeat one of *calls*, as Anthropic's and OpenAI's do?"""
+    return isinstance(block, dict) and block.get("type") in _CALLS and call_id(block) in calls
+
+
+def call_id(block: Mapping[str, Any]) -> str:
+    """The id of the call that a block makes; empty if it has none."""
+    id = block.get("call_id") or block.get("id")
+    return id if isinstance(id, str) else ""
+
+
+def read_block(block: Any) -> Any:
+    """A block of content, of LangChain's own kinds or of a provider's."""
+    if isinstance(block, str):
+        return Text(block)
+    if not isinstance(block, dict):
+        return opaque(block)
+    match block.get("type"):
+        case "text" | "input_text" | "output_text" if isinstance(block.get("text"), str):
+            return Text(block["text"])
+        case "thinking" if isinstance(block.get("thinking"), str):
+            return Thinking(block["thinking"], str(block.get("signature") or ""))
+        case "redacted_thinking":
+            return Thinking("", str(block.get("data") or ""))
+        case "reasoning" if isinstance(block.get("reasoning"), str):
+            return Thinking(block["reasoning"], _signature(block))
+        case str() as kind if kind in _CALLS or kind.startswith("server_tool"):
+            return opaque(block, opens=call_id(block))
+        case str() as kind if kind.endswith("_tool_result"):
+            return opaque(block, closes=block.get("tool_use_id") or block.get("tool_call_id"))
+    return _medium(block) or opaque(block)
+
+
+def _signature(block: Mapping[str, Any]) -> str:
+    extras = block.get("extras")
+    return str((extras.get("signature") if isinstance(extras, Mapping) else "") or "")
+
+
+def _medium(block: Mapping[str, Any]) -> Media | None:
+    """An image, sound, video or document in one of the shapes in use; None for anything else."""
+    kind = str(block.get("type")).removeprefix("input_").removesuffix("_url")
+    if kind == "media":
+        kind = str(block.get("mime_type")).partition("/")[0]
+    if kind not in _MEDIA:
+        return None
+    inner = next((block[key] for key in (block["type"], "source") if isinstance(block.get(key), str | Mapping)), block)
+    place = {"url": inner} if isinstance(inner, str) else inner
+    mime = place.get("mime_type") or place.get("media_type") or ""
+    data = place.get("base64") or place.get("data") or place.get("file_data")
+    ref = place.get("url") or place.get("file_id") or place.get("id") or place.get("file_uri")
+    return media(_MEDIA[kind], str(mime), data if isinstance(data, str) else None, ref if data is None else None)
