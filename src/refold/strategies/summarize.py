@@ -52,7 +52,8 @@ class Summarize:
         if not stop:
             return None
         pinned = self._pinned(view, stop)
-        hidden = _tokens(view, stop) - sum(view.ground.tokens(at, at + 1) for at in pinned)
+        shown = _tokens(view, stop)
+        hidden = shown - sum(view.ground.tokens(at, at + 1) for at in pinned)
         cap = min(self.max_tokens, hidden - hidden // 8)
         if cap <= 0:
             return Ending("noop", "nothing but what is pinned")
@@ -61,7 +62,7 @@ class Summarize:
             return ending
         place = PLACEMENTS[self.place] if isinstance(self.place, str) else self.place
         insert = placed(place, view, stop, text, pinned)
-        if sum(map(view.lens.count, insert)) >= _tokens(view, stop):
+        if sum(map(view.lens.count, insert)) >= shown:
             return Ending("rejected", "the summary is not smaller than what it stands for")
         try:
             yield view.fold(0, stop, *insert, by=repr(self))
@@ -84,7 +85,11 @@ class Summarize:
 
 def _tokens(view: View, stop: int) -> int:
     """Tokens of what the view shows before *stop*."""
-    return sum(view.lens.count(message) for item in view.items if item.stop <= stop for message in item.shown)
+    items = (item for item in view.items if item.stop <= stop)
+    return sum(
+        sum(map(view.lens.count, item.shown)) if item.edit else view.ground.tokens(item.start, item.stop)
+        for item in items
+    )
 
 
 def _named(value: object) -> str:

@@ -18,6 +18,8 @@ from refold.summarizers.model.record import DETAILS, Element, clipped, elements,
 Asking = Generator[Ask, Answer | None, "Told"]
 LEAST = 60
 """Tokens below which a model is not asked for words at all."""
+LONGEST_TOKEN = 30
+"""Characters of a record for each token, at most, that are worth counting: prose has 4."""
 QUESTION = 2_000
 """Characters of the latest request that are shown beside the record."""
 
@@ -84,7 +86,10 @@ class Writer:
     def _whole(self, limit: int, *, in_place: bool) -> Ask | None:
         """One request for everything, told in as much detail as fits; None if none fits."""
         for detail in DETAILS:
-            ask = self._ask(_body(elements(self.job.found.said, detail)), self.closing, self.job.room)
+            body = _body(elements(self.job.found.said, detail))
+            if len(body) > limit * LONGEST_TOKEN:
+                continue
+            ask = self._ask(body, self.closing, self.job.room)
             if self.job.weight(ask) <= limit:
                 here = self._in_place(ask) if in_place else ask
                 return here if self.job.weight(here) <= limit else ask
@@ -146,6 +151,8 @@ class Writer:
         """A request for each part; none if more than *most* are needed, or if the answers could not
         be joined in one request."""
         cost = cache(self._cost)
+        if sum(map(cost, record)) > limit * most:
+            return []
         for count in range(2, most + 1):
             tokens = self._share(limit, count) if joins else self.job.room
             bare = self._ask(_body(()), prompt("part"), tokens, anchored=not joins, part=count, parts=count)
