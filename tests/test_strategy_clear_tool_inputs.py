@@ -121,7 +121,7 @@ def test_newest_groups_open_calls_short_calls_and_protected_tools_stay() -> None
     view = session(*[long] * 5)
     assert [edit.start for edit in proposals(view, ClearToolInputs(keep=3)).edits] == [1, 3]
     assert proposals(session(long, answered=False), ClearToolInputs(keep=0)).edits == ()
-    assert proposals(session(json.dumps({"content": "x" * 250})), ClearToolInputs(keep=0)).edits == ()
+    assert proposals(session(json.dumps({"content": "word " * 50})), ClearToolInputs(keep=0)).edits == ()
     assert proposals(view, ClearToolInputs(keep=0, protect="write")).edits == ()
 
 
