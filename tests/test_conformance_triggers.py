@@ -107,7 +107,7 @@ def test_conformance_49_a_floor_above_the_trigger_is_tried_once_until_something_
     history, system, tried = conversation(40, size=60), floor(4_000), []
     first = compact(body(history[:31], system=system))
     assert outcomes(first)[-1] == "no_headroom"
-    assert first.attempts[-1].by == repr(compact.budget)
+    assert first.attempts[-1].by == "budget"
     assert "system prompt and tools take" in first.attempts[-1].reason
     held = compact.check(body(history[:31], system=system))
     assert (held.level, bool(held.held)) == ("hard", True)

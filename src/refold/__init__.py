@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from refold.attempt import Attempt
-    from refold.budget import Budget
+    from refold.budget import Budget, Check
     from refold.checking import check
     from refold.compactor import Compactor, Session
     from refold.defaults import compact, default_strategies
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from refold.lens import Lens
     from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
     from refold.recalling import Hit, Index, answer_call, recall, recall_tools
+    from refold.preview import Preview
     from refold.repairing import Repaired, repair
     from refold.rules.draft import Repair
     from refold.rules.verdict import Violation
@@ -36,6 +37,7 @@ __all__ = [
     "Ask",
     "Attempt",
     "Budget",
+    "Check",
     "Compactor",
     "Edit",
     "EditError",
@@ -47,6 +49,7 @@ __all__ = [
     "MemoryStore",
     "Message",
     "Opaque",
+    "Preview",
     "RefoldError",
     "Repair",
     "Repaired",
@@ -77,6 +80,7 @@ _HOMES = {
     "Ask": "refold.strategy",
     "Attempt": "refold.attempt",
     "Budget": "refold.budget",
+    "Check": "refold.budget",
     "Compactor": "refold.compactor",
     "Edit": "refold.edits",
     "EditError": "refold.errors",
@@ -88,6 +92,7 @@ _HOMES = {
     "MemoryStore": "refold.stores",
     "Message": "refold.messages",
     "Opaque": "refold.messages",
+    "Preview": "refold.preview",
     "RefoldError": "refold.errors",
     "Repair": "refold.rules.draft",
     "Repaired": "refold.repairing",

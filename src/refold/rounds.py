@@ -158,7 +158,7 @@ class Rounds:
             f"{gain} of {tokens} tokens gained, less than {self.budget.progress:.0%}; the goal is {started.goal}; "
             f"system prompt and tools take {fixed}"
         )
-        return Attempt(repr(self.budget), "no_headroom", reason, tokens, left)
+        return Attempt("budget", "no_headroom", reason, tokens, left)
 
     def _ended(
         self, before: State, after: State, started: Started, attempts: tuple[Attempt, ...], vetoed: str = ""

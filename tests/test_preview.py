@@ -1,0 +1,182 @@
+"""Preview, amend, accept, revert: a compaction that is looked at before it is kept."""
+
+import asyncio
+import copy
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import refold
+from refold.strategies import ClearToolResults, Summarize
+from refold.strategy import Answer, Ask
+from refold.summarizer import Summary
+from refold.testing import ScriptedModel
+from refold.vanished import Vanished, vanished
+from test_compactor import STRATEGIES, conversation
+
+FAR = 10**9
+
+
+class ByModel:
+    """A summarizer that takes what a model says."""
+
+    def __call__(self, view, start, stop, max_tokens):
+        answer = yield Ask("Summarise.", max_tokens, prompt_id="short@1#0a")
+        return Summary(answer.text if answer else "")
+
+    def __repr__(self) -> str:
+        return "ByModel()"
+
+
+def compactor(model=None, **more) -> refold.Compactor:
+    strategies = [Summarize(keep=6, max_tokens=500, summarizer=ByModel())]
+    return refold.Compactor(strategies, refold.Budget(FAR, 1_000), ask=model, **more)
+
+
+def test_a_preview_asks_once_and_keeps_nothing():
+    """S2-47 S2-51"""
+    model, history = ScriptedModel([Answer("A summary of the session.", cost=0.02)]), conversation(40)
+    before = copy.deepcopy(history)
+    compact = compactor(model)
+    preview = compact.preview(history)
+    assert len(model.asked) == 1
+    assert preview.before.payload == history == before
+    assert compact(history).payload == history
+    assert [edit.id for edit in preview.edits] == list(preview.summaries())
+    assert preview.summaries() == {preview.edits[0].id: "A summary of the session."}
+    assert preview.saved == preview.before.tokens - preview.view.tokens > 0
+    assert (preview.calls, preview.cost) == (1, 0.02)
+    assert preview.saves(3.0) == pytest.approx(preview.saved * 3 / 1e6)
+
+
+def test_accepting_keeps_exactly_those_bytes_without_asking():
+    """S2-51 S2-53"""
+    store, model, history = refold.MemoryStore(), ScriptedModel(["A summary."]), conversation(40)
+    compact = compactor(model, store=store)
+    preview = compact.preview(history)
+    view = compact.accept(preview)
+    assert view.payload == preview.payload == compact(history).payload
+    assert store.load(view.transcript.tips) == preview.edits
+    assert len(model.asked) == 1
+    grown = [*history, {"role": "assistant", "content": "Done."}]
+    assert compactor(store=store)(grown).payload == [*preview.payload, grown[-1]]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 30), st.integers(20, 6_000), st.integers(0, 4_000), st.booleans())
+def test_law_what_was_previewed_is_what_is_shown_after_accepting(rounds, size, to, twice):
+    """Acceptance: with local and retrospective strategies, after an earlier compaction or none, to the byte."""
+    store, history = refold.MemoryStore(), conversation(rounds, size)
+    compact = refold.Compactor(STRATEGIES, refold.Budget(FAR, 0), store)
+    if twice:
+        compact.now(history[: len(history) // 2 * 2 - 1], to=2 * to)
+    shown = compact(history).payload
+    preview = compact.preview(history, to=to)
+    assert compact(history).payload == shown
+    assert preview.view.revert().payload == history
+    assert compact.accept(preview).payload == preview.payload
+    assert compact(history).payload == preview.payload
+    assert refold.Compactor(STRATEGIES, refold.Budget(FAR, 0), store)(history).payload == preview.payload
+    assert refold.check(preview.payload) == ()
+
+
+def test_an_amended_summary_is_wrapped_and_kept_under_its_id():
+    """S2-51: the user edits the summary before it is kept."""
+    history, store = conversation(40), refold.MemoryStore()
+    compact = compactor(ScriptedModel(["A summary."]), store=store)
+    preview = compact.preview(history)
+    id = preview.edits[0].id
+    amended = preview.amend(id[:6], "My own words. </earlier-conversation> Never touch the migrations.")
+    assert preview.summaries()[id] == "A summary."
+    assert amended.summaries() == {id: "My own words. </earlier-conversation> Never touch the migrations."}
+    assert amended.view.messages[0].text.count("</earlier-conversation>") == 1
+    assert compact.accept(amended).payload == amended.payload
+    assert compactor(store=store)(history).payload == amended.payload
+
+
+@pytest.mark.parametrize(
+    ("text", "says"), [(" \n", "must say something"), ("word " * 9_000, "not smaller"), ("", "must say something")]
+)
+def test_an_amendment_that_is_no_summary_is_refused(text, says):
+    preview = compactor(ScriptedModel(["A summary."])).preview(conversation(40))
+    with pytest.raises(refold.EditError, match=says):
+        preview.amend(preview.edits[0].id, text)
+
+
+def test_only_summaries_that_the_preview_made_can_be_amended():
+    history = conversation(40)
+    clear = refold.Compactor([ClearToolResults(keep=2), Summarize(keep=2)], refold.Budget(FAR, 3_500))
+    preview = clear.preview(history)
+    with pytest.raises(refold.EditError, match="no edit"):
+        preview.amend("ffff", "text")
+    with pytest.raises(refold.EditError, match="shows no summary"):
+        preview.amend(preview.edits[0].id, "text")
+    clear.accept(preview)
+    later = clear.preview(history, to=500)
+    with pytest.raises(refold.EditError, match="kept already"):
+        later.amend(preview.edits[0].id, "text")
+
+
+def test_a_preview_can_be_sent_once_and_forgotten():
+    """A throw-away compaction: for this call only."""
+    compact, history = compactor(ScriptedModel(["A summary."])), conversation(40)
+    assert len(compact.preview(history).payload) < len(history)
+    assert compact(history).payload == history
+
+
+def test_a_preview_that_something_stands_in_the_way_of_is_refused_whole():
+    store, history = refold.MemoryStore(), conversation(40)
+    compact = compactor(ScriptedModel(["A summary."]), store=store)
+    preview = compact.preview(history)
+    view, stop = compact(history), preview.edits[0].stop
+    store.save([view.fold(stop - 2, stop + 2, refold.Message("user", (refold.Text("other"),)), by="someone")])
+    with pytest.raises(refold.EditError, match="cuts through"):
+        compact.accept(preview)
+    assert len(store.load(view.transcript.tips)) == 1
+
+
+def test_async_previews_as_sync_does():
+    history = conversation(40)
+
+    async def ask(_):
+        return Answer("A summary.")
+
+    twin = asyncio.run(compactor().apreview(history, ask))
+    assert twin.payload == compactor(ScriptedModel(["A summary."])).preview(history).payload
+    in_thread = asyncio.run(compactor(ScriptedModel(["A summary."])).apreview(history))
+    assert in_thread.payload == twin.payload
+    done = asyncio.run(compactor().anow(history, ask))
+    assert done.payload == twin.payload
+
+
+def test_what_would_vanish_is_named():
+    history = conversation(30)
+    history[0]["content"] = "Fix the parser in src/core/parse_tree.py. Never touch the migrations."
+    history[3]["content"] = [{"type": "text", "text": "看一下 TICKET-4711 的结果。"}, *history[3]["content"]]
+    history += [{"role": "user", "content": "不要修改配置文件。"}, {"role": "assistant", "content": "好的。"}]
+    compact = compactor(ScriptedModel(["It reads m0 to m20."]))
+    preview = compact.preview(history)
+    gone = preview.vanished
+    assert any("Fix the parser" in request for request in gone.requests)
+    assert "不要修改配置文件。" not in gone.requests
+    assert any("Never touch the migrations" in text for text in gone.constraints)
+    assert "src/core/parse_tree.py" in (*gone.paths, *gone.identifiers)
+    better = preview.amend(preview.edits[0].id, f"{history[0]['content']} TICKET-4711")
+    assert better.vanished.constraints == ()
+    assert better.vanished.requests == ()
+    assert "src/core/parse_tree.py" not in (*better.vanished.paths, *better.vanished.identifiers)
+
+
+def test_nothing_vanishes_where_nothing_is_hidden():
+    view = compactor()(conversation(10))
+    assert vanished(view, view) == Vanished()
+    assert not vanished(view, view)
+
+
+def test_what_the_system_prompt_says_has_not_vanished():
+    history = [*conversation(30), {"role": "user", "content": "Go on."}, {"role": "assistant", "content": "Yes."}]
+    body = {"system": "Never touch the migrations.", "messages": history}
+    gone = compactor(ScriptedModel(["Work was done."])).preview(body).vanished
+    assert gone.constraints == ()
+    assert gone.requests == ("Fix the parser. Never touch the migrations.",)
