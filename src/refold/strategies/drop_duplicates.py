@@ -49,7 +49,8 @@ class DropDuplicates:
         """An edit for each message from position *since* on that repeats a result."""
         stretch, by = 2 * self.within, repr(self)
         new = (part for _, message in untouched(view, since) for part in self._repeatable(message))
-        wanted = _repeated([part.content for part in new if not is_failure(part.text)], view, since, since % stretch)
+        repeated = _repeated([part.content for part in new], view, since, since % stretch)
+        wanted = {said for said in repeated if not is_failure(ToolResult("", said).text)}
         if not wanted:
             return
         for _, run in groupby(untouched(view, since - since % stretch), key=lambda found: found[0] // stretch):
