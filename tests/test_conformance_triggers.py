@@ -5,11 +5,14 @@ from itertools import pairwise
 import pytest
 
 import refold
+from refold.models import Ladder
 from refold.strategies import ClearToolResults, Summarize
+from refold.strategy import Answer
 from refold.testing import ScriptedModel
 from refold.triggers import Fraction, Reserve, Tokens
 from refold.windows import Window
 from test_compactor import conversation
+from test_preview import ByModel
 
 FAR = 10**9
 
@@ -156,6 +159,24 @@ def test_conformance_50_by_hand_is_allowed_whatever_failed_before() -> None:
     assert outcomes(compact(history)) == []
     assert outcomes(compact.now(history))
     assert outcomes(compact(history)) == []
+
+
+def test_conformance_50_the_breaker_opens_for_automatic_runs_and_a_success_by_hand_closes_it() -> None:
+    answers = [None, None, None, Answer("A summary."), Answer("Another summary.")]
+    model = ScriptedModel([Answer("", "error", "no route", calls=1) if a is None else a for a in answers])
+    ladder = Ladder(model, tries=1)
+    strategy = Summarize(keep=6, summarizer=ByModel())
+    compact = refold.Compactor([strategy], refold.Budget(1_000, 500, hysteresis=0), ask=ladder)
+    history = conversation(40)
+    for _ in range(5):
+        assert compact(history).edits == ()
+    assert ladder.breaker.is_open
+    assert len(model.asked) == 3
+    assert compact.now(history).edits
+    assert not ladder.breaker.is_open
+    assert len(model.asked) == 4
+    assert compact([*history, *conversation(60)[1:]]).edits
+    assert model.asked[4:]  # automatic runs ask again
 
 
 def test_conformance_11_a_forced_compaction_of_what_fits_keeps_the_latest_exchange() -> None:

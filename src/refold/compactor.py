@@ -97,7 +97,7 @@ class Compactor:
 
     async def acompact(self, history: Any, ask: AsyncAsker | None = None, *, pending: Any = None) -> View:
         """As calling it, for async code; *ask* is awaited. Store access runs in a thread."""
-        return await self._awaited(self._turn(history, AUTO, pending), ask)
+        return await self._awaited(self._turn(history, AUTO, pending), ask or self.ask)
 
     def session(self, history: Sequence[Any] = ()) -> "Session":
         """A conversation that is told only what is new; each step costs what was added."""
@@ -124,8 +124,9 @@ class Compactor:
 
     def now(self, history: Any, *, to: int | None = None, pending: Any = None, actor: str = "manual") -> View:
         """Compact whatever the trigger says and whatever failed before: down to *to* tokens, else to the
-        budget's target, else by the budget's `progress` at least. *actor* is who wants it, for the ledger."""
-        return drive(self._turn(history, Order(actor, forced=True, to=to), pending), self.ask)
+        budget's target, else by the budget's `progress` at least. *actor* is who wants it, for the ledger.
+        A ladder of models is asked though its breaker is open (conformance 50)."""
+        return drive(self._turn(history, Order(actor, forced=True, to=to), pending), _by_hand(self.ask))
 
     async def anow(
         self,
@@ -138,19 +139,19 @@ class Compactor:
     ) -> View:
         """As `now`, for async code."""
         run = self._turn(history, Order(actor, forced=True, to=to), pending)
-        return await self._awaited(run, ask)
+        return await self._awaited(run, _by_hand(ask or self.ask))
 
     def preview(self, history: Any, *, to: int | None = None, actor: str = "manual") -> Preview:
         """What `now` would make of *history*. Models are asked as for `now`; nothing is kept but the
         ledger's rows. Give the preview to `accept`, or send its `payload` once and forget it."""
-        return drive(self._preview(history, Order(actor, forced=True, to=to, keep=False)), self.ask)
+        return drive(self._preview(history, Order(actor, forced=True, to=to, keep=False)), _by_hand(self.ask))
 
     async def apreview(
         self, history: Any, ask: AsyncAsker | None = None, *, to: int | None = None, actor: str = "manual"
     ) -> Preview:
         """As `preview`, for async code."""
         run = self._preview(history, Order(actor, forced=True, to=to, keep=False))
-        return await self._awaited(run, ask)
+        return await self._awaited(run, _by_hand(ask or self.ask))
 
     def accept(self, preview: Preview, *, actor: str = "manual") -> View:
         """Keep exactly the edits of *preview*, as they are. No model is asked. From now on every call with this
@@ -231,9 +232,8 @@ class Compactor:
         after = yield from self._rounds.turn(before, order)
         return Preview(before.view, after.view, tuple(fresh_edits(before, after)))
 
-    async def _awaited(self, run: Generator[Ask | Effect, Any, T], ask: AsyncAsker | None) -> T:
-        asker = ask or self.ask
-        return await adrive(run, awaited(asker) if asker else None)
+    async def _awaited(self, run: Generator[Ask | Effect, Any, T], ask: Asker | AsyncAsker | None) -> T:
+        return await adrive(run, awaited(ask) if ask else None)
 
     def _book(self, rows: Sequence[Row]) -> None:
         if self.ledger is not None:
@@ -276,6 +276,11 @@ class Session:
         compactor = self._compactor
         self._state = drive(compactor.step(self._state, self._wires), compactor.ask)
         return self._state.view
+
+
+def _by_hand(ask: Any) -> Any:
+    """Who answers what a user started: a ladder of models has a side of its own for it."""
+    return getattr(ask, "by_hand", ask)
 
 
 def _as_said(view: View, edit: Edit) -> Edit:
