@@ -1,0 +1,234 @@
+"""Gemini style: at 70 % of the window, an XML snapshot by a model for all but the newest 30 % (S0).
+
+Its parts are Refold's own; this module says which, and with which figures (docs/presets/gemini.md).
+`Compressor`, `GoogleStyleCompressor`, `CompressionResult` and `get_compressor` speak LangChain and
+are imported when they are first used (extra `langchain`).
+"""
+
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from refold.budget import Budget
+from refold.codec import Codec
+from refold.codecs import decode_all, open_payload
+from refold.compactor import Compactor
+from refold.edits import Edit
+from refold.errors import EditError
+from refold.loop import Asker
+from refold.messages import Message, Text
+from refold.repairing import repair
+from refold.split import tail_start
+from refold.store import Store
+from refold.strategies.summarize import Summarize
+from refold.strategy import Ending, Steps
+from refold.summarizer import Summarizer
+from refold.summarizers.forms import SnapshotForm
+from refold.summarizers.model import ModelSummary, Prompt, prompt
+from refold.summary import carried
+from refold.tokens.count import Counter, count_message
+from refold.triggers import EveryN, Fraction, Trigger
+from refold.view import View
+
+if TYPE_CHECKING:
+    from refold.presets.gemini_compressor import (
+        CompressionResult,
+        Compressor,
+        GoogleStyleCompressor,
+        get_compressor,
+    )
+
+COMPRESSION_MODEL = "kimi-k2-instruct"
+"""Who writes the snapshot unless told otherwise (S0-30)."""
+COMPRESSION_PROMPT = Prompt(
+    "gemini",
+    prompt("summary").text
+    + "\n\nFirst go over the whole record in your mind: the goal, each thing the user asked for, what the tools "
+    "returned, what is unresolved. If you write such notes down, put them into <scratchpad></scratchpad> before "
+    "the snapshot; they are thrown away. Then write the snapshot. It is all that will be left of the record.",
+)
+"""The system prompt (S0-28); the form's own description of `<state_snapshot>` follows it."""
+COMPRESSION_USER_INSTRUCTION = Prompt(
+    "gemini-instruction",
+    "Write the <state_snapshot> of the record above now, in at most {tokens} tokens. Answer with the snapshot alone.",
+)
+"""The last user message of the request (S0-29)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the seed system calls its settings. Raises ValueError for shares that are none.
+
+    `compress_threshold` is a share of the window, `preserve_threshold` one of the history: two
+    figures that have nothing to do with one another (C0-5).
+    """
+
+    max_tokens: int
+    """Tokens of the window of the model that the conversation is with."""
+    compress_threshold: float = 0.7
+    """Compression is due when the request has this share of the window, or more (S0-17, C0-4)."""
+    preserve_threshold: float = 0.3
+    """The newest messages that make up this share of the history stay as they are (S0-18)."""
+    compression_model: str = COMPRESSION_MODEL
+    """The name under which *url* knows the model that writes the snapshot."""
+    url: str = field(default="", repr=False)
+    """An endpoint that speaks Chat Completions, for `compression_model`."""
+    key: str = field(default="", repr=False)
+    model: Any = field(default=None, repr=False)
+    """A chat model of LangChain's, or whatever else answers an `Ask`, in place of the endpoint."""
+    compression_window: int = 100_000
+    """Tokens of that model's window: a longer history is summarised in parts."""
+    summary_tokens: int = 2_000
+    """Cap of the snapshot's message, in tokens."""
+    min_saving: float = 0.05
+    """A snapshot that makes the request smaller by less than this share is thrown away (C0-7)."""
+    every: int | None = None
+    """Take a snapshot every so many steps of the model too (S0-49)."""
+    prompt: Prompt | str = COMPRESSION_PROMPT
+    instruction: Prompt | str = COMPRESSION_USER_INSTRUCTION
+    record: bool = True
+    """Keep requests, constraints, open items and files word for word beside the snapshot."""
+    fallback: Summarizer | None = None
+    """What summarises when the model's answers are no good, such as `RuleSummary()`; None leaves the
+    history as it was."""
+    count: Counter = count_message
+    """Tokens of one message. The default knows Chinese; `counter(quarter)` counts as LangChain does (C0-6)."""
+
+    def __post_init__(self) -> None:
+        if not (0 < self.compress_threshold <= 1 and 0 < self.preserve_threshold < 1 and 0 <= self.min_saving < 1):
+            raise ValueError(
+                "compress_threshold is above 0 and at most 1, preserve_threshold between 0 and 1, min_saving from 0 "
+                f"to below 1, not {self.compress_threshold}, {self.preserve_threshold}, {self.min_saving}"
+            )
+
+    @property
+    def fraction(self) -> float:
+        """The share of the history that is compressed: what is not preserved (S0-33)."""
+        return 1 - self.preserve_threshold
+
+
+def compactor(
+    settings: Settings,
+    ask: Asker | None = None,
+    store: Store | None = None,
+    *,
+    format: str | Codec | None = None,
+    also: Trigger | None = None,
+) -> Compactor:
+    """The whole preset as a `Compactor`, for histories in any format. *also* must be reached as well
+    for a snapshot at intervals."""
+    due: Trigger = Fraction(settings.compress_threshold)
+    if settings.every is not None:
+        due = due | (EveryN(settings.every) if also is None else EveryN(settings.every) & also)
+    strategy = Compress(
+        settings.preserve_threshold, settings.summary_tokens, settings.min_saving, snapshot_summary(settings)
+    )
+    # Target 0: how much goes is for the split to say, not for the budget (S0-33).
+    budget = Budget(due, 0, window=settings.max_tokens)
+    return Compactor([strategy], budget, store, ask=ask, format=format, count=settings.count)
+
+
+def snapshot_summary(settings: Settings) -> ModelSummary:
+    """The summarizer: a `<state_snapshot>` by a model, merged with the one before (S0-14, C0-9)."""
+    return ModelSummary(
+        prompt=settings.prompt,
+        closing=settings.instruction,
+        form=SnapshotForm(),
+        window=settings.compression_window,
+        fallback=settings.fallback,
+        record=settings.record,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Compress:
+    """Fold the older part into a snapshot that the user tells and the assistant acknowledges (S0-31),
+    if that saves enough. Retrospective; one edit."""
+
+    preserve_threshold: float
+    summary_tokens: int
+    min_saving: float
+    summarizer: Summarizer
+
+    def __call__(self, view: View) -> Steps:
+        """Propose the edit of `Summarize`, or say why not."""
+        keep = recent(view, self.preserve_threshold)
+        run, reply = Summarize(keep, self.summary_tokens, self.summarizer, "acknowledged")(view), None
+        while True:
+            try:
+                step = run.send(reply)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]
+            if isinstance(step, Edit) and (gain := _gain(view, step)) < self.min_saving:
+                return Ending("rejected", f"the snapshot saves {gain:.1%}, less than {self.min_saving:.1%}")
+            reply = yield step
+
+
+def _gain(view: View, edit: Edit) -> float:
+    """The share of the request that an edit saves; 1 for one that is refused anyway."""
+    try:
+        return 1 - view.apply(edit).tokens / view.tokens
+    except EditError:
+        return 1.0
+
+
+def recent(view: View, preserve: float) -> float:
+    """What to keep, for `Summarize`: the share, or as a number of messages the last turn.
+
+    A conversation that ends in an answer might be folded whole (S0-36). Its last turn stays all the
+    same, unless it alone is more than twice the share (C0-2, S0-20).
+    """
+    said, end = view.transcript.messages, len(view.transcript)
+    if tail_start(view, preserve) < end:
+        return preserve
+    turns = (cut for cut in view.cuts if cut < end and said[cut].is_request and not carried(said, cut))
+    last = max(turns, default=0)
+    tail = view.ground.tokens(last, end)
+    return end - last if last and tail <= 2 * preserve * view.ground.tokens(0, end) else preserve
+
+
+def curated(payload: Any, format: str | Codec | None = None) -> Any:
+    """*payload* without what says nothing, and with every call and result in its pair (S0-11).
+
+    User messages always stay (S0-39). An assistant's message stays if it says, thinks or calls
+    anything (S0-40, C0-1), a tool's if it answers a call (S0-41). Entries that stay are the same objects.
+    Raises `FormatError`.
+    """
+    envelope = open_payload(payload, format)
+    messages = decode_all(envelope)
+    kept = [at for at, message in enumerate(messages) if message.role == "user" or _says_anything(message)]
+    if len(kept) < len(messages):
+        payload = envelope.seal(slice(at, at + 1) for at in kept)
+    return repair(payload, envelope.codec).payload
+
+
+def _says_anything(message: Message) -> bool:
+    if message.role == "tool" and not all(message.results):
+        return False
+    return any(not isinstance(part, Text) or part.text.strip() for part in message.parts)
+
+
+_LANGCHAIN = ("CompressionResult", "Compressor", "GoogleStyleCompressor", "get_compressor")
+
+__all__ = [
+    "COMPRESSION_MODEL",
+    "COMPRESSION_PROMPT",
+    "COMPRESSION_USER_INSTRUCTION",
+    "Compress",
+    "CompressionResult",
+    "Compressor",
+    "GoogleStyleCompressor",
+    "Settings",
+    "compactor",
+    "curated",
+    "get_compressor",
+    "recent",
+    "snapshot_summary",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LANGCHAIN:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module("refold.presets.gemini_compressor"), name)
+    return value

@@ -1,0 +1,170 @@
+"""The gemini preset for LangChain: `await compressor.compress(messages, config)` (S0-07 to S0-10)."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import Any
+
+from refold.adapters import langchain
+from refold.adapters.langchain import ChatModel
+from refold.adapters.langchain_reading import SOURCE
+from refold.attempt import Outcome
+from refold.loop import AsyncAsker
+from refold.models.endpoint import HTTPModel
+from refold.models.model import awaited
+from refold.presets.gemini import Settings, compactor, curated
+from refold.store import Store
+from refold.strategy import Answer, Ask
+from refold.summarizers.forms import Snapshot, read_snapshot
+from refold.summary import opening, previous
+from refold.triggers import Predicate
+from refold.view import View
+
+try:
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import BaseMessage
+    from langchain_core.runnables import RunnableConfig
+except ImportError as error:
+    raise ImportError("these compressors need LangChain: pip install 'refold[langchain]'") from error
+
+KEPT = "refold_steps_kept"
+"""In the `additional_kwargs` of a snapshot: how many steps of the model stood behind it when it was made."""
+
+
+class Compressor(ABC):
+    """What compresses a history of LangChain's. Write your own by extending it (S0-09)."""
+
+    def __init__(self, config: Settings) -> None:
+        self.config: Settings = config
+
+    @abstractmethod
+    async def compress(self, messages: list[BaseMessage], config: RunnableConfig) -> tuple[list[BaseMessage], bool]:
+        """The messages to go on with, and whether they are other ones."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class CompressionResult:
+    """All that is known of one compression (C0-8)."""
+
+    messages: list[BaseMessage]
+    """What to go on with: the very list that was given, if nothing was compressed."""
+    compressed: bool
+    original_tokens: int
+    new_tokens: int
+    status: Outcome
+    """`applied`, `noop`, `rejected`, `failed`, `degraded` or `no_headroom` (`refold.Attempt`)."""
+    reason: str
+    """Why, where it was not `applied`."""
+    snapshot: Snapshot | None = None
+    """What the snapshot says, field by field (S0-27)."""
+    view: View | None = field(default=None, repr=False)
+
+
+class GoogleStyleCompressor(Compressor):
+    """Filter, threshold, split, snapshot, rebuild, verify: in the manner of Gemini CLI (S0-10 to S0-16).
+
+    *model* answers: a chat model of LangChain's or any other answerer; without it `config.model`, or
+    `config.compression_model` at `config.url`. With a *store*, histories that are sent whole again
+    are shown with the snapshots made before. Raises ValueError when there is nobody to ask and no fallback.
+    """
+
+    def __init__(self, config: Settings, model: Any = None, store: Store | None = None) -> None:
+        super().__init__(config)
+        self.model = config.model if model is None else model
+        if self.model is None and config.url:
+            self.model = HTTPModel(config.url, config.compression_model, config.key)
+        if self.model is None and config.fallback is None:
+            raise ValueError("give a model, or the url of an endpoint that serves compression_model, or a fallback")
+        also = Predicate(partial(_fresh, every=config.every or 0), "enough steps since the snapshot")
+        self.compactor = compactor(config, store=store, format=langchain, also=also)
+
+    async def compress(
+        self, messages: list[BaseMessage], config: RunnableConfig | Settings | None = None
+    ) -> tuple[list[BaseMessage], bool]:
+        """The compressed messages and True, or the very list that was given and False (S0-45).
+
+        Never raises for what the model does. Raises `FormatError` for a list of anything else than messages.
+        """
+        result = await self.run(messages, config)
+        return result.messages, result.compressed
+
+    async def run(
+        self, messages: list[BaseMessage], config: RunnableConfig | Settings | None = None
+    ) -> CompressionResult:
+        """As `compress`, with token counts, the reason and the snapshot's fields."""
+        valid = curated(messages, langchain)
+        view = await self.compactor.acompact(valid, self._asker(config))
+        before = view.revert().tokens
+        status, reason = self._outcome(view, valid)
+        if not view.edits:
+            return CompressionResult(messages, False, before, before, status, reason, None, view)
+        sent = [_noted(one, view) for one in view.payload]
+        return CompressionResult(sent, True, before, view.tokens, status, reason, _snapshot(view), view)
+
+    def _asker(self, config: RunnableConfig | Settings | None) -> AsyncAsker:
+        if self.model is None:
+            return _nobody
+        if isinstance(self.model, BaseChatModel):
+            return awaited(ChatModel(self.model, None if isinstance(config, Settings) else config))
+        return awaited(self.model)
+
+    def _outcome(self, view: View, valid: list[BaseMessage]) -> tuple[Outcome, str]:
+        tried = [one for one in view.attempts if view.edits or one.outcome != "no_headroom"]
+        if tried:
+            return tried[-1].outcome, tried[-1].reason
+        if view.edits:
+            return "applied", "by an earlier compression"
+        found = self.compactor.check(valid)
+        return "noop", found.held or found.reason
+
+
+async def _nobody(_: Ask) -> Answer | None:
+    return None
+
+
+def get_compressor(
+    config: Settings | RunnableConfig | Mapping[str, Any],
+    kind: Callable[[Settings], Compressor] = GoogleStyleCompressor,
+) -> Compressor:
+    """A compressor for *config* (S0-44): `Settings`, or a run's config with their names under `configurable`."""
+    if isinstance(config, Settings):
+        return kind(config)
+    given: Mapping[str, Any] = config.get("configurable") or {}
+    known = {one.name for one in fields(Settings)}
+    return kind(Settings(**{name: value for name, value in given.items() if name in known}))
+
+
+def _snapshot(view: View) -> Snapshot | None:
+    told = (text for text in map(previous, view.messages) if text is not None)
+    return next((found for text in told if (found := read_snapshot(text))), None)
+
+
+# --- snapshots at intervals -----------------------------------------------------------------------
+
+
+def _steps(view: View, since: int) -> int:
+    """Steps of the model from position *since* on."""
+    said = view.transcript.messages
+    return sum(
+        said[at].role == "assistant" and (at == since or said[at - 1].role != "assistant")
+        for at in range(since, len(said))
+    )
+
+
+def _noted(message: BaseMessage, view: View) -> BaseMessage:
+    """A snapshot with a note of how much stood behind it, for when the list comes back as history."""
+    if message.additional_kwargs.get("lc_source") != SOURCE or KEPT in message.additional_kwargs:
+        return message
+    kept = _steps(view, max(edit.stop for edit in view.edits))
+    return message.model_copy(update={"additional_kwargs": {**message.additional_kwargs, KEPT: kept}})
+
+
+def _fresh(view: View, every: int) -> bool:
+    """Were *every* steps made since the snapshot that the history begins with, if it begins with one?"""
+    behind = opening(view.transcript.messages)
+    if not behind or view.envelope is None:
+        return True
+    notes = (view.envelope.item(at).additional_kwargs.get(KEPT) for at in range(behind))
+    return _steps(view, behind) - next((note for note in notes if isinstance(note, int)), 0) >= every
