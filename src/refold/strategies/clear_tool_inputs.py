@@ -28,8 +28,9 @@ class ClearToolInputs:
     beginning and a note of the length stay. The call's id and name, its other
     arguments and their spelling stay, and it remains a valid JSON object.
 
-    Left alone are the newest *keep* tool groups, calls that are open or whose results the model has
-    not seen, calls of tools named in *protect*, and calls of fewer than *min_tokens* tokens.
+    A string of more than *longer_than* characters is long. Left alone are the newest *keep* tool
+    groups, calls that are open or whose results the model has not seen, calls of tools named in
+    *protect*, and calls of fewer than *min_tokens* tokens.
     Arguments that are no JSON become an object of one field, `input`. Oldest first, or with a
     *scorer* least important first (docs/importance.md). Raises ValueError for negative figures.
     """
@@ -38,10 +39,11 @@ class ClearToolInputs:
     min_tokens: int = 200
     protect: Collection[str] = ()
     scorer: Scorer | None = None
+    longer_than: int = LONG
 
     def __post_init__(self) -> None:
-        if min(self.keep, self.min_tokens) < 0:
-            raise ValueError("keep and min_tokens must not be negative")
+        if min(self.keep, self.min_tokens, self.longer_than) < 0:
+            raise ValueError("keep, min_tokens and longer_than must not be negative")
         names = (self.protect,) if isinstance(self.protect, str) else tuple(sorted(set(self.protect)))
         object.__setattr__(self, "protect", names)  # sorted, so that the repr is always the same
 
@@ -64,27 +66,27 @@ class ClearToolInputs:
         return ids
 
     def _shortened(self, part: Part, view: View, ids: set[str], name: str) -> Part:
-        if not isinstance(part, ToolCall) or part.id not in ids or len(part.arguments) < LONG:
+        if not isinstance(part, ToolCall) or part.id not in ids or len(part.arguments) < self.longer_than:
             return part
         if view.lens.count(Message("assistant", (part,))) < self.min_tokens:
             return part
-        return replace(part, arguments=_short(part.arguments, name))
+        return replace(part, arguments=_short(part.arguments, name, self.longer_than))
 
 
-def _short(arguments: str, name: str) -> str:
+def _short(arguments: str, name: str, limit: int) -> str:
     """Arguments with their long strings shortened; every other character stays as it is, so that
     numbers and key order do too."""
     if not _is_object(arguments):
         return json.dumps({"input": _note(arguments, name)}, ensure_ascii=False)
-    return STRING.sub(lambda found: _short_string(found, name), arguments)
+    return STRING.sub(lambda found: _short_string(found, name, limit), arguments)
 
 
-def _short_string(found: re.Match[str], name: str) -> str:
+def _short_string(found: re.Match[str], name: str, limit: int) -> str:
     literal, colon = found.groups()
-    if colon or len(literal) <= LONG:
+    if colon or len(literal) <= limit:
         return found[0]
     value = json.loads(literal, strict=False)
-    return literal if len(value) <= LONG else json.dumps(_note(value, name), ensure_ascii=False)
+    return literal if len(value) <= limit else json.dumps(_note(value, name), ensure_ascii=False)
 
 
 def _note(value: str, name: str) -> str:

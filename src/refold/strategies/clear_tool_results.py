@@ -1,9 +1,9 @@
 """Show a one-line stub instead of an old tool result."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from refold.arguments import title
 from refold.clip import head
@@ -20,6 +20,22 @@ ERROR_ROOM = 320
 """Characters of error lines that stay of a failure."""
 
 
+class Cleared(NamedTuple):
+    """A result that is cleared, for a stub in other words than ours."""
+
+    call: ToolCall
+    said: ToolResult
+    """The result as the tool gave it."""
+    edit: str
+    """Short name of the edit that brings it back."""
+    failure: tuple[str, ...]
+    """Of a failure, exit code and error lines, which are to stay (conformance case 28)."""
+
+
+Stub = Callable[[Cleared], str]
+"""The text to show instead of a result; empty to leave it as it is. Its repr is part of the strategy's."""
+
+
 @dataclass(frozen=True)
 class ClearToolResults:
     """Instead of old tool results show a stub: which call it was, how much it said, and the edit
@@ -33,7 +49,7 @@ class ClearToolResults:
     done with. *media* says whether images and documents in a result go with its text.
 
     Oldest first, or with a *scorer* least important first (docs/importance.md); but what refers to an
-    older result before that. Raises ValueError for negative figures.
+    older result before that. With *stub* the text of each stub is yours. Raises ValueError for negative figures.
     Conformance cases 22 to 28 and 31.
     """
 
@@ -44,6 +60,7 @@ class ClearToolResults:
     protect: Collection[str] = ()
     media: Literal["drop", "keep"] = "drop"
     scorer: Scorer | None = None
+    stub: Stub | None = None
 
     def __post_init__(self) -> None:
         if min(self.keep, self.keep_tokens, self.at_least, self.min_tokens) < 0:
@@ -119,14 +136,18 @@ class ClearToolResults:
         if before < self.min_tokens and (not stand.by or _count(view, stand, said) < self.min_tokens):
             return shown
         brief = replace(shown, content=(Text(f"[{title(call)}: cleared (edit {name})]"),))
-        stubs = (self._stub(shown, said, call, name), *([brief] if stand.by else []))
+        stubs = (self._stub(shown, said, call, name), *([brief] if stand.by and not self.stub else []))
         return next((stub for stub in stubs if _count(view, stand, stub) < before), shown)
 
     def _stub(self, shown: ToolResult, said: ToolResult, call: ToolCall, name: str) -> ToolResult:
         media = tuple(part for part in shown.content if isinstance(part, Media) and self.media == "keep")
         gone = [part for part in said.content if not (isinstance(part, Media) and self.media == "keep")]
-        lines = [f"[{title(call)}: result of {_size(gone)} cleared (edit {name})]", *_failure(shown)]
-        return replace(shown, content=(Text("\n".join(lines)), *media))
+        failure = tuple(_failure(shown))
+        if self.stub is None:
+            text = "\n".join((f"[{title(call)}: result of {_size(gone)} cleared (edit {name})]", *failure))
+        else:
+            text = self.stub(Cleared(call, said, name, failure))
+        return replace(shown, content=(Text(text), *media)) if text else shown
 
 
 def _names(names: Collection[str]) -> tuple[str, ...]:
