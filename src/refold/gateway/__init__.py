@@ -1,0 +1,1 @@
+"""A gateway between agents and model providers: one base URL, nothing else to change."""

@@ -1,0 +1,65 @@
+"""What goes through the gateway, without HTTP: one request as it came, and what becomes of it."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Api = Literal["anthropic", "openai_chat", "openai_responses", "gemini", ""]
+"""The wire format of a request; empty for any other path, which is passed through."""
+
+Outcome = Literal["untouched", "edited", "side", "opaque", "failed", "refused", "retried"]
+"""What was done with a request. `untouched`: nothing was due. `edited`: what is sent differs.
+`side`: a title, a classifier, a client's own compaction, which is left alone. `opaque`: history that
+the provider holds, or that cannot be read. `failed`: it could not be decided in time. `refused`: it
+is to be answered at once, so that the client sends its full history. `retried`: edited once more after
+a context error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """One request as a client sent it."""
+
+    api: str
+    """An `Api`."""
+    upstream: str
+    """Name of the configured upstream that it goes to."""
+    path: str
+    """With the query, as it came."""
+    headers: tuple[tuple[str, str], ...]
+    """Names in lower case."""
+    body: bytes = field(repr=False)
+    credential: str = field(default="", repr=False)
+    """A salted hash of the client's key, never the key."""
+
+    def header(self, name: str) -> str:
+        """The first header of this name; empty where there is none."""
+        return next((value for key, value in self.headers if key == name), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An answer that the gateway gives itself, in the caller's dialect."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """What to send upstream in place of an `Incoming`."""
+
+    body: bytes = field(repr=False)
+    """The very object that came in, where nothing is to be done."""
+    edits: tuple[str, ...] = ()
+    """Ids of the edits that show in it."""
+    before: int = 0
+    """Estimated tokens of the request as it came; 0 where it was not counted."""
+    after: int = 0
+    """Estimated tokens of *body*."""
+    outcome: Outcome = "untouched"
+    reason: str = ""
+    """Why, in one word of a fixed list (`refold.gateway.exchange.REASONS`) that counters are labelled with."""
+    thread: Any = field(default=None, repr=False)
+    """What `finished` and `harder` need; None where they have nothing to do."""
+    refusal: Refusal | None = None
+    """Answer with this and send nothing upstream."""
