@@ -102,33 +102,38 @@ class Rounds:
     def _rounds(
         self, state: State, found: Check, order: Order, started: Started
     ) -> Generator[Ask | Effect, Any, State]:
-        """Rounds of the strategies. A repeated result is shown again once its first copy is hidden, so
-        what fitted may exceed the trigger once more: hence several, a few at most."""
+        """Rounds of the strategies. A repeated result is shown again once its first copy is hidden, and a report of
+        usage is stale once the request was changed, so what fitted may exceed the trigger once more: hence
+        several, a few at most. Where a round left too much by itself, another would only ask again."""
         for _ in range(ROUNDS):
             edits, attempts = len(state.kept.edits), len(state.view.attempts)
-            state = yield from self._round(state, started.goal, self._until(state, found, order), keep=order.keep)
+            state, reached = yield from self._round(
+                state, started.goal, self._until(state, found, order), keep=order.keep
+            )
             for attempt in state.view.attempts[attempts:]:
                 self.tell(Tried(run=started.run, attempt=attempt))
             if len(state.kept.edits) == edits:
                 break
             state = self.known.calibrated(state)
-            if not self._is_over(state, found, order, started.goal):
+            if state.view.tokens <= reached or not self._is_over(state, found, order, started.goal):
                 break
         return state
 
     def _round(
         self, state: State, goal: int, until: Callable[[View], bool] | None, *, keep: bool
-    ) -> Generator[Ask | Effect, Any, State]:
+    ) -> Generator[Ask | Effect, Any, tuple[State, int]]:
+        """The state after one round, and the tokens that the strategies had reached."""
         done: Compaction = yield from shrink(state.view, self.strategies, goal, until)
         attempts = (*state.view.attempts, *done.attempts)
         fresh = done.view.edits[len(state.view.edits) :]
         if not fresh:
-            return replace(state, view=replace(state.view, attempts=attempts))
+            return replace(state, view=replace(state.view, attempts=attempts)), done.view.tokens
         version, kept = state.version, state.kept.apply(*fresh)
         if keep:
             yield partial(self.known.store.save, fresh)
             version = yield self.known.store.version
-        return replace(state, kept=kept, view=replace(self.known.sighted(kept), attempts=attempts), version=version)
+        view = replace(self.known.sighted(kept), attempts=attempts)
+        return replace(state, kept=kept, view=view, version=version), done.view.tokens
 
     def _until(self, state: State, found: Check, order: Order) -> Callable[[View], bool] | None:
         """What must hold beside the goal where the trigger is no number of tokens: it is no longer reached."""
