@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -85,7 +85,7 @@ def _spellings(model: str) -> tuple[str, ...]:
 
 @cache
 def _table() -> tuple[str, tuple[tuple[str, Window], ...]]:
-    data = json.loads(files("refold").joinpath("windows.json").read_text(encoding="utf-8"))
+    data = json.loads(Path(__file__).with_name("windows.json").read_text("utf-8"))
     return data["date"], tuple(
         (row["model"], Window(row["context"], row.get("input"), row.get("output"))) for row in data["models"]
     )
