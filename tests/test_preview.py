@@ -180,3 +180,11 @@ def test_what_the_system_prompt_says_has_not_vanished():
     gone = compactor(ScriptedModel(["Work was done."])).preview(body).vanished
     assert gone.constraints == ()
     assert gone.requests == ("Fix the parser. Never touch the migrations.",)
+
+
+def test_a_preview_whose_summary_misses_the_goal_does_not_ask_again():
+    """One preview, one question, though the target is out of reach."""
+    model = ScriptedModel(["A summary."] * 5)
+    compact = compactor(model)
+    assert compact.preview(conversation(40), to=10).view.tokens > 10
+    assert len(model.asked) == 1
