@@ -1,0 +1,101 @@
+"""Where the kept tail of a conversation begins, in the words of other systems: turns, messages, what is unanswered."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from refold.compose import pending
+from refold.messages import Message
+from refold.split import tail_start
+from refold.strategy import Ending, Steps, Strategy
+from refold.summary import carried
+from refold.view import View
+
+Start = Callable[[View], int]
+"""The position where the kept tail of a view begins, a legal cut; 0 where nothing is older."""
+
+
+@dataclass(frozen=True)
+class KeepFrom:
+    """Run *strategy*, which has a setting `keep` (`Summarize()`), with everything from `start(view)` on kept.
+
+    *pin* is passed on to it, so that `KeepImportant(KeepFrom(...), scorer)` can be said.
+    """
+
+    strategy: Any
+    start: Start
+    pin: Callable[[Message], bool] | None = None
+
+    def __call__(self, view: View) -> Steps:
+        """What the strategy proposes."""
+        keep = len(view.transcript) - self.start(view)
+        strategy: Strategy = replace(self.strategy, keep=keep, pin=self.pin or self.strategy.pin)
+        return (yield from strategy(view))
+
+
+@dataclass(frozen=True)
+class OnlyBeyond:
+    """Run *strategy* only where gentler ones have left more than *tokens* tokens."""
+
+    strategy: Strategy
+    tokens: int
+
+    def __call__(self, view: View) -> Steps:
+        """What the strategy proposes, or nothing."""
+        if view.tokens <= self.tokens:
+            return Ending("noop", f"{view.tokens} of {self.tokens} tokens are left")
+        return (yield from self.strategy(view))
+
+
+@dataclass(frozen=True)
+class LastTurns:
+    """The newest *turns* requests of the user with all that followed, while they hold at most the share
+    *most* of the tokens shown; else as much of the end as is nearest to that share (C1-7)."""
+
+    turns: int
+    most: float = 0.5
+
+    def __call__(self, view: View) -> int:
+        """Where they begin."""
+        found = requests(view)
+        if 0 < self.turns <= len(found) and _tokens(view, found[-self.turns]) <= self.most * _tokens(view, 0):
+            return found[-self.turns]
+        return tail_start(view, self.most)
+
+
+@dataclass(frozen=True)
+class LastMessages:
+    """The newest *count* messages, more where a call would be parted from its result, fewer where they hold
+    more than *max_tokens* tokens; what the model has not answered yet stays whatever it holds (C2-10)."""
+
+    count: int
+    max_tokens: int
+
+    def __call__(self, view: View) -> int:
+        """Where they begin."""
+        whole = tail_start(view, self.count)
+        cuts = sorted(cut for cut in view.cuts if whole <= cut < len(view.transcript))
+        waits = pending(view)
+        fitting = (cut for cut in cuts if _tokens(view, cut) <= self.max_tokens)
+        return min(next(fitting, waits), waits) if whole < waits else whole
+
+
+@dataclass(frozen=True)
+class Unanswered:
+    """Only what the model has not answered yet: a request, results it has not read, open calls (C4-11)."""
+
+    def __call__(self, view: View) -> int:
+        """Where it begins."""
+        return pending(view)
+
+
+def requests(view: View) -> list[int]:
+    """Positions of the user's requests at legal cuts, oldest first; what carries a summary is none."""
+    said = view.transcript.messages
+    return [at for at in sorted(view.cuts) if at < len(said) and said[at].is_request and not carried(said, at)]
+
+
+def _tokens(view: View, start: int) -> int:
+    """Tokens shown from a position on."""
+    items = (item for item in view.items if item.start >= start)
+    return sum(sum(map(view.lens.count, item.shown)) for item in items)

@@ -1,0 +1,42 @@
+"""Shorten the assistant's own long texts before the newest tool groups (S1-24, off unless asked for)."""
+
+from dataclasses import dataclass, replace
+
+from refold.clip import gap
+from refold.groups import answered, groups
+from refold.messages import Part, Text
+from refold.shown import folded, smaller, standing, with_parts
+from refold.strategy import Edits
+from refold.view import View
+
+
+@dataclass(frozen=True)
+class ClipOldTexts:
+    """Of the assistant's texts of more than *limit* characters, before the newest *keep* tool groups, show
+    both ends. What the user and the system say is never cut, nor is anything recent (C1-3). Raises
+    ValueError for a *keep* below 1."""
+
+    keep: int = 4
+    limit: int = 4_000
+
+    def __post_init__(self) -> None:
+        if self.keep < 1:
+            raise ValueError(f"at least one tool group is recent, not {self.keep}")
+
+    def __call__(self, view: View) -> Edits:
+        """An edit for each message with a long text."""
+        said, start = view.transcript.messages, folded(view)
+        kept = answered(groups(said[start:], start))[-self.keep :]
+        before = min((pair.made for group in kept for pair in group), default=0)
+        for stand in standing(view):
+            if stand.at < before and stand.message.role == "assistant" and stand.by != repr(self):
+                yield from smaller(view, stand, with_parts(stand.message, self._clipped), repr(self))
+
+    def _clipped(self, part: Part) -> Part:
+        if not isinstance(part, Text):
+            return part
+        cut = gap(part.text, self.limit)
+        if cut.stop <= cut.start:
+            return part
+        note = f"\n[truncated: {cut.stop - cut.start} chars]\n"
+        return replace(part, text=part.text[: cut.start] + note + part.text[cut.stop :])

@@ -1,0 +1,190 @@
+"""Two layers: old tool output becomes placeholders every round, and beyond a threshold a summary that knows
+the current question replaces old messages (S1).
+
+Its parts are Refold's own; this module says which, and with which figures (docs/presets/two-layer.md).
+"""
+
+import logging
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import Any
+
+from refold.budget import Budget
+from refold.codec import Codec
+from refold.codecs import decode_all, open_payload
+from refold.compactor import Compactor
+from refold.events import Instruct, Started
+from refold.loop import Asker, AsyncAsker
+from refold.placements import PLACEMENTS
+from refold.presets.in_place import Unabridged
+from refold.presets.keeping import KeepFrom, LastTurns, OnlyBeyond, requests
+from refold.presets.old_texts import ClipOldTexts
+from refold.presets.turn_by_turn import SummarizeTurns
+from refold.presets.two_layer_policy import ContextPolicy, PolicyBuilder
+from refold.presets.two_layer_words import SUMMARY_CLOSING, SUMMARY_PROMPT, Titled, Truncated
+from refold.store import Store
+from refold.stores.memory import MemoryStore
+from refold.strategies import ClearToolInputs, ClearToolResults, KeepImportant, Summarize
+from refold.strategy import Strategy
+from refold.summarizer import Summarizer
+from refold.summarizers.model import ModelSummary
+from refold.summarizers.model.record import fenced
+from refold.summary import without_summary
+from refold.tokens.count import Counter, count_fixed, count_message
+from refold.triggers import Tokens
+from refold.view import View
+
+EVERY_ROUND = Budget(trigger=0, target=0, progress=0, hysteresis=0)
+"""Whatever the request holds (S1-02)."""
+FEW = 2
+"""Messages, system prompt included, that are never summarised; what is too long in them is still clipped (C1-11)."""
+_log = logging.getLogger("refold")
+_question: ContextVar[str] = ContextVar("current_question", default="")
+"""The question of the call that runs."""
+
+
+def micro_compact(policy: ContextPolicy) -> list[Strategy]:
+    """The first layer (S1-20 to S1-25): results and long arguments of all but the newest groups, where the
+    placeholder is smaller. Arguments stay valid JSON (C1-2)."""
+    keep, longer, protect = policy.keep_recent_tools, policy.max_tool_length, policy.protected_tools
+    stub = Truncated(longer, json=policy.placeholder == "json")
+    strategies: list[Strategy] = [
+        ClearToolResults(keep=keep, min_tokens=0, protect=protect, stub=stub),
+        ClearToolInputs(keep=keep, min_tokens=0, protect=protect, longer_than=longer),
+    ]
+    return (
+        strategies
+        if policy.max_text_length is None
+        else [*strategies, ClipOldTexts(max(1, keep), policy.max_text_length)]
+    )
+
+
+def auto_compact(policy: ContextPolicy) -> list[Strategy]:
+    """The second layer (S1-26 to S1-31): one summary instead of all but the last turns."""
+    tail, told = LastTurns(policy.keep_recent_turns), summarizer(policy)
+    place = PLACEMENTS[policy.summary_role]
+    whole: Any = KeepFrom(Summarize(max_tokens=policy.summary_max_tokens, summarizer=told, place=place), tail)
+    if policy.scorer is not None:
+        whole = KeepImportant(whole, policy.scorer)
+    if not policy.incremental:
+        return [whole]
+    return [SummarizeTurns(tail, summarizer=told), OnlyBeyond(whole, policy.token_threshold)]
+
+
+def summarizer(policy: ContextPolicy) -> Summarizer:
+    """By a model, with the current question in the request; by rules where none answers (C1-13)."""
+    return Titled(ModelSummary(prompt=SUMMARY_PROMPT, closing=SUMMARY_CLOSING, headings=(), form=policy.form))
+
+
+class ContextCompactor:
+    """Both layers behind one call, for a loop that keeps its messages in one list (S1-17).
+
+    *model* answers for the second layer: a model of `refold.models` or any function of an `Ask`;
+    without one rules summarise. Without a *policy* nothing is ever compacted (S1-32). *store* keeps
+    the edits, *count* counts one message's tokens (`counter(two_ratios)` counts as the system did),
+    *format* names the wire format where it is not Chat Completions.
+    """
+
+    def __init__(
+        self,
+        policy: ContextPolicy | None = None,
+        model: Asker | None = None,
+        *,
+        store: Store | None = None,
+        count: Counter = count_message,
+        format: str | Codec = "openai_chat",
+    ) -> None:
+        self.policy, self.format, self.count = policy, format, count
+        settled, store = policy or ContextPolicy(), MemoryStore() if store is None else store
+        threshold = settled.token_threshold
+        over = Budget(Tokens(threshold + 1), threshold // 2)
+        self._first = Compactor(micro_compact(settled), EVERY_ROUND, store, count=count, format=format)
+        self._second = Compactor(
+            auto_compact(settled), over, store, ask=model, count=count, format=format, before=self._before
+        )
+        self._lists = Unabridged()
+
+    def compact(self, messages: list[Any] | None, current_question: str = "") -> View | None:
+        """Compact *messages* in place, before each round (S1-18, S1-33), and return the view that they show
+        now. None, and no change, for no list and without a policy. *current_question* is what the summary
+        is to serve; by default the user's latest request. Raises `FormatError` and `StoreError`."""
+        if messages is None or self.policy is None:
+            return None
+        said = self._lists.said(messages)
+        view = self.view(said, current_question)
+        self._lists.show(messages, said, view.payload)
+        return view
+
+    async def acompact(
+        self, messages: list[Any] | None, current_question: str = "", model: AsyncAsker | None = None
+    ) -> View | None:
+        """As `compact`, for async code; *model*, if given, is awaited."""
+        if messages is None or self.policy is None:
+            return None
+        said = self._lists.said(messages)
+        view = await self._first.acompact(said)
+        if not _few(view):
+            reset = _question.set(current_question)
+            try:
+                view = await self._second.acompact(said, model)
+            finally:
+                _question.reset(reset)
+        self._lists.show(messages, said, view.payload)
+        return view
+
+    def view(self, history: Any, current_question: str = "") -> View:
+        """What to send of a whole *history*, which is left alone: the form for who keeps it (X-5)."""
+        view = self._first(history)
+        if _few(view):
+            return view
+        reset = _question.set(current_question)
+        try:
+            return self._second(history)
+        finally:
+            _question.reset(reset)
+
+    def originals(self, messages: Sequence[Any]) -> list[Any]:
+        """Everything that a list compacted here ever said, word for word (C1-10)."""
+        return self._lists.said(messages)
+
+    def revert(self, messages: list[Any], *ids: str) -> View:
+        """Show in *messages* again what the edits with these ids hide (all, without ids). What the first
+        layer did comes back with the next round. Raises `EditError`."""
+        said = self._lists.said(messages)
+        view = self._second.revert(said, *ids)
+        self._lists.show(messages, said, view.payload)
+        return view
+
+    def _before(self, view: View, started: Started) -> Instruct | None:
+        assert self.policy is not None  # noqa: S101 - without one nothing runs
+        threshold = self.policy.token_threshold
+        _log.info("Context auto_compact triggered: estimated tokens=%s > threshold=%s", started.tokens, threshold)
+        found, asked = requests(view), _question.get().strip()
+        latest = without_summary(view.transcript.messages[found[-1]]).text.strip() if found else ""
+        return Instruct(f"当前用户问题：{fenced('request', asked)}") if asked and asked != latest else None
+
+
+def estimate_tokens(messages: Any, count: Counter = count_message, format: str | Codec = "openai_chat") -> int:
+    """Tokens of *messages*, all roles, calls with name and arguments (S1-14, S1-16); 0 for none. Rounds up
+    (C1-12). Raises `FormatError`."""
+    if not messages:
+        return 0
+    envelope = open_payload(messages, format)
+    return count_fixed(envelope.system, envelope.tools) + sum(map(count, decode_all(envelope)))
+
+
+def _few(view: View) -> bool:
+    head = view.envelope.head if view.envelope else 0
+    return head + len(view.transcript) <= FEW
+
+
+__all__ = [
+    "EVERY_ROUND",
+    "ContextCompactor",
+    "ContextPolicy",
+    "PolicyBuilder",
+    "auto_compact",
+    "estimate_tokens",
+    "micro_compact",
+    "summarizer",
+]
