@@ -3,6 +3,7 @@
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from threading import Lock
 from typing import Any
 
@@ -23,6 +24,8 @@ from refold.view import View
 
 REMEMBERED = 8
 """How many conversations are known again, so that a resent history costs only what is new."""
+RESPELLED = 12
+"""How many entries of a known conversation may be spelled otherwise than before: clients move `cache_control` every turn."""
 
 
 @dataclass
@@ -45,8 +48,25 @@ class Conversations:
     def recall(self, envelope: Envelope) -> State | None:
         """The longest known state that *envelope* continues."""
         wires = envelope.parcel.wires[envelope.head :]
-        known = (state for state in self._states if state.codec is envelope.codec)
-        return max((s for s in known if s.seen.begins(wires)), key=lambda s: len(s.seen), default=None)
+        known = [state for state in self._states if state.codec is envelope.codec and len(state.seen) <= len(wires)]
+        exact = max((s for s in known if s.seen.begins(wires)), key=lambda s: len(s.seen), default=None)
+        if exact is not None:
+            return exact
+        respelled = (self._respelled(state, envelope) for state in sorted(known, key=lambda s: -len(s.seen)))
+        return next((state for state in respelled if state), None)
+
+    def _respelled(self, state: State, envelope: Envelope) -> State | None:
+        """The state with its entries as *envelope* spells them, where that says the same."""
+        wires, said = envelope.parcel.wires[envelope.head :], state.kept.transcript.messages
+        pairs = enumerate(zip(state.seen, wires, strict=False))
+        changed = list(islice((at for at, (one, other) in pairs if one != other), RESPELLED + 1))
+        decode = envelope.codec.decode
+        if len(changed) > RESPELLED or any(decode(envelope.item(at), said[:at]) != said[at] for at in changed):
+            return None
+        known = replace(state, seen=Log(map(copy_of, wires[: len(state.seen)])))
+        with self._lock:
+            self._states = tuple(known if other is state else other for other in self._states)
+        return known
 
     def remember(self, state: State, known: State | None) -> None:
         """Keep the state, in place of the one it continues."""
