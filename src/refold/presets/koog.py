@@ -1,0 +1,125 @@
+"""koog's history compression: strategies, sessions, and what every compression keeps (S3).
+
+The strategies are Refold's own with koog's names, defaults and TLDR form (docs/presets/koog.md). The
+nodes for LangGraph are imported when they are first used (extra `langchain`).
+"""
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from refold.compose import Containing, Tagged, composed, kept, pending, remember
+from refold.messages import Message, ToolCall, ToolResult
+from refold.presets.koog_sessions import (
+    LLM,
+    NoAnswer,
+    Prompt,
+    ReadSession,
+    WriteSession,
+)
+from refold.presets.koog_strategies import (
+    Chunked,
+    FromLastNMessages,
+    HistoryCompressionStrategy,
+    Listed,
+    NoCompression,
+    RetrieveFactsFromHistory,
+    WholeHistory,
+    tldr,
+)
+from refold.summarizers.concepts import Concept, FactType
+
+if TYPE_CHECKING:
+    from refold.presets.koog_graph import (
+        AgentState,
+        execute_with_history_compression,
+        history_is_too_long,
+        node_execute_tool,
+        node_llm_compress_history,
+        node_llm_request,
+        node_llm_send_tool_result,
+    )
+
+
+def compose_prompt_with_required_messages(
+    llm_session: WriteSession,
+    messages: Sequence[Message],
+    preserve_memory: bool = True,
+    memory_messages: Sequence[Message] = (),
+) -> None:
+    """Set the session's prompt to *messages* and what a history must not lose (S3-22).
+
+    System messages, memory, the first and the current request come before and behind them, and calls
+    that wait for their results stay at the end; all as they were before the compression began, whatever
+    the strategy has done to the prompt since (C3-1, C3-3). Of *messages*, calls without their results
+    and results without their calls are left out (C3-6). A history of which nothing can go stays.
+    """
+    original = llm_session.original
+    view = llm_session.view_of(original)
+    said, stop = view.transcript.messages, pending(view)
+    memory = Listed(tuple(memory_messages)) if preserve_memory else None
+    staying = [*original.head, *(said[at] for at in kept(view, 0, stop, memory)), *said[stop:]]
+    fresh = [m for m in memory_messages if m not in original.messages] if preserve_memory else []
+    told = paired([*fresh, *(m for m in messages if not any(m is other for other in staying))])
+    shown = composed(view, 0, stop, told, memory)
+    if stop:
+        view = view.apply(view.fold(0, stop, *shown, by="compose_prompt_with_required_messages"))
+    llm_session.prompt = Prompt((*original.head, *view.messages))
+
+
+def paired(messages: Sequence[Message]) -> list[Message]:
+    """*messages* without calls whose results are not among them and results whose calls are not (C3-6)."""
+    calls = {id for message in messages for id in message.calls}
+    both = calls & {id for message in messages for id in message.results}
+    out = []
+    for message in messages:
+        parts = [p for p in message.parts if not isinstance(p, ToolCall | ToolResult) or p.id in both]
+        if parts:
+            out.append(message if len(parts) == len(message.parts) else Message(message.role, tuple(parts)))
+    return out
+
+
+_LANGGRAPH = (
+    "AgentState",
+    "execute_with_history_compression",
+    "history_is_too_long",
+    "node_execute_tool",
+    "node_llm_compress_history",
+    "node_llm_request",
+    "node_llm_send_tool_result",
+)
+
+__all__ = [
+    "LLM",
+    "AgentState",
+    "Chunked",
+    "Concept",
+    "Containing",
+    "FactType",
+    "FromLastNMessages",
+    "HistoryCompressionStrategy",
+    "NoAnswer",
+    "NoCompression",
+    "Prompt",
+    "ReadSession",
+    "RetrieveFactsFromHistory",
+    "Tagged",
+    "WholeHistory",
+    "WriteSession",
+    "compose_prompt_with_required_messages",
+    "execute_with_history_compression",
+    "history_is_too_long",
+    "node_execute_tool",
+    "node_llm_compress_history",
+    "node_llm_request",
+    "node_llm_send_tool_result",
+    "remember",
+    "tldr",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LANGGRAPH:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module("refold.presets.koog_graph"), name)
+    return value

@@ -1,0 +1,182 @@
+"""koog's graph for LangGraph: compression after each tool result when the history is too long (S3-08)."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Annotated, Any, TypedDict, TypeVar
+
+from refold.adapters import langchain
+from refold.adapters.langchain import ChatModel
+from refold.adapters.langgraph import MESSAGES, messages_of, replaced
+from refold.compose import Picks
+from refold.presets.koog_sessions import LLM, ReadSession
+from refold.presets.koog_strategies import HistoryCompressionStrategy
+
+try:
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+    from langchain_core.runnables import Runnable, RunnableLambda
+    from langchain_core.tools import BaseTool
+    from langgraph.graph import END, START, StateGraph, add_messages
+    from langgraph.graph.state import CompiledStateGraph
+except ImportError as error:
+    raise ImportError("these nodes need LangGraph: pip install 'refold[langchain]'") from error
+
+T = TypeVar("T")
+TooLong = Callable[[ReadSession], bool]
+
+
+class AgentState(TypedDict, total=False):
+    """The state of an agent's graph."""
+
+    messages: Annotated[list[BaseMessage], add_messages]
+    received: list[ToolMessage]
+    """Results of tools that the model has not been sent yet (koog's `ReceivedToolResult`)."""
+
+
+def more_than_100_messages(session: ReadSession) -> bool:
+    """Koog's own condition; the system prompt counts (S3-07)."""
+    return len(session.prompt.messages) > 100
+
+
+def history_is_too_long(when: TooLong = more_than_100_messages, key: str = MESSAGES) -> Callable[[Any], bool]:
+    """The condition of an edge: *when* is asked about a read session on the state's history (S3-05, S3-07).
+
+    By tokens: `lambda session: session.reached(Fraction(0.7), window=200_000)`.
+    """
+
+    async def ask(state: Any) -> bool:
+        async with LLM(messages_of(state, key), codec=langchain).read_session() as session:
+            return when(session)
+
+    return lambda state: _run(ask(state))
+
+
+def node_llm_compress_history(
+    model: Any,
+    strategy: HistoryCompressionStrategy | None = None,
+    *,
+    retrieval_model: Any = None,
+    preserve_memory: bool = True,
+    memory: Picks | None = None,
+    key: str = MESSAGES,
+) -> Runnable[Any, Any]:
+    """A node that compresses the state's messages and lets everything else in the state pass, such as
+    results that were received and not sent yet; the calls they answer stay (S3-09).
+
+    *model* and *retrieval_model*, which is asked in its place, are chat models of LangChain's or
+    anything else that answers an `Ask`. Without *strategy* it is `WholeHistory()` (S3-13, S3-14).
+    """
+
+    async def compress(state: Any) -> dict[str, Any]:
+        before = messages_of(state, key)
+        llm = LLM(before, _answerer(model), codec=langchain, memory=memory)
+        async with llm.write_session() as session:
+            await session.replace_history_with_tldr(strategy, preserve_memory, _answerer(retrieval_model))
+        return {key: replaced(before, llm.history)}
+
+    return RunnableLambda(lambda state: _run(compress(state)), compress, name="compressHistory")
+
+
+def node_llm_request(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
+    """A node that has *model* answer the state's messages."""
+
+    def request(state: Any) -> dict[str, Any]:
+        return {MESSAGES: [model.invoke(messages_of(state))]}
+
+    async def arequest(state: Any) -> dict[str, Any]:
+        return {MESSAGES: [await model.ainvoke(messages_of(state))]}
+
+    return RunnableLambda(request, arequest, name="callLLM")
+
+
+def node_execute_tool(tools: Sequence[BaseTool]) -> Runnable[Any, Any]:
+    """A node that runs the calls of the last message. The results are put into `received`, not into the
+    messages; a tool that fails, or that there is none of, is a result that says so."""
+    known = {tool.name: tool for tool in tools}
+
+    def execute(state: Any) -> dict[str, Any]:
+        return {"received": [_execute(known, call) for call in messages_of(state)[-1].tool_calls]}  # type: ignore[attr-defined]  # onToolCall
+
+    async def aexecute(state: Any) -> dict[str, Any]:
+        calls = messages_of(state)[-1].tool_calls  # type: ignore[attr-defined]  # likewise
+        return {"received": await asyncio.gather(*(asyncio.to_thread(_execute, known, call) for call in calls))}
+
+    return RunnableLambda(execute, aexecute, name="executeTool")
+
+
+def _execute(tools: dict[str, BaseTool], call: dict[str, Any]) -> ToolMessage:
+    try:
+        result = tools[call["name"]].invoke({**call, "type": "tool_call"})
+    except Exception as error:  # noqa: BLE001 - a tool that fails is a result like any other
+        text = f"{type(error).__name__}: {error}" if call["name"] in tools else f"there is no tool {call['name']!r}"
+        return ToolMessage(text, tool_call_id=call["id"], name=call["name"], status="error")
+    return result if isinstance(result, ToolMessage) else ToolMessage(str(result), tool_call_id=call["id"])
+
+
+def node_llm_send_tool_result(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
+    """A node that adds the received results to the messages and has *model* answer."""
+
+    def send(state: Any) -> dict[str, Any]:
+        reply = model.invoke([*messages_of(state), *state["received"]])
+        return {MESSAGES: [*state["received"], reply], "received": []}
+
+    async def asend(state: Any) -> dict[str, Any]:
+        reply = await model.ainvoke([*messages_of(state), *state["received"]])
+        return {MESSAGES: [*state["received"], reply], "received": []}
+
+    return RunnableLambda(send, asend, name="sendToolResult")
+
+
+def execute_with_history_compression(
+    model: Runnable[Any, Any],
+    tools: Sequence[BaseTool],
+    compressor: Any,
+    *,
+    strategy: HistoryCompressionStrategy | None = None,
+    too_long: TooLong = more_than_100_messages,
+    preserve_memory: bool = True,
+) -> "CompiledStateGraph[Any, Any, Any, Any]":
+    """Koog's graph `execute-with-history-compression`, compiled: four nodes, eight edges (S3-08).
+
+    *model* is the agent's, with its tools bound; *compressor* writes the summaries: a chat model or
+    anything else that answers an `Ask`. The history is compressed after a tool has run and before its
+    result is sent (S3-10).
+    """
+    is_too_long = history_is_too_long(too_long)
+    graph = StateGraph(AgentState)
+    graph.add_node("callLLM", node_llm_request(model))
+    graph.add_node("executeTool", node_execute_tool(tools))
+    graph.add_node("sendToolResult", node_llm_send_tool_result(model))
+    graph.add_node("compressHistory", node_llm_compress_history(compressor, strategy, preserve_memory=preserve_memory))
+    graph.add_edge(START, "callLLM")
+    graph.add_conditional_edges("callLLM", _on_reply, ["executeTool", END])
+    graph.add_conditional_edges(
+        "executeTool",
+        lambda state: "compressHistory" if is_too_long(state) else "sendToolResult",
+        ["compressHistory", "sendToolResult"],
+    )
+    graph.add_edge("compressHistory", "sendToolResult")
+    graph.add_conditional_edges("sendToolResult", _on_reply, ["executeTool", END])
+    return graph.compile(name="execute-with-history-compression")
+
+
+def _on_reply(state: Any) -> str:
+    """`onToolCall` and `onAssistantMessage`."""
+    last = messages_of(state)[-1]
+    return "executeTool" if isinstance(last, AIMessage) and last.tool_calls else END
+
+
+def _answerer(model: Any) -> Any:
+    return ChatModel(model) if isinstance(model, BaseChatModel) else model
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """Run async code to its end from sync code, also where an event loop is running."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(copy_context().run, asyncio.run, work).result()

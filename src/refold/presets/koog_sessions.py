@@ -1,0 +1,223 @@
+"""Sessions on a history, as koog's `llm.readSession` and `llm.writeSession` (S3-12).
+
+A read session sees the history as it is; a write session is the only one of its kind at a time, and
+what it did counts when it ends well: an error leaves the history as it was.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+from refold.attempt import Attempt
+from refold.budget import Budget
+from refold.codec import Codec
+from refold.codecs import decode_all, open_payload
+from refold.compose import Picks, Tagged
+from refold.errors import RefoldError
+from refold.lens import Lens
+from refold.loop import adrive, shrink
+from refold.messages import Message, Text
+from refold.models.model import awaited
+from refold.presets.koog_strategies import HistoryCompressionStrategy, WholeHistory
+from refold.presets.koog_texts import as_ask
+from refold.rules.openai_chat import RULES
+from refold.rules.verdict import Rules
+from refold.strategy import Strategy
+from refold.summary import previous
+from refold.tokens.count import Counter, count_fixed, count_message
+from refold.triggers import Mark, Trigger
+from refold.view import View
+
+
+class NoAnswer(RefoldError):  # noqa: N818 - what happened, as with `StopIteration`
+    """A model was asked and gave no answer that can be used."""
+
+
+class Prompt(NamedTuple):
+    """A history as Refold's messages, leading system messages included."""
+
+    messages: tuple[Message, ...]
+
+    @property
+    def head(self) -> tuple[Message, ...]:
+        """The system prompt: leading system messages that carry no summary."""
+        return tuple(takewhile(lambda m: m.role == "system" and previous(m) is None, self.messages))
+
+
+@dataclass
+class ReadSession:
+    """A look at a history."""
+
+    prompt: Prompt
+    model: Any = None
+    """What answers: a model of `refold.models`, or any function from an `Ask` to an `Answer`."""
+    rules: Rules = Rules(RULES)
+    count: Counter = count_message
+    memory: Picks = field(default_factory=Tagged)
+    mark: Mark = field(default_factory=Mark)
+    """When the history was compressed last, or seen first."""
+    clock: Callable[[], float] = time.time
+
+    @property
+    def view(self) -> View:
+        """The prompt as a view: its tokens, its legal cuts."""
+        return self.view_of(self.prompt)
+
+    def view_of(self, prompt: Prompt) -> View:
+        """A prompt as a view; the system prompt counts, and is no part of its transcript."""
+        head = prompt.head
+        fixed = count_fixed([part for message in head for part in message.parts], ())
+        return View.of(prompt.messages[len(head) :], lens=Lens(self.count, self.rules, fixed))
+
+    def reached(self, trigger: Trigger, window: int | None = None) -> bool:
+        """Does *trigger* (`refold.triggers`) fire for this history? For conditions of edges (S3-05, C3-7)."""
+        budget = Budget(trigger, 0, window=window)
+        return budget.judge(budget.moment(self.view, last=self.mark, now=self.clock())).level == "hard"
+
+    def memory_messages(self) -> tuple[Message, ...]:
+        """The messages that are memory, each once (S3-26)."""
+        return tuple(dict.fromkeys(filter(self.memory, self.prompt.messages)))
+
+    async def request_llm_without_tools(self, max_tokens: int = 2_000) -> Message:
+        """The model's answer to the history as it is, no tools offered; calls and results in it go out
+        as text, since many providers refuse them without tools (S3-23). Raises `NoAnswer`."""
+        answer = None
+        if self.model is not None:
+            answer = await awaited(self.model)(as_ask(self.prompt.messages, len(self.prompt.head), max_tokens))
+        if answer is None or answer.finish == "error" or not answer.text.strip():
+            raise NoAnswer("there is no model to ask" if answer is None else answer.error or "the answer is empty")
+        return Message("assistant", (Text(answer.text),))
+
+
+@dataclass
+class WriteSession(ReadSession):
+    """The only session that changes a history. *prompt* and *model* may be set; the model is the
+    session's own and ends with it (S3-24)."""
+
+    original: Prompt = field(default_factory=lambda: Prompt(()))
+    """What the prompt was before the compression that is under way: compose from this (C3-1)."""
+    attempts: tuple[Attempt, ...] = ()
+    """How the runs of Refold's strategies ended."""
+
+    def append(self, *messages: Message) -> None:
+        """Add messages at the end."""
+        self.prompt = Prompt((*self.prompt.messages, *messages))
+
+    @contextmanager
+    def using(self, model: Any) -> Iterator[None]:
+        """Ask another model for a while; the one before is back afterwards, whatever happens (S3-24)."""
+        before, self.model = self.model, model
+        try:
+            yield
+        finally:
+            self.model = before
+
+    async def request_llm_without_tools(self, max_tokens: int = 2_000) -> Message:
+        """As in a read session; the answer is appended."""
+        answer = await super().request_llm_without_tools(max_tokens)
+        self.append(answer)
+        return answer
+
+    async def compact(self, *strategies: Strategy) -> View:
+        """Run strategies of Refold's on the prompt and set it to what they make of it. What fails
+        changes nothing; *attempts* says how it went."""
+        done = await adrive(shrink(self.view, strategies, 0), awaited(self.model) if self.model is not None else None)
+        self.attempts += done.attempts
+        self.prompt = Prompt((*self.prompt.head, *done.view.messages))
+        return done.view
+
+    async def replace_history_with_tldr(
+        self, strategy: HistoryCompressionStrategy | None = None, preserve_memory: bool = True, model: Any = None
+    ) -> tuple[Attempt, ...]:
+        """Compress the history by *strategy*, `WholeHistory()` without one, asking *model* if one is given. Afterwards the session has
+        its model again, and if the strategy raised, its history too (S3-12, S3-13, S3-24)."""
+        model_before, prompt_before, tried = self.model, self.prompt, len(self.attempts)
+        self.model, self.original = model_before if model is None else model, self.prompt
+        memory = self.memory_messages() if preserve_memory else ()
+        try:
+            await (strategy or WholeHistory()).compress(self, preserve_memory, memory)
+        except BaseException:
+            self.prompt = prompt_before
+            raise
+        finally:
+            self.model = model_before
+        self.mark = Mark(len(self.view.transcript), self.clock(), self.view.tokens)
+        return self.attempts[tried:]
+
+
+class LLM:
+    """A history, who answers for it, and sessions on it.
+
+    *history* is a list in any format that Refold knows, or of `refold.Message`; *codec* names its
+    format where its shape should not decide (`refold.adapters.langchain` for LangChain's). Entries that
+    no session changes stay the same objects. *memory* says which messages are memory (C3-5), *clock* tells seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        history: Sequence[Any] = (),
+        ask: Any = None,
+        *,
+        codec: str | Codec | None = None,
+        memory: Picks | None = None,
+        count: Counter = count_message,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.history, self.model, self._count, self._memory = list(history), ask, count, memory or Tagged()
+        own = codec is None and all(isinstance(entry, Message) for entry in history)
+        self._codec = None if own else open_payload(self.history, codec).codec
+        self._writing = asyncio.Lock()
+        self._clock, self._mark = clock, Mark(0, clock())
+
+    @asynccontextmanager
+    async def read_session(self) -> AsyncIterator[ReadSession]:
+        """Look at the history: as it is now, whatever a write session is doing to it."""
+        yield ReadSession(**self._session())
+
+    @asynccontextmanager
+    async def write_session(self) -> AsyncIterator[WriteSession]:
+        """Change the history. Another write session waits until this one has ended; a session inside a
+        session of the same task would wait for ever."""
+        async with self._writing:
+            told = self._session()
+            prompt: Prompt = told["prompt"]
+            session = WriteSession(**told, original=prompt)
+            yield session
+            self.history, self._mark = self._entries(prompt, session.prompt), session.mark
+
+    def _session(self) -> dict[str, Any]:
+        """What every session is told."""
+        return {
+            "prompt": self._prompt(),
+            "model": self.model,
+            "rules": self._rules(),
+            "count": self._count,
+            "memory": self._memory,
+            "mark": self._mark,
+            "clock": self._clock,
+        }
+
+    def _rules(self) -> Rules:
+        return Rules(RULES) if self._codec is None else self._codec.rules({})
+
+    def _prompt(self) -> Prompt:
+        if self._codec is None:
+            return Prompt(tuple(self.history))
+        envelope = replace(open_payload(self.history, self._codec), head=0)
+        return Prompt(tuple(decode_all(envelope)))
+
+    def _entries(self, before: Prompt, after: Prompt) -> list[Any]:
+        """The entries of *after*: those of messages that were there before are what they were."""
+        encode = self._codec.encode if self._codec is not None else _itself
+        left: dict[Message, list[Any]] = {}
+        for message, entry in zip(before.messages, self.history, strict=True):
+            left.setdefault(message, []).append(entry)
+        return [left[m].pop(0) if left.get(m) else encode(m) for m in after.messages]
+
+
+def _itself(message: Message) -> Message:
+    return message

@@ -1,0 +1,147 @@
+"""koog's strategies for compressing a history, out of Refold's own (S3-14 to S3-21)."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from refold import strategies
+from refold.messages import Message
+from refold.strategy import Strategy
+from refold.summarizer import Summarizer
+from refold.summarizers.concepts import Concept
+from refold.summarizers.forms import TLDR
+from refold.summarizers.model import ModelSummary
+from refold.transcript import digest
+
+if TYPE_CHECKING:
+    from refold.presets.koog_sessions import WriteSession
+
+
+class HistoryCompressionStrategy(ABC):
+    """How a history is compressed. Write your own by extending it (S3-21)."""
+
+    @abstractmethod
+    async def compress(
+        self, llm_session: "WriteSession", preserve_memory: bool, memory_messages: Sequence[Message]
+    ) -> None:
+        """Set `llm_session.prompt` to what shall be left. *memory_messages* are those of its messages
+        that are memory, to be kept if *preserve_memory* says so (S3-26)."""
+
+
+def tldr() -> ModelSummary:
+    """A TLDR by a model: objectives, tools and results, findings, status, next steps (S3-14)."""
+    return ModelSummary(form=TLDR)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Picks the messages that are given."""
+
+    messages: tuple[Message, ...]
+
+    def __call__(self, message: Message) -> bool:
+        """Is *message* one of them?"""
+        return message in self.messages
+
+    def __repr__(self) -> str:
+        return f"Listed({blake2b(b''.join(map(digest, self.messages)), digest_size=4).hexdigest()})"
+
+
+@dataclass(frozen=True, slots=True)
+class WholeHistory(HistoryCompressionStrategy):
+    """The whole history becomes one TLDR. For most cases: the context of everything that was done stays,
+    in fewer tokens (S3-14)."""
+
+    max_tokens: int = 2_000
+    """Cap of the TLDR, in tokens."""
+    summarizer: Summarizer = field(default_factory=tldr)
+
+    async def compress(
+        self, llm_session: "WriteSession", preserve_memory: bool, memory_messages: Sequence[Message]
+    ) -> None:
+        """One TLDR."""
+        memory = Listed(tuple(memory_messages))
+        await llm_session.compact(strategies.WholeHistory(self.max_tokens, self.summarizer, preserve_memory, memory))
+
+
+@dataclass(frozen=True, slots=True)
+class FromLastNMessages(HistoryCompressionStrategy):
+    """The last *n* messages become one TLDR; all before them goes. For when only the newest findings
+    matter (S3-15)."""
+
+    n: int
+    max_tokens: int = 2_000
+    summarizer: Summarizer = field(default_factory=tldr)
+
+    async def compress(
+        self, llm_session: "WriteSession", preserve_memory: bool, memory_messages: Sequence[Message]
+    ) -> None:
+        """One TLDR of the newest messages."""
+        memory = Listed(tuple(memory_messages))
+        await llm_session.compact(
+            strategies.FromLastN(self.n, self.max_tokens, self.summarizer, preserve_memory, memory)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Chunked(HistoryCompressionStrategy):
+    """Each *size* messages become a TLDR of their own. For when it matters how things went, and older
+    findings too (S3-16)."""
+
+    size: int
+    max_tokens: int = 500
+    """Cap of each TLDR, in tokens."""
+    summarizer: Summarizer = field(default_factory=lambda: ModelSummary(form=TLDR, record=False))
+
+    async def compress(
+        self, llm_session: "WriteSession", preserve_memory: bool, memory_messages: Sequence[Message]
+    ) -> None:
+        """Several TLDRs."""
+        memory = Listed(tuple(memory_messages))
+        await llm_session.compact(
+            strategies.Chunked(self.size, self.max_tokens, self.summarizer, preserve_memory, memory)
+        )
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class RetrieveFactsFromHistory(HistoryCompressionStrategy):
+    """The history becomes the facts under *concepts*. For when it is known which facts matter (S3-17).
+
+    Without any facts the history stays, or *fallback*, a strategy of Refold's, takes over (C3-8).
+    """
+
+    concepts: tuple[Concept, ...]
+    max_tokens: int
+    fallback: Strategy | None
+
+    def __init__(self, *concepts: Concept, max_tokens: int = 2_000, fallback: Strategy | None = None) -> None:
+        object.__setattr__(self, "concepts", concepts)
+        object.__setattr__(self, "max_tokens", max_tokens)
+        object.__setattr__(self, "fallback", fallback)
+
+    async def compress(
+        self, llm_session: "WriteSession", preserve_memory: bool, memory_messages: Sequence[Message]
+    ) -> None:
+        """One message with the facts, and a note on where things stand."""
+        memory = Listed(tuple(memory_messages))
+        await llm_session.compact(
+            strategies.RetrieveFacts(
+                self.concepts,
+                self.max_tokens,
+                fallback=self.fallback,
+                preserve_memory=preserve_memory,
+                memory=memory,
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NoCompression(HistoryCompressionStrategy):
+    """The history stays as it is. For switching compression off where a strategy is expected."""
+
+    async def compress(
+        self, llm_session: "WriteSession", preserve_memory: bool, memory_messages: Sequence[Message]
+    ) -> None:
+        """Nothing."""

@@ -1,0 +1,296 @@
+"""koog's graph and nodes (seed 3) in LangGraph itself, with scripted models."""
+
+import asyncio
+import sqlite3
+
+import pytest
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, StateGraph
+
+from refold import check
+from refold.adapters import langchain
+from refold.presets.koog import (
+    AgentState,
+    Chunked,
+    HistoryCompressionStrategy,
+    RetrieveFactsFromHistory,
+    WholeHistory,
+    compose_prompt_with_required_messages,
+    execute_with_history_compression,
+    history_is_too_long,
+    node_llm_compress_history,
+    remember,
+)
+from refold.presets.koog import Concept as About
+from refold.summary import previous
+from refold.testing import ScriptedModel
+from refold.triggers import Tokens
+
+TLDR = (
+    "## Key Objectives\n- count the rows\n## Tools Used & Results\n- rows: counted\n## Key Findings\n- none\n"
+    "## Current Status\n- counting\n## Next Steps\n- count on"
+)
+TASK = [SystemMessage("You count rows.", id="s"), HumanMessage("Count the rows of every table.", id="h")]
+
+
+def both(graph, state):
+    """The graph run by `invoke`, and by `ainvoke`."""
+    return graph.invoke(state, {"recursion_limit": 500})
+
+
+async def in_async(graph, state):
+    return await graph.ainvoke(state, {"recursion_limit": 500})
+
+
+@pytest.fixture(params=["invoke", "ainvoke"])
+def run(request):
+    if request.param == "invoke":
+        return both
+    return lambda graph, state: asyncio.run(in_async(graph, state))
+
+
+class World:
+    """An agent that counts the rows of so many tables, a tool, and a model for TLDRs; what happened, in order."""
+
+    def __init__(self, tables, too_long=20):
+        self.happened, self.sent, self.tables, self.too_long = [], [], tables, too_long
+        self.model = RunnableLambda(self.answer)
+        self.compressor = self.summarise
+        self.asked = ScriptedModel([TLDR] * 99)
+
+        @tool
+        def rows(table: str) -> str:
+            """Count the rows of a table."""
+            self.happened.append("tool")
+            if table == "t3":
+                raise sqlite3.OperationalError("no such table")
+            return f"{table}: 12 rows\n" + "detail " * 200
+
+        self.tool = rows
+
+    def answer(self, messages):
+        self.happened.append("llm")
+        self.sent.append(messages)
+        done = sum(one == "tool" for one in self.happened)
+        if done == self.tables:
+            return AIMessage("All counted.")
+        return AIMessage("", tool_calls=[{"name": "rows", "args": {"table": f"t{done}"}, "id": f"c{done}"}])
+
+    def summarise(self, ask):
+        self.happened.append("tldr")
+        return self.asked(ask)
+
+    def graph(self, **options):
+        return execute_with_history_compression(
+            self.model,
+            [self.tool],
+            self.compressor,
+            too_long=lambda session: len(session.prompt.messages) > self.too_long,
+            **options,
+        )
+
+
+def summaries(messages):
+    return [text for m in messages if (text := previous(langchain.decode(m, ()))) is not None]
+
+
+def test_execute_with_history_compression(run):
+    """S3-05 S3-06 S3-07 S3-08 S3-09 S3-10 S3-13: sixty tool calls under twenty messages; each request the model sees is
+    valid, its last message the result it waits for, and the task is always there."""
+    world = World(60)
+    end = run(world.graph(), {"messages": TASK})
+    assert end["messages"][-1].content == "All counted."
+    assert end["received"] == []
+    assert len(world.sent) == 61
+    assert max(map(len, world.sent)) <= 22
+    for sent in world.sent:
+        assert check(sent, langchain) == ()
+        assert sent[:2] == TASK
+    for sent in world.sent[1:]:
+        assert isinstance(sent[-1], ToolMessage)
+        assert sent[-2].tool_calls[0]["id"] == sent[-1].tool_call_id
+    assert world.happened.count("tldr") >= 3
+    assert len(summaries(end["messages"])) == 1
+
+
+def test_compression_comes_after_the_tool_and_before_its_result_is_sent(run):
+    """S3-10: the order of things around each compression."""
+    world = World(30)
+    run(world.graph(strategy=WholeHistory()), {"messages": TASK})
+    at = [n for n, what in enumerate(world.happened) if what == "tldr"]
+    assert at
+    assert all(world.happened[n - 1 : n + 2] == ["tool", "tldr", "llm"] for n in at)
+
+
+def test_the_graph_has_koogs_nodes_and_edges():
+    """S3-08: four nodes and eight edges."""
+    drawn = World(1).graph().get_graph()
+    assert set(drawn.nodes) - {"__start__", "__end__"} == {
+        "callLLM",
+        "executeTool",
+        "sendToolResult",
+        "compressHistory",
+    }
+    assert {(edge.source, edge.target) for edge in drawn.edges} == {
+        ("__start__", "callLLM"),
+        ("callLLM", "__end__"),
+        ("callLLM", "executeTool"),
+        ("executeTool", "compressHistory"),
+        ("compressHistory", "sendToolResult"),
+        ("executeTool", "sendToolResult"),
+        ("sendToolResult", "executeTool"),
+        ("sendToolResult", "__end__"),
+    }
+
+
+def test_under_the_limit_nothing_is_compressed(run):
+    """S3-07 S3-08: the default is koog's, more than 100 messages."""
+    world = World(40)
+    end = run(execute_with_history_compression(world.model, [world.tool], world.compressor), {"messages": TASK})
+    assert "tldr" not in world.happened
+    assert len(end["messages"]) == 2 + 2 * 40 + 1
+    too_long = history_is_too_long()
+    assert not too_long({"messages": [HumanMessage("x")] * 100})
+    assert too_long({"messages": [HumanMessage("x")] * 101})
+
+
+def test_a_tool_that_fails_is_a_result():
+    """S3-08: so is one that does not exist."""
+    world = World(5)
+    end = world.graph().invoke({"messages": TASK})
+    (failed,) = [m for m in end["messages"] if isinstance(m, ToolMessage) and m.status == "error"]
+    assert "no such table" in failed.content
+    call = AIMessage("", tool_calls=[{"name": "rm", "args": {}, "id": "x"}])
+    graph = execute_with_history_compression(
+        RunnableLambda(lambda messages: call if len(messages) == 2 else AIMessage("end")),
+        [world.tool],
+        world.compressor,
+    )
+    assert graph.invoke({"messages": TASK})["messages"][-2].content == "there is no tool 'rm'"
+
+
+def test_too_long_by_tokens(run):
+    """S3-05 S3-07: any trigger in place of a count of messages (C3-7)."""
+    world = World(40)
+    graph = execute_with_history_compression(
+        world.model, [world.tool], world.compressor, too_long=lambda session: session.reached(Tokens(2_000))
+    )
+    run(graph, {"messages": TASK})
+    assert world.happened.count("tldr") >= 2
+    assert max(map(len, world.sent)) <= 35
+
+
+# --- the node alone -------------------------------------------------------------------------------
+
+
+def counted(count):
+    out = list(TASK)
+    for n in range(count):
+        out.append(AIMessage("", tool_calls=[{"name": "rows", "args": {}, "id": f"c{n}"}], id=f"a{n}"))
+        out.append(ToolMessage("detail " * 200, tool_call_id=f"c{n}", id=f"t{n}"))
+    return out
+
+
+def test_what_was_received_passes_through(run):
+    """S3-09: the node touches nothing but the messages; the call that the received result answers stays (C3-3)."""
+    history = counted(20)[:-1]
+    received = [ToolMessage("42", tool_call_id="c19")]
+    graph = StateGraph(AgentState)
+    graph.add_node("compressHistory", node_llm_compress_history(ScriptedModel([TLDR])))
+    graph.add_edge(START, "compressHistory")
+    graph.add_edge("compressHistory", END)
+    end = run(graph.compile(), {"messages": history, "received": received})
+    assert end["received"] == received
+    assert [m.id for m in end["messages"][:2]] == ["s", "h"]
+    assert end["messages"][-1].id == "a19"
+    assert check([*end["messages"], *end["received"]], langchain) == ()
+    assert len(end["messages"]) == 4
+
+
+def test_between_two_phases(run):
+    """S3-04 S3-06 S3-11: `nodeStart then collectInformation then compressHistory then makeTheDecision`, the phases being
+    graphs of their own, with a checkpointer that holds what was compressed."""
+    seen = []
+
+    def decide(state):
+        seen.extend(state["messages"])
+        return {"messages": [AIMessage("Decided.")]}
+
+    collect = StateGraph(AgentState)
+    collect.add_sequence([("gather", lambda _: {"messages": counted(10)[2:]})]).add_edge(START, "gather")
+    phases = StateGraph(AgentState)
+    model = GenericFakeChatModel(messages=iter([AIMessage(TLDR)]))
+    phases.add_sequence(
+        [
+            ("collectInformation", collect.compile()),
+            ("compressHistory", node_llm_compress_history(model)),
+            ("makeTheDecision", decide),
+        ]
+    ).add_edge(START, "collectInformation")
+    graph = phases.compile(checkpointer=InMemorySaver())
+    config = {"configurable": {"thread_id": "1"}}
+    end = graph.invoke({"messages": TASK}, config)
+    assert [m.type for m in seen[:2]] == ["system", "human"]
+    assert len(summaries(seen)) == 1
+    assert len(seen) <= 5
+    assert end["messages"][-1].content == "Decided."
+    assert graph.get_state(config).values["messages"] == end["messages"]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "answer"),
+    [
+        (Chunked(10), TLDR),
+        (RetrieveFactsFromHistory(About("rows", "How many rows the tables have")), '{"rows": ["t1 has 12"]}'),
+    ],
+    ids=["chunked", "facts"],
+)
+def test_the_node_takes_every_strategy(strategy, answer):
+    """S3-13 S3-16 S3-17: and memory, and another model for the compression."""
+    memory = langchain.encode(remember("Tables are in Chinese."))
+    history = [*counted(12), memory, AIMessage("So far."), HumanMessage("Go on.")]
+    main, cheap = ScriptedModel(), ScriptedModel([answer] * 9)
+    node = node_llm_compress_history(main, strategy, retrieval_model=cheap, preserve_memory=True)
+    remove, *after = node.invoke({"messages": history})["messages"]
+    assert remove.type == "remove"
+    assert main.asked == []
+    assert memory in after
+    assert check(after, langchain) == ()
+    assert len(after) < 14
+
+
+class Important(HistoryCompressionStrategy):
+    """The seed's example."""
+
+    async def compress(self, llm_session, preserve_memory, memory_messages):
+        important = [m for m in llm_session.prompt.messages if "important" in m.text and m.role == "assistant"]
+        compose_prompt_with_required_messages(llm_session, important, preserve_memory, memory_messages)
+
+
+def test_a_strategy_of_your_own_in_a_node(run):
+    """S3-06 S3-25: as in a write session."""
+    kept = AIMessage("important: t9 is empty", id="k", response_metadata={"model_name": "m"})
+    history = [*counted(3), kept, AIMessage("noise"), HumanMessage("Go on.", id="g")]
+    node = node_llm_compress_history(None, Important())
+    graph = StateGraph(AgentState).add_node("compress", node).add_edge(START, "compress").compile()
+    end = run(graph, {"messages": history})
+    assert [m.id for m in end["messages"]] == ["s", "h", "k", "g"]
+    assert end["messages"][2].response_metadata == {"model_name": "m"}
+
+
+def test_nothing_to_compress_is_no_update():
+    """S3-13: the state's messages are left as they are."""
+    assert node_llm_compress_history(ScriptedModel()).invoke({"messages": TASK}) == {"messages": []}
+
+
+def test_sync_code_inside_an_event_loop():
+    """S3-06: as in a notebook."""
+
+    async def notebook():
+        return node_llm_compress_history(ScriptedModel([TLDR])).invoke({"messages": counted(10)})
+
+    assert len(asyncio.run(notebook())["messages"]) < 8
