@@ -1,0 +1,411 @@
+"""Prune and compact: old tool output in batches first, a summary only if that is not enough (seed system S4)."""
+
+import copy
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refold
+from refold.messages import user as summary
+from refold.presets.prune_compact import (
+    MODEL_LIMIT,
+    PLACEHOLDER,
+    PRUNE_MINIMUM,
+    PRUNE_PROTECT,
+    RESERVED_OUTPUT,
+    SUMMARY_SYSTEM_PROMPT,
+    UPSTREAM,
+    Limits,
+    PruneAndCompact,
+    generate_summary,
+    is_overflow,
+    prune,
+    rebuild_messages,
+    tool_compact,
+)
+from refold.strategy import Answer
+from refold.summary import QUESTION
+from refold.testing import ScriptedModel, proposals
+from refold.tokens.breakdown import breakdown
+from refold.tokens.count import count_message, counter
+from refold.tokens.formulas import chinese_and_ascii
+from refold.view import View
+
+SYSTEM = {"role": "system", "content": "You are a careful engineer. " * 40}
+SUMMARY = "到目前为止，我们完成了：1. 读取文件。"
+PAPER = Limits()
+COUNT = counter(chinese_and_ascii)
+"""What the system counts by: a quarter of a token for each character of ASCII (S4-17)."""
+
+
+def user(text: str) -> dict:
+    return {"role": "user", "content": text}
+
+
+def assistant(text: str) -> dict:
+    return {"role": "assistant", "content": text}
+
+
+def ran(id: str, tokens: int, name: str = "read") -> list[dict]:
+    """A call and a result of so many tokens by the system's own count."""
+    function = {"name": name, "arguments": f'{{"path":"src/{id}.ts"}}'}
+    return [
+        {"role": "assistant", "content": None, "tool_calls": [{"id": id, "type": "function", "function": function}]},
+        {"role": "tool", "tool_call_id": id, "content": ("// app.ts\n" * tokens)[: tokens * 4]},
+    ]
+
+
+def work(*sizes: int, name: str = "read") -> list[dict]:
+    calls = [message for n, size in enumerate(sizes) for message in ran(f"c{n}", size, name)]
+    return [SYSTEM, user("第一个任务"), *calls]
+
+
+def cleared(messages: list[dict]) -> list[int]:
+    """Which of the results are cleared, by number."""
+    results = [message["content"] for message in messages if message["role"] == "tool"]
+    return [n for n, content in enumerate(results) if content == PLACEHOLDER]
+
+
+def pruned(messages: list[dict], limits: Limits = PAPER) -> list[int]:
+    tool_compact(messages, limits, count=COUNT)
+    return cleared(messages)
+
+
+# --- prune -------------------------------------------------------------------------------------
+
+
+def test_big_old_outputs_are_cleared_and_the_calls_stay():
+    """S4-03 S4-04 S4-05 S4-06 S4-08: the newest 20,000 tokens of output are protected; the number of messages stays."""
+    messages = work(8_000, 8_000, 9_000, 9_000)
+    before = copy.deepcopy(messages)
+    view = tool_compact(messages, count=COUNT)
+    assert cleared(messages) == [0, 1]
+    assert len(messages) == len(before)
+    assert [m for m in messages if m["role"] != "tool"] == [m for m in before if m["role"] != "tool"]
+    assert messages[-4:] == before[-4:]
+    assert view.revert().payload == before
+    assert not refold.check(messages)
+
+
+@pytest.mark.parametrize(("size", "done"), [(9_000, []), (10_100, [0]), (30_000, [0])])
+def test_less_than_the_minimum_is_not_worth_it(size, done):
+    """S4-07 S4-08 (C4-3): from the minimum on, so that a batch pays for the broken cache (C4-6)."""
+    assert pruned(work(size, 15_000)) == done
+
+
+def test_exactly_the_minimum_is_enough():
+    """S4-07 (C4-3): what is reclaimed is the result less its placeholder."""
+    messages = work(12_000, 15_000)
+    gain = tokens_of(messages[3]) - tokens_of({**messages[3], "content": PLACEHOLDER})
+    assert pruned(copy.deepcopy(messages), Limits(prune_minimum=gain)) == [0]
+    assert pruned(copy.deepcopy(messages), Limits(prune_minimum=gain + 1)) == []
+
+
+def tokens_of(message: dict) -> int:
+    view = refold.Compactor([], refold.Budget(10**9, 0), format="openai_chat")(
+        [*work(1)[:3], {**message, "tool_call_id": "c0"}]
+    )
+    return COUNT(view.transcript.messages[-1])
+
+
+def test_the_protected_zone_is_of_the_newest_output():
+    """S4-06 S4-20: below it nothing is cleared; many small outputs add up (conformance 22, 25)."""
+    assert pruned(work(*[1_900] * 10)) == []
+    assert pruned(work(*[1_900] * 18)) == list(range(8))
+
+
+def test_one_huge_newest_output_is_not_cleared():
+    """S4-06 S4-20 (C4-2): though it alone exceeds the zone."""
+    assert pruned(work(15_000, 50_000)) == [0]
+    assert pruned(work(50_000)) == []
+
+
+def test_the_figures_of_the_document_and_those_of_today():
+    """S4-06 S4-07 S4-19 S4-20 (C4-13)"""
+    assert (PRUNE_PROTECT, PRUNE_MINIMUM, MODEL_LIMIT, RESERVED_OUTPUT) == (20_000, 10_000, 128_000, 32_000)
+    assert (UPSTREAM.prune_protect, UPSTREAM.prune_minimum) == (40_000, 20_000)
+    assert pruned(work(15_000, 15_000, 15_000)) == [0, 1]
+    assert pruned(work(15_000, 15_000, 15_000), UPSTREAM) == []
+    assert pruned(work(25_000, 15_000, 15_000), UPSTREAM) == [0]
+
+
+def test_protected_tools_stay_and_take_no_room_in_the_zone():
+    """S4-08 (C4-4, conformance 24)"""
+    messages = [*work(15_000), *[{**m} for m in ran("s", 18_000, "skill")], *ran("n", 4_000)]
+    assert pruned(messages) == []
+    messages += ran("m", 15_000)
+    assert pruned(messages) == [0]
+
+
+@given(st.lists(st.integers(1, 30_000), min_size=1, max_size=8))
+def test_pruning_again_changes_nothing(sizes):
+    """S4-04 S4-05 S4-08 (C4-4): what is cleared is neither counted nor cleared again."""
+    messages = work(*sizes)
+    pruned(messages)
+    once = copy.deepcopy(messages)
+    pruned(messages)
+    assert messages == once
+    assert not refold.check(messages)
+
+
+def test_what_stands_before_a_summary_is_done_with():
+    """S4-08 (C4-4): the scan stops there (conformance 26)."""
+    compactor = refold.Compactor([], refold.Budget(10**9, 0), format="openai_chat")
+    history = work(30_000, 30_000, 15_000)
+    fold = compactor(history).fold(0, 3, summary("[summary]"))
+    view = View.of(compactor(history).transcript, [fold])
+    from_here = [edit.start for edit in proposals(view, prune()).edits[1:]]
+    assert from_here == [4]
+
+
+def test_content_may_be_a_list_or_nothing():
+    """S4-08 (C4-4)"""
+    messages = work(30_000, 15_000)
+    messages[3]["content"] = [{"type": "text", "text": messages[3]["content"]}]
+    messages[5]["content"] = ""
+    tool_compact(messages, count=COUNT)
+    assert messages[5]["content"] == ""
+    assert not refold.check(messages)
+
+
+def test_a_failure_says_still_what_failed():
+    """S4-05 (conformance 28)"""
+    messages = work(30_000, 21_000)
+    messages[3]["content"] += "\nerror TS2304: Cannot find name 'Foo'.\nexit code: 2"
+    tool_compact(messages, count=COUNT)
+    assert messages[3]["content"].startswith(PLACEHOLDER + "\n")
+    assert "error TS2304: Cannot find name 'Foo'." in messages[3]["content"]
+
+
+# --- overflow ----------------------------------------------------------------------------------
+
+
+def test_overflow_is_strictly_more_than_the_window_leaves():
+    """S4-14 S4-15 S4-16 S4-19: 128,000 less 32,000."""
+    assert not is_overflow({"prompt_tokens": 95_000, "completion_tokens": 1_000})
+    assert is_overflow({"prompt_tokens": 95_000, "completion_tokens": 1_001})
+    assert is_overflow({"prompt_tokens": 90, "completion_tokens": 11}, model_limit=200, reserved_output=100)
+    assert not is_overflow({"prompt_tokens": 95_000, "completion_tokens": 1_001}, reclaimed=1)
+
+
+def test_usage_may_be_an_object_or_a_mapping_of_any_provider():
+    """S4-15 S4-16 S4-23 (C4-7): cached tokens and reasoning count, each once."""
+    chat = SimpleNamespace(
+        prompt_tokens=95_000, completion_tokens=1_001, prompt_tokens_details=SimpleNamespace(cached_tokens=90_000)
+    )
+    assert is_overflow(chat)
+    chat.completion_tokens = 1_000
+    assert not is_overflow(chat)
+    anthropic = {
+        "input_tokens": 1_000,
+        "cache_read_input_tokens": 90_000,
+        "cache_creation_input_tokens": 4_000,
+        "output_tokens": 1_001,
+    }
+    assert is_overflow(anthropic)
+    gemini = {"promptTokenCount": 95_000, "candidatesTokenCount": 1, "thoughtsTokenCount": 1_000}
+    assert is_overflow(gemini)
+    assert is_overflow(SimpleNamespace(model_dump=lambda: {"input_tokens": 96_001, "output_tokens": 0}))
+    assert not is_overflow(None)
+    assert not is_overflow(object())
+
+
+def test_a_reserve_that_leaves_nothing_is_refused():
+    """S4-14 S4-19"""
+    with pytest.raises(ValueError, match="leaves nothing"):
+        Limits(model_limit=32_000)
+    assert Limits().usable == 96_000
+
+
+# --- compaction --------------------------------------------------------------------------------
+
+
+def fifty() -> list[dict]:
+    """Fifty messages, the last a plain answer."""
+    said = [make(f"{n}: " + "细节很多。" * 20) for n in range(24) for make in (user, assistant)]
+    return [SYSTEM, *said, assistant("完成。")]
+
+
+def test_fifty_messages_become_four():
+    """S4-09 S4-13 S4-22: system prompt, question, summary, and the user's new question."""
+    messages = rebuild_messages(fifty(), SUMMARY)
+    messages.append(user("用户的新问题"))
+    assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
+    assert messages[0] == SYSTEM
+    assert messages[1]["content"] == QUESTION == "What did we do so far?"
+    assert SUMMARY in messages[2]["content"]
+
+
+def test_the_question_that_waits_stays_as_it_was_asked():
+    """S4-13 (C4-11)"""
+    messages = rebuild_messages([*fifty(), user("用户的新问题")], SUMMARY)
+    assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
+    assert messages[-1] == user("用户的新问题")
+
+
+def test_in_the_middle_of_a_tool_loop_the_task_and_the_open_group_stay():
+    """S4-13 (C4-11): never ends on the assistant, loses neither the request nor results nobody has read."""
+    history = [*fifty(), user("修复登录"), *ran("a", 2_000), *ran("b", 300)]
+    messages = rebuild_messages(history, SUMMARY)
+    assert messages[-2:] == history[-2:]
+    assert user("修复登录") in messages
+    assert len(messages) <= 7
+    assert not refold.check(messages)
+
+
+def test_the_request_is_system_prompt_history_and_instruction():
+    """S4-10 S4-11 S4-21: the history as a record, without tool messages (C4-10)."""
+    model = ScriptedModel([SUMMARY])
+    assert SUMMARY in generate_summary([*fifty(), *ran("a", 50)], model)
+    (ask,) = model.asked
+    assert ask.system.startswith("You are a helpful AI assistant tasked with summarizing conversations.")
+    assert ask.system == SUMMARY_SYSTEM_PROMPT.text
+    assert all(
+        word in ask.system for word in ("was done", "being worked on", "files", "next", "wishes and rules of the user")
+    )
+    assert "<user>\n0: 细节很多。" in ask.messages[0].text
+    assert '<call tool="read">' in ask.messages[0].text
+    assert "You are a careful engineer" not in ask.messages[0].text
+    assert ask.prompt.startswith("请总结上述对话，以便继续后续工作。")
+
+
+def test_a_history_too_long_for_the_model_is_still_summarised():
+    """S4-01 S4-11 (C4-9): the request is bounded, whatever the history holds."""
+    model = ScriptedModel([SUMMARY])
+    history = work(*[30_000] * 12)
+    assert SUMMARY in generate_summary(history, model)
+    assert (
+        sum(map(count_message, model.asked[0].messages)) < 100_000 < sum(map(count_message, opened(history).messages))
+    )
+
+
+def opened(history: list[dict]) -> View:
+    return refold.Compactor([], refold.Budget(10**9, 0), format="openai_chat")(history)
+
+
+# --- the flow ----------------------------------------------------------------------------------
+
+
+def test_the_whole_flow():
+    """S4-01 S4-03 S4-16 S4-18: prune every round; only what that leaves over is compacted."""
+    model = ScriptedModel([SUMMARY])
+    flow = PruneAndCompact(model, count=COUNT)
+    messages = [*work(30_000, 30_000), *ran("x", 15_000), assistant("读完了。")]
+    step = flow.finish_step(messages, {"prompt_tokens": 100_000, "completion_tokens": 500})
+    assert 59_000 < step.reclaimed < 60_100
+    assert (step.compacted, model.asked) == (False, [])
+    assert step.used == 100_500 - step.reclaimed
+    assert cleared(messages) == [0, 1]
+    messages += [user("继续"), assistant("好。" * 10)]
+    step = flow.finish_step(messages, {"prompt_tokens": 97_000, "completion_tokens": 10})
+    assert (step.compacted, step.reclaimed, len(model.asked)) == (True, 0, 1)
+    assert [message["role"] for message in messages] == ["system", "user", "assistant"]
+    messages.append(user("下一个任务"))
+    assert not refold.check(messages)
+
+
+def test_at_the_limit_nothing_is_summarised_and_one_beyond_it_is():
+    """S4-14 S4-15 S4-18 S4-23: the API's figure decides, not the estimate."""
+    for used, compacted in ((96_000, False), (96_001, True)):
+        messages = fifty()
+        step = PruneAndCompact(ScriptedModel([SUMMARY])).finish_step(
+            messages, {"input_tokens": used, "output_tokens": 0}
+        )
+        assert (step.used, step.compacted) == (used, compacted)
+        assert (len(messages) == 50) != compacted
+
+
+def test_without_usage_the_estimate_decides():
+    """S4-16 S4-23 (C4-7)"""
+    limits = Limits(model_limit=3_000, reserved_output=1_000)
+    messages = fifty()
+    assert PruneAndCompact(ScriptedModel([SUMMARY]), limits).finish_step(messages).compacted
+    assert len(messages) == 3
+    roomy = fifty()
+    assert not PruneAndCompact(ScriptedModel([SUMMARY])).finish_step(roomy).compacted
+
+
+def test_what_the_usage_does_not_know_yet_is_counted_too():
+    """S4-01 S4-18 (C4-12): results that came after the response, a paste before sending."""
+    result = {"prompt_tokens": 80_000, "completion_tokens": 10}
+    messages = [*fifty(), user("看日志"), *ran("log", 40_000)]
+    step = PruneAndCompact(ScriptedModel([SUMMARY]), count=COUNT).finish_step(messages, result)
+    assert step.used > 120_000
+    assert step.compacted
+    assert "看日志" in messages[2]["content"]
+    assert messages[-2:] == ran("log", 40_000)
+    paste = fifty()
+    view = PruneAndCompact(ScriptedModel([SUMMARY])).before_send(paste, "词" * 120_000)
+    assert view.edits
+    assert paste == view.payload
+
+
+def test_cleared_in_batches_and_never_by_one_each_round():
+    """S4-07 S4-18 (C4-6): the prefix changes once for many rounds, so a prompt cache holds."""
+    flow, messages, changes = PruneAndCompact(count=COUNT), [SYSTEM, user("任务")], 0
+    for n in range(30):
+        before = copy.deepcopy(messages)
+        messages += ran(f"r{n}", 2_000)
+        flow.finish_step(messages)
+        changes += messages[: len(before)] != before
+    assert len(cleared(messages)) >= 15
+    assert 1 <= changes <= 5
+
+
+def test_an_agent_runs_for_as_long_as_it_likes():
+    """S4-01 S4-03: two hundred steps in a window of 20,000 tokens; no request is ever longer."""
+    limits = Limits(
+        prune_protect=3_000, prune_minimum=1_500, model_limit=20_000, reserved_output=4_000, summary_max_tokens=800
+    )
+    flow = PruneAndCompact(ScriptedModel([f"摘要{n}" for n in range(50)]), limits)
+    messages, longest = [SYSTEM, user("把所有模块迁移到新接口。不要修改 tests/。")], 0
+    for n in range(200):
+        sent = flow.before_send(messages).tokens
+        longest = max(longest, sent)
+        messages += ran(f"m{n}", 700)
+        messages[-2]["content"] = f"第{n}步：" + "迁移说明。" * 60
+        flow.finish_step(messages, {"prompt_tokens": sent, "completion_tokens": 400})
+        assert not refold.check(messages)
+    assert longest < 16_000
+    assert len(messages) < 120
+    assert any("把所有模块迁移到新接口。不要修改 tests/。" in str(m["content"]) for m in messages)
+
+
+def test_nothing_is_deleted():
+    """S4-24: everything that was said can be had back, word for word, through several compactions."""
+    flow, said = PruneAndCompact(ScriptedModel([SUMMARY] * 9), Limits(model_limit=6_000, reserved_output=1_000)), []
+    messages = []
+    for message in [*work(3_000, 200), *fifty()[1:], *ran("z", 2_000), assistant("完")]:
+        messages.append(message)
+        said.append(copy.deepcopy(message))
+        if message["role"] != "assistant" or not message.get("tool_calls"):
+            flow.finish_step(messages)
+    assert len(messages) < len(said)
+    assert flow.originals(messages) == said
+
+
+def test_a_model_that_fails_does_not_stop_the_work():
+    """S4-01 S4-12"""
+    for answers in ([], [Answer("", "error", "down")], [""]):
+        messages = fifty()
+        step = PruneAndCompact(ScriptedModel(answers), Limits(model_limit=3_000, reserved_output=1_000)).finish_step(
+            messages
+        )
+        assert step.compacted
+        assert "## Requests" in messages[2]["content"]
+
+
+def test_the_budget_of_the_example():
+    """S4-02: system prompt, simple turns, file reads, code output, by category (C4-14)."""
+    history = [SYSTEM]
+    for n in range(10):
+        history += [user("q " * 60 + str(n)), assistant("a " * 60)]
+    history += [m for n in range(5) for m in ran(f"f{n}", 2_000, "read_file")]
+    history += [m for n in range(3) for m in ran(f"x{n}", 1_000, "run_code")]
+    parts = breakdown(opened({"model": "gpt-4-turbo", "messages": history, "tools": []}))
+    assert parts.total == sum(parts.roles.values())
+    assert parts.names["read_file"] > parts.names["run_code"] > 0
+    assert parts.roles["system"] == parts.system > 0
+    assert parts.kinds["result"] > parts.total / 2
