@@ -12,6 +12,8 @@ import pytest
 from pages import ROOT, blocks
 from refold.cli.commands import refold
 from refold.demo import session
+from refold.scripted_server import ScriptedServer
+from refold.summarizers.model import HEADINGS
 
 PAGE = ROOT / "docs" / "cli.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -42,15 +44,22 @@ def shell(command, directory, **env):
 @pytest.mark.slow
 def test_every_example_works(directory) -> None:
     before = (directory / "session.json").read_bytes()
-    for line in EXAMPLES:
-        env = {"EDIT": an_edit(directory)} if "$EDIT" in line else {}
-        done = shell(line, directory, **env)
-        expected = int(found[1]) if (found := re.search(r"# exit code (\d)", line)) else 0
-        assert done.returncode == expected, f"{line}\n{done.stdout[-500:]}{done.stderr}"
-        assert done.stdout or ">" in line or "-o" in line, line
-        if line.endswith("--json"):
-            json.loads(done.stdout)
+    summary = "\n".join(f"## {heading}\n- As it was agreed." for heading in HEADINGS)
+    with ScriptedServer(lambda _: summary) as server:
+        fixed = {"URL": f"{server.url}/v1", "SUMMARY_KEY": "k-1", "EDITOR": "sed -i 1s/^/Amended./"}
+        for line in EXAMPLES:
+            runs(line, directory, fixed)
     assert (directory / "session.json").read_bytes() == before
+
+
+def runs(line, directory, fixed) -> None:
+    env = {"EDIT": an_edit(directory)} if "$EDIT" in line else {}
+    done = shell(line, directory, **env, **fixed)
+    expected = int(found[1]) if (found := re.search(r"# exit code (\d)", line)) else 0
+    assert done.returncode == expected, f"{line}\n{done.stdout[-500:]}{done.stderr}"
+    assert done.stdout or ">" in line or "-o" in line, line
+    if line.endswith("--json"):
+        json.loads(done.stdout)
 
 
 def an_edit(directory) -> str:

@@ -5,18 +5,18 @@ user's choice, and are found again by what was said, not by the file's name.
 """
 
 import sys
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from refold.budget import Budget
+from refold.codec import Codec
 from refold.compactor import Compactor
 from refold.edits import Edit
 from refold.errors import EditError, FormatError
-from refold.ledger import Row
-from refold.loop import first_sight
+from refold.ledger import Recorder, Row
+from refold.loop import Asker, first_sight
 from refold.store import Store
 from refold.stores import MemoryStore, SidecarStore
 from refold.strategy import Strategy, is_local
@@ -42,6 +42,8 @@ class WorkFile:
     view: View
     """With the stored edits."""
     count: Counter = count_message
+    place: Path | None = None
+    """The file that the edits are kept in; None where they are kept in memory alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,64 +70,75 @@ def open_work(
     *,
     format: str | None = None,
     count: Counter = count_message,
+    place: Path | None = None,
 ) -> WorkFile:
     """Look at a session through its stored edits. *data* is the file's content where it may be a
-    request itself; *format* overrides what the reader found. Raises `FormatError`, `StoreError`."""
-    store = store or SidecarStore.beside(session.path)
-    looker = Compactor((), NEVER, store, format=format or session.format, count=count)
+    request itself; *format* overrides what the reader found; *place* is the file of *store* (without
+    a store, the file beside the session). Raises `FormatError`, `StoreError`."""
+    if store is None:
+        store = beside = SidecarStore.beside(session.path)
+        place = beside.path
+    look = Compactor((), NEVER, store, format=format or session.format, count=count)
     for payload in (data, session.payload):
         if payload is not None:
             try:
-                return WorkFile(str(session.path), session, payload, store, looker(payload), count)
+                return WorkFile(str(session.path), session, payload, store, look(payload), count, place)
             except FormatError:
                 if payload is session.payload:
                     raise
-    return WorkFile(str(session.path), session, session.payload, store, looker(session.payload), count)
+    return WorkFile(str(session.path), session, session.payload, store, look(session.payload), count, place)
 
 
-def preview(work: WorkFile, strategies: Iterable[Strategy], to: int, *, format: str | None = None) -> View:
-    """The view that fits *to* tokens, as far as *strategies* can make it fit; nothing is saved.
+def looker(work: WorkFile) -> Compactor:
+    """A compactor over the session's stored edits that makes none itself."""
+    return Compactor((), NEVER, work.store, format=_codec(work), count=work.count)
 
-    A session that fits already is left as it is.
-    """
-    if work.view.tokens <= to:
-        return work.view
+
+def trier(
+    work: WorkFile, strategies: Iterable[Strategy], to: int, ask: Asker | None = None, ledger: Recorder | None = None
+) -> Compactor:
+    """A compactor that starts from the session's edits and keeps new ones in memory alone."""
     memory = MemoryStore()
     memory.save(work.view.edits)
-    compactor = Compactor(strategies, Budget(to, to), memory, format=format or work.session.format, count=work.count)
-    return compactor(work.payload)
+    return Compactor(strategies, Budget(to, to), memory, ask=ask, format=_codec(work), count=work.count, ledger=ledger)
 
 
-def accept(work: WorkFile, view: View) -> WorkFile:
-    """Keep the edits of a preview, and what is known about them. Raises `StoreError`."""
-    known = {edit.id for edit in work.view.edits}
-    work.store.save(edit for edit in view.edits if edit.id not in known)
-    if record := getattr(work.store, "record", None):
-        now = time.time()
-        record(
-            Row(
-                when=now,
-                outcome=one.outcome,
-                by=one.by,
-                reason=one.reason,
-                before=one.before,
-                after=one.after,
-                calls=one.asks,
-            )
-            for one in view.attempts
-        )
+def _codec(work: WorkFile) -> str | Codec:
+    return work.view.envelope.codec if work.view.envelope else work.session.format
+
+
+def take_back(work: WorkFile, ids: Sequence[str] = (), *, before: str = "", actor: str = "manual") -> WorkFile:
+    """The session without the edits of *ids*; without *before* and all edits made after it; without any,
+    if nothing is named (S2-53). They leave the store, and the ledger says so (`Compactor.revert`).
+
+    Thinking that was signed while an edit showed is bound to it and goes (AN-7). Where all edits from
+    one on are taken back and nothing was said since they were made, nothing is bound to them: then
+    the session is exactly as it was before. Raises `EditError` for an id that is none of its edits, `StoreError`.
+    """
+    edits = work.view.edits
+    if not edits:
+        return work
+    first = edits.index(work.view.find(before)) if before else 0
+    named = [work.view.find(id).id for id in ids] or [edit.id for edit in edits[first:]]
+    untouched = not ids and _unseen(work, named)
+    view = looker(work).revert(work.payload, *named, actor=actor)
+    if untouched and view.edits != edits[:first]:
+        work.store.remove(edit.id for edit in view.edits if edit not in edits[:first])
+        view = looker(work)(work.payload)
     return replace(work, view=view)
 
 
-def take_back(work: WorkFile, ids: Sequence[str]) -> list[Edit]:
-    """Remove edits (all, without *ids*) from the view and its store, and say which.
+def _unseen(work: WorkFile, ids: Iterable[str]) -> bool:
+    """Was nothing said since these edits were kept, as far as the ledger knows?"""
+    now = work.view.transcript.tips[-1]
+    kept = [row for row in rows_of(work) if row.action in ("compact", "accept")]
+    late, early = ({row.edit for row in kept if (row.tip == now) is is_late} for is_late in (True, False))
+    return set(ids) <= late - early
 
-    Raises `EditError` for an id that is none of its edits.
-    """
-    gone = [work.view.find(id) for id in ids] if ids else list(work.view.edits)
-    if gone:
-        work.store.remove(edit.id for edit in gone)
-    return gone
+
+def rows_of(work: WorkFile) -> tuple[Row, ...]:
+    """What the ledger says of the session, oldest first. Raises `StoreError`."""
+    return looker(work).records(work.payload)
 
 
 def holder(works: Iterable[WorkFile], id: str) -> WorkFile:

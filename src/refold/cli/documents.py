@@ -4,7 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from refold.cli.compacting import Accepted, Compacted
+from refold.cli.editing import summaries
 from refold.edits import Edit
+from refold.ledger import Row
+from refold.recalling import Hit
 from refold.repairing import Repaired
 from refold.rules.verdict import Violation
 from refold.transcripts import Found
@@ -57,17 +61,57 @@ def stats(work: WorkFile, parts: Mapping[str, Any], effective: int | None) -> Do
     }
 
 
-def compaction(work: WorkFile, before: View, after: View, shares: Sequence[Share], to: int, kept_in: str) -> Document:
-    """`refold compact`. *kept_in* is the path of the store, empty if nothing was kept."""
-    known = {one.id for one in before.edits}
-    return {
-        **session(work),
-        "tokens": {"said": said(before), "before": before.tokens, "after": after.tokens, "target": to},
-        "fits": after.tokens <= to,
-        "strategies": [share(one) for one in shares],
-        "edits": [edit(after, one) for one in after.edits if one.id not in known],
-        "store": kept_in,
+def compaction(one: Compacted) -> Document:
+    """`refold compact`; what is asked for with `--preview` besides."""
+    before, after = one.work.view, one.made.view
+    document = {
+        **session(one.work),
+        "tokens": {"said": said(before), "before": before.tokens, "after": after.tokens, "target": one.to},
+        "fits": after.tokens <= one.to,
+        "strategies": [share(done) for done in one.shares],
+        "edits": [edit(after, made) for made in one.made.edits],
+        "store": one.kept,
+        "calls": one.made.calls,
+        "cost": one.made.cost,
     }
+    return document | ({} if one.draft is None else {"preview": _preview(one)})
+
+
+def _preview(one: Compacted) -> Document:
+    return {
+        "draft": one.draft,
+        "price": {"before": one.prices[0], "after": one.prices[1]} if one.prices else None,
+        "summaries": [{"edit": id, "text": text} for id, text in summaries(one.made).items()],
+        "vanished": {kind: list(texts) for kind, texts in asdict(one.made.vanished).items()},
+    }
+
+
+def accepted(one: Accepted, actor: str) -> Document:
+    """`refold accept`."""
+    view = one.after.view
+    return {
+        **session(one.work),
+        "tokens": {"before": one.work.view.tokens, "after": view.tokens},
+        "edits": [edit(view, made) for made in one.edits],
+        "store": one.kept,
+        "grown": one.grown,
+        "actor": actor,
+    }
+
+
+def discarded(work: WorkFile, found: bool) -> Document:
+    """`refold discard`."""
+    return {**session(work), "discarded": found}
+
+
+def history(work: WorkFile, rows: Iterable[Row]) -> Document:
+    """`refold history`: the ledger's rows, all of their fields."""
+    return {**session(work), "rows": [asdict(row) for row in rows]}
+
+
+def recalled(work: WorkFile, hits: Iterable[Hit]) -> Document:
+    """`refold recall`."""
+    return {**session(work), "hits": [hit._asdict() for hit in hits]}
 
 
 def view(work: WorkFile) -> Document:
@@ -93,9 +137,9 @@ def unfolded(work: WorkFile, id: str) -> Document:
     return {**session(work), "edit": edit(work.view, work.view.find(id)), "entries": work.view.unfold(id)}
 
 
-def reverted(work: WorkFile, gone: Sequence[Edit], after: View) -> Document:
+def reverted(work: WorkFile, gone: Sequence[Edit], after: WorkFile) -> Document:
     """`refold revert`."""
-    tokens = {"before": work.view.tokens, "after": after.tokens}
+    tokens = {"before": work.view.tokens, "after": after.view.tokens}
     return {**session(work), "tokens": tokens, "reverted": [edit(work.view, one) for one in gone]}
 
 

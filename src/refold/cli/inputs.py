@@ -72,11 +72,13 @@ class Inputs:
         """
         files, many = self._files(), self.every or len(self.paths) > 1 or any(Path(p).is_dir() for p in self.paths)
         store, count, found = self._store(), self.count, 0
+        place = Path(self.store) if self.store is not None else None
         for path in _tracked(files):
             try:
                 for session, data in self._sessions(path):
                     screen.complain_all(f"{session.path}: {problem}" for problem in session.problems)
-                    yield open_work(session, data, store or self._place(session), format=self.format, count=count)
+                    kept = store or (MemoryStore() if session.path == Path("-") else None)
+                    yield open_work(session, data, kept, format=self.format, count=count, place=place)
                     found += 1
             except (RefoldError, OSError) as error:
                 if not many:
@@ -127,9 +129,6 @@ class Inputs:
         if self.store is None:
             return None
         return SidecarStore(self.store) if self.store.endswith(".refold") else SQLiteStore(self.store)
-
-    def _place(self, session: Session) -> Store:
-        return MemoryStore() if session.path == Path("-") else SidecarStore.beside(session.path)
 
 
 def _own(session: Session, data: bytes | None) -> bytes | None:

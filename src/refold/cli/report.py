@@ -9,22 +9,16 @@ from rich.table import Table
 from rich.text import Text
 
 from refold.cli import screen
+from refold.cli.columns import columns
 from refold.cli.documents import said
 from refold.cli.screen import bar, clean, short, tokens
-from refold.cli.show import Line, gist
-from refold.edits import Edit
+from refold.cli.show import Line
+from refold.recalling import Hit
 from refold.repairing import Repaired
 from refold.rules.verdict import Violation
-from refold.stores import SidecarStore
 from refold.transcripts import Found
 from refold.view import View
-from refold.workfile import Share, WorkFile, standing
-
-Compacted = tuple[WorkFile, View, View, Sequence[Share], int, str]
-"""The work, its view before and after, what the strategies did, the target, where edits were kept."""
-
-MOST = 10
-"""Edits that are listed one by one."""
+from refold.workfile import WorkFile, standing
 
 
 def lines(texts: Iterable[Line]) -> None:
@@ -34,17 +28,18 @@ def lines(texts: Iterable[Line]) -> None:
         console.out(text, style=style or None, highlight=False)
 
 
-def _line(console: Console, text: str, style: str | None = None) -> None:
+def line(console: Console, text: str, style: str | None = None) -> None:
     """One line, however long."""
     console.out(text, style=style, highlight=False)
 
 
 def title(work: WorkFile) -> None:
     """Which session it is, on one line."""
-    screen.out().out(_name(work), style="bold", highlight=False)
+    screen.out().out(name(work), style="bold", highlight=False)
 
 
-def _name(work: WorkFile) -> str:
+def name(work: WorkFile) -> str:
+    """Path, client, title and length of a session."""
     one = work.session
     told = [
         clean(work.name),
@@ -74,16 +69,16 @@ def found(sessions: Sequence[Found]) -> None:
         console.print("No sessions of Claude Code, Codex, Gemini CLI, Qwen Code, pi or OpenCode on this machine.")
         console.print("Name a file (refold stats FILE), or see what Refold does: refold demo")
         return
-    table = grid("client", "project", "age>", "size>", "file~")
-    for one in sessions:
-        where = str(one.path) + (f" --session {one.id}" if one.id else "")
-        table.add_row(
-            *map(clean, (one.client, short(one.cwd or one.title, 40), _age(one.modified), _size(one.size_bytes), where))
-        )
-    console.print(table)
+    columns(console, ("client", "project", "age>", "size>", "file"), list(map(_found, sessions)))
     console.print(
         f"\n{len(sessions):,} sessions. Where their tokens are: refold stats FILE. To make one fit: refold compact FILE --to 60k"
     )
+
+
+def _found(one: Found) -> list[str]:
+    where = str(one.path) + (f" --session {one.id}" if one.id else "")
+    told = (one.client, short(one.cwd or one.title, 40), _age(one.modified), _size(one.size_bytes), where)
+    return list(map(clean, told))
 
 
 def _age(moment: datetime) -> str:
@@ -103,7 +98,7 @@ def _size(count: int) -> str:
 def stats(work: WorkFile, parts: dict[str, Any], effective: int | None) -> None:
     """One session: where its tokens are."""
     console, view = screen.out(), work.view
-    _line(console, _name(work), "bold")
+    line(console, name(work), "bold")
     told = f"{said(view):,} tokens said"
     told += f", {view.tokens:,} sent" if view.edits else ""
     told += f", {effective:,} in the client's own context" if effective is not None else ""
@@ -137,12 +132,12 @@ def _largest(rows: Sequence[dict[str, Any]]) -> Table:
 
 def table(works: Sequence[WorkFile]) -> None:
     """Several sessions, one line each, and their total."""
-    rows = grid("client", "messages>", "said>", "sent>", "edits>", "session~")
+    rows = list[tuple[str, ...]]()
     for work in works:
         id = f" {work.session.id[:12]}" if work.session.id and work.session.id[:12] not in work.name else ""
-        rows.add_row(work.session.client, *_sums([work.view]), clean(work.name) + id)
-    rows.add_row("", *_sums([work.view for work in works]), f"{len(works):,} sessions", style="bold")
-    screen.out().print(rows)
+        rows.append((work.session.client, *_sums([work.view]), clean(work.name) + id))
+    total = ("", *_sums([work.view for work in works]), f"{len(works):,} sessions")
+    columns(screen.out(), ("client", "messages>", "said>", "sent>", "edits>", "session"), rows, total)
 
 
 def _sums(views: Sequence[View]) -> tuple[str, ...]:
@@ -151,103 +146,33 @@ def _sums(views: Sequence[View]) -> tuple[str, ...]:
     return f"{sum(len(v.transcript) for v in views):,}", *map(tokens, sums), f"{sum(len(v.edits) for v in views):,}"
 
 
-# --- refold compact --------------------------------------------------------------------------
+# --- refold recall, refold check ---------------------------------------------------------------------------
 
 
-def place(work: WorkFile, named: str | None) -> str:
-    """Where a session's edits are kept."""
-    return named or (str(work.store.path) if isinstance(work.store, SidecarStore) else "")
-
-
-def compactions(done: Sequence[Compacted], *, dry_run: bool, console: Console) -> None:
-    """What became of each session."""
-    for row in done:
-        if len(done) == 1:
-            _compaction(*row, dry_run=dry_run, console=console)
-        else:
-            _line(console, f"{_outcome(row[1], row[2], row[4])}  {_name(row[0])}")
-    if len(done) > 1:
-        before, after = sum(row[1].tokens for row in done), sum(row[2].tokens for row in done)
-        console.print(Text(f"{tokens(before)} → {tokens(after)} tokens in {len(done):,} sessions", style="bold"))
-
-
-def _compaction(
-    work: WorkFile,
-    before: View,
-    after: View,
-    shares: Sequence[Share],
-    to: int,
-    kept: str,
-    *,
-    dry_run: bool,
-    console: Console,
-) -> None:
-    _line(console, _name(work), "bold")
-    whole = max(said(before), 1)
-    for name, count in (("said", said(before)), ("before", before.tokens), ("after", after.tokens)):
-        console.print(
-            Text.assemble(
-                (f"{name:<7}", "dim"), f"{count:>11,} ", (bar(count, whole, 40), "green" if name == "after" else "cyan")
-            )
-        )
-    if shares:
-        console.print()
-        console.print(strategies(shares))
-    console.print()
-    console.print(Text(_outcome(before, after, to), style="bold green" if after.tokens <= to else "bold yellow"))
-    if dry_run:
-        console.print("nothing was written (--dry-run)")
-    elif kept and after is not before:
-        _line(console, f"edits are in {clean(kept)}; {clean(work.name)} is as it was")
-
-
-def _outcome(before: View, after: View, to: int) -> str:
-    step = f"{before.tokens:,} → {after.tokens:,} tokens"
-    if before.tokens <= to:
-        return f"{before.tokens:,} tokens: fits {to:,} as it is"
-    return (
-        f"{step}: fits {to:,}"
-        if after.tokens <= to
-        else f"{step}: target of {to:,} not met, {after.tokens - to:,} over"
-    )
-
-
-def strategies(shares: Sequence[Share]) -> Table:
-    """What each strategy did."""
-    rows = grid("strategy~", "edits>", "saved>", "")
-    for one in shares:
-        outcome = "" if one.outcome == "applied" else one.outcome
-        rows.add_row(clean(one.by), f"{one.edits:,}", f"{one.saved:,}", ": ".join(filter(None, (outcome, one.reason))))
-    return rows
-
-
-# --- refold revert, refold check -------------------------------------------------------------
-
-
-def reverted(rows: Sequence[tuple[WorkFile, Sequence[Edit], View]]) -> None:
-    """What was taken back."""
+def recalled(rows: Sequence[tuple[WorkFile, Sequence[Hit]]]) -> None:
+    """What was found behind the edits."""
     console = screen.out()
-    for work, gone, after in rows:
-        for edit in gone[:MOST]:
-            hidden = f"#{edit.start}" if edit.stop == edit.start + 1 else f"#{edit.start}-{edit.stop - 1}"
-            begins = gist(work.view.transcript.messages[edit.start], 60)
-            console.print(Text(f"{edit.id[:8]} {hidden} {begins}", style="dim"), no_wrap=True)
-        if len(gone) > MOST:
-            console.print(Text(f"… and {len(gone) - MOST:,} more", style="dim"))
-        step = f"{work.view.tokens:,} → {after.tokens:,} tokens"
-        told = f"{len(gone):,} edits taken back, {step}" if gone else "no edits to take back"
-        _line(console, f"{clean(work.name)}: {told}")
+    for work, hits in rows:
+        if len(rows) > 1 and hits:
+            line(console, name(work), "bold")
+        columns(console, ("edit", "message>", "role", ""), [_hit(hit) for hit in hits])
+        if len(rows) == 1 and not hits:
+            line(console, "nothing that the edits hide says so" if work.view.edits else "no edit hides anything")
+
+
+def _hit(hit: Hit) -> tuple[str, ...]:
+    return hit.edit, f"#{hit.position}", hit.role, clean(hit.snippet)
 
 
 def checked(rows: Sequence[tuple[WorkFile, Sequence[Violation], Repaired | None]], console: Console) -> None:
     """What a provider would refuse."""
     for work, found, repaired in rows:
         for one in found:
-            _line(console, f"{clean(work.name)}: #{one.at} {one.rule} {clean(one.text)}", "red")
+            line(console, f"{clean(work.name)}: #{one.at} {one.rule} {clean(one.text)}", "red")
         for mend in repaired.repairs if repaired else ():
-            _line(console, f"mended #{mend.at} {mend.rule} {clean(mend.text)}", "green")
+            line(console, f"mended #{mend.at} {mend.rule} {clean(mend.text)}", "green")
         for one in repaired.left if repaired else ():
             why = f" ({one.unmended})" if one.unmended else ""
-            _line(console, f"left #{one.at} {one.rule} {clean(one.text)}{why}", "yellow")
+            line(console, f"left #{one.at} {one.rule} {clean(one.text)}{why}", "yellow")
         if not found:
-            _line(console, f"{clean(work.name)}: nothing that the API would refuse", "green")
+            line(console, f"{clean(work.name)}: nothing that the API would refuse", "green")

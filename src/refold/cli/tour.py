@@ -10,7 +10,7 @@ from rich.rule import Rule
 from rich.text import Text
 
 from refold.cli import screen
-from refold.cli.report import strategies
+from refold.cli.changes import strategies
 from refold.cli.screen import clean, tokens
 from refold.cli.show import Line, part_lines
 from refold.demo.trial import TARGET, TRIGGER, Request, Trial

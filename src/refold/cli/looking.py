@@ -1,0 +1,165 @@
+"""The commands that look: each reads its options, has the library work, and shows what came of it."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from refold.checking import check as violations
+from refold.cli import documents, ledgers, report, screen
+from refold.cli.inputs import Inputs
+from refold.cli.options import SESSION, SESSIONS, one_standard_output, takes_sessions
+from refold.cli.parts import parts
+from refold.cli.show import diff_lines, message_lines, view_lines
+from refold.recalling import recall as search
+from refold.repairing import repair as mended
+from refold.spans import dump
+from refold.stores import MemoryStore
+from refold.workfile import WorkFile, holder, open_work, rows_of
+
+
+@click.command(epilog="Example: refold stats ~/.claude/projects")
+@SESSIONS
+@takes_sessions
+@click.option("--largest", default=5, show_default=True, metavar="N", help="How many of the largest messages to show.")
+def stats(inputs: Inputs, as_json: bool, largest: int) -> None:
+    """Show where the tokens are: by role, by tool, by kind of part; the largest messages.
+
+    Several files make a table with a total.
+    """
+    rows = [(work, parts(work.view, largest), _effective(work)) for work in inputs.works()]
+    if as_json:
+        screen.emit(documents.answer((documents.stats(*row) for row in rows), inputs.skipped))
+    elif len(rows) == 1:
+        report.stats(*rows[0])
+    else:
+        report.table([row[0] for row in rows])
+
+
+@click.command(epilog="Example: refold view session.jsonl --diff | less -R")
+@SESSIONS
+@takes_sessions
+@click.option("--diff", is_flag=True, help="What the model would see against what was said.")
+@click.option("--payload", is_flag=True, help="The request itself, as JSON.")
+@click.option(
+    "--effective", is_flag=True, help="What the client's own recorded compactions left, instead of our edits."
+)
+@click.option("--lines", type=click.IntRange(min=0), metavar="N", help="At most N lines of each message.")
+def view(inputs: Inputs, diff: bool, payload: bool, effective: bool, lines: int | None, as_json: bool) -> None:
+    """Show what the model would see."""
+    if payload:
+        write("-", _seen(inputs.one(), effective).view.payload)
+        return
+    seen = (_seen(work, effective) for work in inputs.works())
+    if as_json:
+        screen.emit(documents.answer([documents.view(work) for work in seen], inputs.skipped))
+        return
+    for work in seen:
+        report.title(work)
+        report.lines(diff_lines(work.view) if diff else view_lines(work.view, lines))
+
+
+@click.command(epilog="Example: refold unfold session.jsonl a81c")
+@SESSION
+@click.argument("edit", metavar="EDIT")
+@takes_sessions
+def unfold(inputs: Inputs, edit: str, as_json: bool) -> None:
+    """Show exactly what an edit hides. EDIT is its id, or as much of it as is unambiguous.
+
+    With --json the entries are as they stand in the session.
+    """
+    work = holder(inputs.works(), edit)
+    if as_json:
+        screen.emit(documents.answer([documents.unfolded(work, edit)], inputs.skipped))
+        return
+    one = work.view.find(edit)
+    for message in work.view.transcript.messages[one.start : one.stop]:
+        report.lines(message_lines(message))
+
+
+@click.command(epilog="Example: refold recall session.jsonl 'timeout 超时'")
+@SESSION
+@click.argument("query", nargs=-1, required=True, metavar="QUERY...")
+@takes_sessions
+@click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, metavar="N",
+              help="How many messages to show of each session, the best first.")  # fmt: skip
+def recall(inputs: Inputs, query: tuple[str, ...], limit: int, as_json: bool) -> int:
+    """Search what the edits hide; exit code 1 if nothing is found.
+
+    Shows the edit that hides it, the message's position and role, and the piece that holds most of QUERY.
+    """
+    rows = [(work, search(work.view, " ".join(query), limit)) for work in inputs.works()]
+    if as_json:
+        screen.emit(documents.answer((documents.recalled(*row) for row in rows), inputs.skipped))
+    else:
+        report.recalled(rows)
+    return int(not any(hits for _, hits in rows))
+
+
+@click.command(epilog="Example: refold history session.jsonl")
+@SESSIONS
+@takes_sessions
+def history(inputs: Inputs, as_json: bool) -> None:
+    """List every attempt to compact a session: when, with what outcome and reason, tokens, calls, cost,
+    model and prompt, what it costs in content, and who wanted it; oldest first.
+    """
+    rows = [(work, rows_of(work)) for work in inputs.works()]
+    if as_json:
+        screen.emit(documents.answer((documents.history(*row) for row in rows), inputs.skipped))
+    else:
+        ledgers.histories(rows)
+
+
+@click.command(epilog="Example: refold check request.json --repair -o mended.json")
+@SESSIONS
+@takes_sessions
+@click.option("--sent", is_flag=True, help="Check what the edits show instead of what was said.")
+@click.option("--repair", is_flag=True, help="Mend what can be mended without inventing content; needs --output.")
+@click.option("-o", "--output", metavar="PATH", help="Where the mended request goes (- for standard output).")
+def check(inputs: Inputs, sent: bool, repair: bool, output: str | None, as_json: bool) -> int:
+    """List what the provider's API would refuse, with rule and position; exit code 1 if there is any.
+
+    With --repair the exit code says whether anything is left.
+    """
+    if repair != bool(output):
+        raise click.UsageError("--repair and --output go together")
+    one_standard_output(output, as_json=as_json)
+    works = [inputs.one()] if repair else inputs.works()
+    rows = [_checked(work, work.view.payload if sent else work.view.revert().payload, repair) for work in works]
+    if output and (repaired := rows[0][2]):
+        write(output, repaired.payload)
+    if as_json:
+        screen.emit(documents.answer((documents.checked(*row) for row in rows), inputs.skipped))
+    else:
+        report.checked(rows, screen.err() if output == "-" else screen.out())
+    return int(any(repaired.left if repaired else found for _, found, repaired in rows))
+
+
+# --- small steps that several commands take ---------------------------------------------------
+
+
+def write(target: str, payload: Any) -> None:
+    """A request as JSON, in the spelling in which it came if it came as text; `-` is standard output."""
+    data = payload if isinstance(payload, bytes) else dump(payload).encode()
+    if target == "-":
+        screen.write(data)
+    else:
+        Path(target).write_bytes(data)
+
+
+def _effective(work: WorkFile) -> int | None:
+    """Tokens of what the client's own model saw, where its compactions are recorded."""
+    return _seen(work, effective=True).view.tokens if work.session.compactions else None
+
+
+def _seen(work: WorkFile, effective: bool) -> WorkFile:
+    if not effective:
+        return work
+    session = replace(work.session, messages=work.session.effective, compactions=())
+    return open_work(session, None, MemoryStore(), count=work.count)
+
+
+def _checked(work: WorkFile, payload: Any, repair: bool) -> tuple[WorkFile, Any, Any]:
+    format = work.view.envelope.codec.NAME if work.view.envelope else work.session.format
+    return work, violations(payload, format), mended(payload, format) if repair else None

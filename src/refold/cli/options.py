@@ -1,0 +1,72 @@
+"""Options that several commands take."""
+
+import getpass
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import click
+
+from refold.cli.inputs import Inputs
+from refold.codecs import CODECS
+
+Command = Callable[..., int | None]
+
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+SESSIONS = click.argument("paths", nargs=-1, required=True, metavar="FILE...")
+SESSION = click.argument("paths", metavar="FILE")
+EDIT = click.option("--edit", is_flag=True, help="Open the summary in $VISUAL or $EDITOR first.")
+
+
+def user() -> str:
+    """Who runs this, as the system knows them."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a user id without a name
+        return "manual"
+
+
+ACTOR = click.option("--actor", metavar="NAME", default=user, help="Who wants it, for the ledger. Default: your login.")
+
+
+def takes_sessions(command: Command) -> Command:
+    """Give a command the options that say which sessions it works on, as an `Inputs`."""
+
+    @wraps(command)
+    def wrapped(
+        paths: str | tuple[str, ...],
+        store: str | None,
+        id: str,
+        every: bool,
+        format: str | None,
+        exact: bool,
+        **rest: Any,
+    ) -> int | None:
+        inputs = Inputs((paths,) if isinstance(paths, str) else paths, store, id, every, format, exact)
+        inputs.guard(rest.get("output"))
+        return command(inputs, **rest)
+
+    for option in (
+        click.option(
+            "--store", metavar="PATH", help="Keep edits here (SQLite; FILE.refold as text), not beside the session."
+        ),
+        click.option(
+            "--session", "id", default="", metavar="ID", help="Which session of a file with several; else the latest."
+        ),
+        click.option("--all", "every", is_flag=True, help="Every session of each file."),
+        click.option(
+            "--format",
+            type=click.Choice([codec.NAME for codec in CODECS]),
+            help="The wire format, if its shape misleads.",
+        ),
+        click.option("--exact", is_flag=True, help="Count with o200k_base instead of estimating (extra `exact`)."),
+        JSON,
+    ):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+def one_standard_output(output: str | None, *, as_json: bool) -> None:
+    """Refuse two answers on one standard output. Raises `click.UsageError`."""
+    if output == "-" and as_json:
+        raise click.UsageError("--json and --output - both want standard output")
