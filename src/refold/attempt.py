@@ -1,6 +1,6 @@
 """How one run of one strategy ended."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Outcome = Literal["applied", "noop", "rejected", "degraded", "failed", "no_headroom"]
@@ -22,6 +22,8 @@ class Attempt:
     after: int = 0
     edits: int = 0
     """How many of its edits were taken."""
+    sizes: tuple[int, ...] = field(default=(), compare=False, repr=False)
+    """Estimated tokens of the request after each of its edits."""
     asks: int = 0
     """How many times it asked a model."""
     calls: int = 0

@@ -1,7 +1,8 @@
 """Which messages a view does not show as they were said."""
 
 from refold.readable import readable
-from refold.view import Placed, View
+from refold.stack import Placed
+from refold.view import View
 
 
 def hidden(view: View) -> dict[int, str]:

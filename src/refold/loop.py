@@ -61,7 +61,7 @@ def _run(
     view: View, strategy: Strategy, fits: Callable[[View], bool]
 ) -> Generator[Ask, Answer | None, tuple[View, Attempt]]:
     run, reply = strategy(view), None
-    now, taken, refused, talk = view, 0, list[str](), list[tuple[Ask, Answer | None]]()
+    now, sizes, refused, talk = view, list[int](), list[str](), list[tuple[Ask, Answer | None]]()
     while isinstance(step := _next(run, reply), Ask | Edit):
         reply = None
         if fits(now):
@@ -72,10 +72,12 @@ def _run(
             talk.append((step, reply))
             continue
         now, why = _try(now, step)
-        taken += not why
-        refused += [why] if why else []
+        if why:
+            refused.append(why)
+        else:
+            sizes.append(now.tokens)
     run.close()
-    return now, _attempt(strategy, view, now, _ending(taken, refused, step), taken, talk)
+    return now, _attempt(strategy, view, _ending(len(sizes), refused, step), sizes, talk)
 
 
 def _next(run: Steps, reply: Answer | None) -> Edit | Ask | Ending | None:
@@ -106,7 +108,7 @@ def _try(view: View, edit: Edit) -> tuple[View, str]:
 
 
 def _attempt(
-    strategy: Strategy, before: View, after: View, ending: Ending, taken: int, talk: list[tuple[Ask, Answer | None]]
+    strategy: Strategy, before: View, ending: Ending, sizes: list[int], talk: list[tuple[Ask, Answer | None]]
 ) -> Attempt:
     answers = [answer for _, answer in talk if answer is not None]
     return Attempt(
@@ -114,8 +116,9 @@ def _attempt(
         ending.outcome,
         ending.reason,
         before.tokens,
-        after.tokens,
-        taken,
+        sizes[-1] if sizes else before.tokens,
+        len(sizes),
+        tuple(sizes),
         asks=len(talk),
         calls=sum(answer.calls for answer in answers),
         cost=sum(answer.cost for answer in answers),

@@ -13,14 +13,15 @@ from refold.view import View
 
 
 def rows(started: Started, view: View, fresh: Sequence[Edit], attempts: Iterable[Attempt]) -> list[Row]:
-    """One row for each edit of *fresh*, applied to *view* in this order, and for each attempt without one."""
+    """One row for each edit of *fresh*, made of *view* in this order, and for each attempt without one."""
     out, left = list[Row](), (edit for edit in fresh if edit.by != settle.BY)
     for attempt in attempts:
-        made, view = _applied(view, islice(left, attempt.edits))
+        made = list(_sized(attempt, islice(left, attempt.edits)))
         out += [_row(started, view, attempt, *made[0])] if made else [_row(started, view, attempt)]
         out += [_row(started, view, _free(attempt), *one) for one in made[1:]]
-    made, _ = _applied(view, (edit for edit in fresh if edit.by == settle.BY))
-    return out + [_row(started, view, Attempt(one[0].by, "applied"), *one) for one in made]
+    settled = [edit for edit in fresh if edit.by == settle.BY]
+    bare = view.keep(edit for edit in fresh if edit.by != settle.BY) if settled else view
+    return out + [_row(started, view, Attempt(one[0].by, "applied"), *one) for one in _applied(bare, settled)]
 
 
 def grade(edit: Edit) -> Grade:
@@ -49,14 +50,17 @@ def about(
     return out
 
 
-def _applied(view: View, edits: Iterable[Edit]) -> tuple[list[tuple[Edit, int, int]], View]:
-    """Each edit with the tokens before and after it, and the view with all of them."""
-    made = list[tuple[Edit, int, int]]()
+def _sized(attempt: Attempt, edits: Iterable[Edit]) -> Iterator[tuple[Edit, int, int]]:
+    """Each edit of an attempt with the tokens before and after it."""
+    return zip(edits, (attempt.before, *attempt.sizes), attempt.sizes, strict=False)
+
+
+def _applied(view: View, edits: Iterable[Edit]) -> Iterator[tuple[Edit, int, int]]:
+    """Each edit with the tokens before and after it."""
     for edit in edits:
         after = view.keep([edit])
-        made.append((edit, view.tokens, after.tokens))
+        yield edit, view.tokens, after.tokens
         view = after
-    return made, view
 
 
 def _row(

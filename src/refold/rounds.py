@@ -128,7 +128,7 @@ class Rounds:
         fresh = done.view.edits[len(state.view.edits) :]
         if not fresh:
             return replace(state, view=replace(state.view, attempts=attempts)), done.view.tokens
-        version, kept = state.version, state.kept.apply(*fresh)
+        version, kept = state.version, state.kept.adopt(done.view, fresh)
         if keep:
             yield partial(self.known.store.save, fresh)
             version = yield self.known.store.version

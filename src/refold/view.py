@@ -1,7 +1,7 @@
 """What the model sees: a pure function of a transcript and its edits."""
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from itertools import chain
@@ -14,9 +14,10 @@ from refold.envelope import Envelope
 from refold.errors import EditError
 from refold.ground import Ground
 from refold.lens import Lens
-from refold.messages import Message, Text
+from refold.messages import Message
+from refold.stack import Placed, Stack, check
 from refold.transcript import Transcript
-from refold.weave import Piece, Shown, joined, same_shape, weave
+from refold.weave import Piece, Shown, joined, weave
 
 
 class Item(NamedTuple):
@@ -26,13 +27,6 @@ class Item(NamedTuple):
     stop: int
     shown: tuple[Message, ...]
     edit: Edit | None
-
-
-class Placed(NamedTuple):
-    """An edit that shows, and the tokens of what it shows."""
-
-    edit: Edit
-    tokens: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,21 +141,28 @@ class View:
     def apply(self, *edits: Edit) -> "View":
         """This view with more edits. Raises `EditError` for an edit that was made for another
         history, parts what belongs together, or cuts through another edit."""
-        view = self
+        stack = self._stack()
         for edit in edits:
-            view = view._with(edit)
-        return view
+            stack.add(edit)
+        return self._of(stack)
 
     def keep(self, edits: Iterable[Edit]) -> "View":
         """This view with those of *edits* that belong to it: the rest is passed over, not refused.
         For edits out of a store, where other writers and other branches put theirs too."""
-        view = self
+        stack = self._stack()
         for edit in edits:
-            try:
-                view = view._with(edit)
-            except EditError:
-                continue
-        return view
+            with suppress(EditError):
+                stack.add(edit)
+        return self._of(stack)
+
+    def adopt(self, other: "View", edits: Iterable[Edit]) -> "View":
+        """This view with *edits* that *other*, a view of the same transcript, has too: what shows there is
+        not counted again. Raises `EditError`."""
+        known = {id(placed.edit): placed.tokens for placed in other.top}
+        stack = self._stack()
+        for edit in edits:
+            stack.add(edit, known.get(id(edit)))
+        return self._of(stack)
 
     def revert(self, *ids: str) -> "View":
         """This view without the edits of these ids (or unique beginnings of ids); without any, if
@@ -184,7 +185,7 @@ class View:
     def fold(self, start: int, stop: int, *insert: Message, by: str = "") -> Edit:
         """An edit that hides `messages[start:stop]`, two legal cuts. Raises `EditError` otherwise."""
         edit = Edit(start, stop, insert, self._tip(stop), by)
-        self._check(edit)
+        check(self.ground, edit)
         return edit
 
     def swap(self, at: int, message: Message, by: str = "") -> Edit:
@@ -214,55 +215,10 @@ class View:
             raise EditError(f"position {stop} is not in a transcript of {len(self.transcript)} messages")
         return self.transcript.tips[stop]
 
-    def _with(self, edit: Edit) -> "View":
-        self._check(edit)
-        first = bisect_right(self.top, edit.start, key=lambda p: p.edit.stop)
-        last = bisect_left(self.top, edit.stop, key=lambda p: p.edit.start)
-        over = self.top[first:last]
-        edits = (*self.edits, edit)
-        if len(over) == 1 and _inside(edit, over[0].edit):
-            self._refuse_crossing(edit)
-            return replace(self, edits=edits)
-        if any(not _covers(edit, placed.edit) for placed in over):
-            raise EditError(f"edit {edit.id} ({edit.start}:{edit.stop}) cuts through another edit")
-        tokens = sum(map(self.lens.count, edit.insert))
-        gone = sum(placed.tokens - self.ground.tokens(placed.edit.start, placed.edit.stop) for placed in over)
-        change = tokens - self.ground.tokens(edit.start, edit.stop) - gone
-        top = (*self.top[:first], Placed(edit, tokens), *self.top[last:])
-        return replace(self, edits=edits, top=top, estimate=self.estimate + change)
+    def _stack(self) -> Stack:
+        return Stack(self.ground, self.edits, self.top, self.estimate)
 
-    def _refuse_crossing(self, edit: Edit) -> None:
-        for other in self.edits:
-            if edit.start < other.start < edit.stop < other.stop or other.start < edit.start < other.stop < edit.stop:
-                raise EditError(f"edit {edit.id} ({edit.start}:{edit.stop}) cuts through edit {other.id}")
-
-    def _check(self, edit: Edit) -> None:
-        """Raise `EditError` unless the edit is true of this history and keeps it valid."""
-        if not self.transcript.holds(edit):
-            raise EditError(f"edit {edit.id} ({edit.start}:{edit.stop}) was made for another history")
-        if any(not message.parts or Text("") in message.parts for message in edit.insert):
-            raise EditError(f"edit {edit.id} shows an empty message")
-        said = self.transcript.messages[edit.start : edit.stop]
-        if len(said) == len(edit.insert) and all(map(same_shape, said, edit.insert)):
-            return
-        if not {edit.start, edit.stop} <= self.ground.cuts:
-            raise EditError(f"edit {edit.id} ({edit.start}:{edit.stop}) parts what belongs together")
-        self._check_insert(edit)
-
-    def _check_insert(self, edit: Edit) -> None:
-        rules, insert = self.lens.rules, edit.insert
-        if rules.alternate and edit.start == 0 and (not insert or insert[0].role != "user"):
-            raise EditError(f"edit {edit.id} hides the beginning and must show a user message instead")
-        if any(m.calls or m.results for m in insert) and (
-            not {0, len(insert)} <= rules.cuts(insert) or rules.check(insert)
-        ):
-            raise EditError(f"edit {edit.id} shows calls and results that do not pair")
-
-
-def _covers(outer: Edit, inner: Edit) -> bool:
-    return outer.start <= inner.start and inner.stop <= outer.stop
-
-
-def _inside(inner: Edit, outer: Edit) -> bool:
-    """Strictly inside: on one span the later edit shows."""
-    return _covers(outer, inner) and (outer.start, outer.stop) != (inner.start, inner.stop)
+    def _of(self, stack: Stack) -> "View":
+        if len(stack.edits) == len(self.edits):
+            return self
+        return replace(self, edits=tuple(stack.edits), top=tuple(stack.top), estimate=stack.estimate)

@@ -1,0 +1,94 @@
+"""Edits on a transcript, put on one by one: which of them show, and how many tokens are shown."""
+
+from bisect import bisect_left, bisect_right
+from typing import NamedTuple
+
+from refold.edits import Edit
+from refold.errors import EditError
+from refold.ground import Ground
+from refold.messages import Text
+from refold.weave import same_shape
+
+_EMPTY = Text("")
+
+
+class Placed(NamedTuple):
+    """An edit that shows, and the tokens of what it shows."""
+
+    edit: Edit
+    tokens: int
+
+
+class Stack:
+    """What a view is made of while edits are put on it, in the time of what is put on."""
+
+    def __init__(self, ground: Ground, edits: tuple[Edit, ...], top: tuple[Placed, ...], estimate: int) -> None:
+        self.ground, self.edits, self.top, self.estimate = ground, list(edits), list(top), estimate
+
+    def add(self, edit: Edit, tokens: int | None = None) -> None:
+        """Put *edit* on; *tokens* are those of what it shows, where they are known.
+
+        Raises `EditError`, and then nothing is changed.
+        """
+        check(self.ground, edit)
+        first = bisect_right(self.top, edit.start, key=_stop)
+        last = bisect_left(self.top, edit.stop, key=_start)
+        over = self.top[first:last]
+        if len(over) == 1 and _inside(edit, over[0].edit):
+            self._refuse_crossing(edit)
+            self.edits.append(edit)
+            return
+        if any(not _covers(edit, placed.edit) for placed in over):
+            raise EditError(f"edit {edit.id} ({edit.start}:{edit.stop}) cuts through another edit")
+        shown = sum(map(self.ground.lens.count, edit.insert)) if tokens is None else tokens
+        said = self.ground.tokens(edit.start, edit.stop)
+        gone = sum(placed.tokens - self.ground.tokens(placed.edit.start, placed.edit.stop) for placed in over)
+        self.edits.append(edit)
+        self.top[first:last] = [Placed(edit, shown)]
+        self.estimate += shown - said - gone
+
+    def _refuse_crossing(self, edit: Edit) -> None:
+        for other in self.edits:
+            if edit.start < other.start < edit.stop < other.stop or other.start < edit.start < other.stop < edit.stop:
+                raise EditError(f"edit {edit.id} ({edit.start}:{edit.stop}) cuts through edit {other.id}")
+
+
+def check(ground: Ground, edit: Edit) -> None:
+    """Raise `EditError` unless the edit is true of this history and keeps it valid."""
+    if not ground.transcript.holds(edit):
+        raise EditError(f"edit {edit.id} ({edit.start}:{edit.stop}) was made for another history")
+    if any(not message.parts or _EMPTY in message.parts for message in edit.insert):
+        raise EditError(f"edit {edit.id} shows an empty message")
+    said = ground.transcript.messages[edit.start : edit.stop]
+    if len(said) == len(edit.insert) and all(map(same_shape, said, edit.insert)):
+        return
+    if not {edit.start, edit.stop} <= ground.cuts:
+        raise EditError(f"edit {edit.id} ({edit.start}:{edit.stop}) parts what belongs together")
+    _check_insert(ground, edit)
+
+
+def _check_insert(ground: Ground, edit: Edit) -> None:
+    rules, insert = ground.lens.rules, edit.insert
+    if rules.alternate and edit.start == 0 and (not insert or insert[0].role != "user"):
+        raise EditError(f"edit {edit.id} hides the beginning and must show a user message instead")
+    if any(m.calls or m.results for m in insert) and (
+        not {0, len(insert)} <= rules.cuts(insert) or rules.check(insert)
+    ):
+        raise EditError(f"edit {edit.id} shows calls and results that do not pair")
+
+
+def _start(placed: Placed) -> int:
+    return placed.edit.start
+
+
+def _stop(placed: Placed) -> int:
+    return placed.edit.stop
+
+
+def _covers(outer: Edit, inner: Edit) -> bool:
+    return outer.start <= inner.start and inner.stop <= outer.stop
+
+
+def _inside(inner: Edit, outer: Edit) -> bool:
+    """Strictly inside: on one span the later edit shows."""
+    return _covers(outer, inner) and (outer.start, outer.stop) != (inner.start, inner.stop)
