@@ -116,7 +116,7 @@ def _handler(server: ScriptedServer) -> type[BaseHTTPRequestHandler]:
             self._send(server.reply_to(received), received)
 
         def _send(self, reply: Reply, received: Received) -> None:
-            status, data = _encoded(reply, received)
+            status, data = encoded(reply, received)
             try:
                 self.send_response(status)
                 self.send_header("content-type", "application/json")
@@ -138,7 +138,8 @@ def _handler(server: ScriptedServer) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-def _encoded(reply: Reply, received: Received) -> tuple[int, bytes]:
+def encoded(reply: Reply, received: Received) -> tuple[int, bytes]:
+    """Status and body of *reply* in the format that the path asks for."""
     form = next((form for ending, form in _FORMS.items() if ending in received.path.partition("?")[0]), None)
     if form is None:
         return 404, b'{"error": {"message": "no such path", "type": "not_found_error"}}'

@@ -1,0 +1,89 @@
+"""`/refold/...` and `/metrics`: health, readiness, metrics, and who may ask for them."""
+
+import json
+from collections.abc import Mapping
+from hmac import compare_digest
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from refold.gateway.answers import Refused, refusal
+from refold.gateway.caller import Caller, Note, Send
+from refold.gateway.config import is_loopback
+from refold.gateway.intake import Receive
+from refold.gateway.metrics import CONTENT_TYPE, render
+
+if TYPE_CHECKING:
+    from refold.gateway.app import Application, Gateway
+
+_FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via"})
+"""Headers that say that somebody else is asking through a proxy on this machine."""
+
+
+class Admin:
+    """Health and readiness for everybody, everything else for who may."""
+
+    def __init__(self, gateway: "Gateway", inner: "Application | None") -> None:
+        self._gateway, self._inner = gateway, inner
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer a path of the gateway's own."""
+        caller = Caller(send, Note(), self._gateway.config.limits.silence_seconds)
+        path = scope["path"]
+        if path == "/refold/health":
+            await _json(caller, 200, {"status": "ok"})
+        elif path == "/refold/ready":
+            ready = self._gateway.is_ready
+            await _json(caller, 200 if ready else 503, {"status": "ready" if ready else "stopping"})
+        elif not may_administer(scope, self._gateway.config.admin_token):
+            self._gateway.exchange.counters.add("http_refused", reason="admin")
+            challenge = (("www-authenticate", "Bearer"),)
+            await caller.whole(*refusal("", Refused(401, "The admin token is needed.", headers=challenge)))
+        elif path == "/metrics" and scope["method"] in {"GET", "HEAD"}:
+            await self._metrics(caller)
+        elif self._inner is not None:
+            await self._inner(scope, receive, send)
+        else:
+            await caller.whole(*refusal("", Refused(404, "There is nothing at this path.")))
+
+    async def _metrics(self, caller: Caller) -> None:
+        gateway = self._gateway
+        gauges = (("http_under_way", gateway.under_way),)
+        body = render(gateway.exchange.counters, gateway.timings, gauges)
+        await caller.whole(200, (("content-type", CONTENT_TYPE), ("content-length", str(len(body)))), body)
+
+
+async def _json(caller: Caller, status: int, value: object) -> None:
+    body = json.dumps(value).encode()
+    fixed = (("content-type", "application/json"), ("content-length", str(len(body))), ("cache-control", "no-store"))
+    await caller.whole(status, fixed, body)
+
+
+def may_administer(scope: Mapping[str, Any], token: str) -> bool:
+    """May who asks see and change what the gateway does?
+
+    With a token, who brings it: `authorization: Bearer TOKEN`, compared in constant time. Without,
+    a program on this machine that names it as this machine and asks for itself: no page of another
+    site whose name was made to lead here, nobody behind a proxy.
+    """
+    headers = [(bytes(name).lower(), bytes(value)) for name, value in scope["headers"]]
+    if token:
+        brought = next((value for name, value in headers if name == b"authorization"), b"")
+        return compare_digest(brought, b"Bearer " + token.encode())
+    client = scope.get("client")
+    hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
+    origins = [value.decode("latin-1") for name, value in headers if name == b"origin"]
+    return (
+        client is not None
+        and is_loopback(client[0])
+        and not any(name in _FORWARDED for name, _ in headers)
+        and len(hosts) == 1
+        and is_loopback(_name(f"//{hosts[0]}"))
+        and all(is_loopback(_name(origin)) for origin in origins)
+    )
+
+
+def _name(address: str) -> str:
+    try:
+        return urlsplit(address).hostname or ""
+    except ValueError:
+        return ""

@@ -1,0 +1,136 @@
+"""The gateway as an ASGI application: any server can run it, in as many processes as you like."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from refold.gateway.admin import Admin
+from refold.gateway.answers import Refused, refusal
+from refold.gateway.caller import Caller, Note, Send, clock
+from refold.gateway.client import Client
+from refold.gateway.config import Config
+from refold.gateway.core import Core
+from refold.gateway.intake import Gone, Receive
+from refold.gateway.logs import LOGGER, places
+from refold.gateway.metrics import Timings
+from refold.gateway.relay import Relay
+from refold.gateway.upstreams import OWN
+from refold.gateway.wire import dialect, read_head
+
+Application = Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]]
+"""An ASGI 3 application."""
+
+
+class Gateway:
+    """Passes requests on to their upstreams, compacted where that is due.
+
+    *inner* answers the paths below `/refold/` that this does not answer itself; it is asked only
+    after the admin check. `under_way` is how many requests are being answered.
+    """
+
+    def __init__(self, config: Config, exchange: Core, inner: Application | None = None) -> None:
+        self.config, self.exchange = config, exchange
+        self.timings, self.under_way, self.stopping = Timings(), 0, False
+        self._client = Client(config.limits)
+        self._relay = Relay(config, exchange, self._client, self.timings)
+        self._admin = Admin(self, inner)
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer one request, connection or lifespan."""
+        match scope["type"]:
+            case "http":
+                await self._http(scope, receive, send)
+            case "websocket":
+                await _refuse_websocket(scope, send)
+            case "lifespan":
+                await self._lifespan(receive, send)
+
+    @property
+    def is_ready(self) -> bool:
+        """Can it take requests?"""
+        return self._client.is_open and not self.stopping
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            match (await receive())["type"]:
+                case "lifespan.startup":
+                    self._client.open()
+                    await send({"type": "lifespan.startup.complete"})
+                case "lifespan.shutdown":
+                    self.stopping = True
+                    await self.exchange.aclose()
+                    await self._client.close()
+                    await send({"type": "lifespan.shutdown.complete"})
+                    return
+
+    async def _http(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["path"].startswith(OWN):
+            await self._admin(scope, receive, send)
+            return
+        note, started = Note(method=scope["method"]), clock()
+        caller = Caller(send, note, self.config.limits.silence_seconds)
+        self.under_way += 1
+        try:
+            await self._answer(scope, receive, caller)
+        finally:
+            self.under_way -= 1
+            note.total_ms = (clock() - started) * 1000
+            self._tell(note)
+
+    async def _answer(self, scope: Mapping[str, Any], receive: Receive, caller: Caller) -> None:
+        """Answer, or say in the caller's words why not."""
+        api, note = "openai_chat", caller.note
+        try:
+            head = read_head(scope, self.config.limits)
+            note.path, api = head.path[:200], dialect(head, head.path)
+            self._check_room()
+            await self._relay.answer(head, receive, caller)
+        except Refused as error:
+            await self._refuse(api, error, caller)
+        except Gone:
+            note.gone = True
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not note.gone or task is None:
+                raise
+            task.uncancel()
+        except Exception as error:  # noqa: BLE001 - one request's bug is not the next one's
+            note.fault = f"{type(error).__name__} at {' '.join(places(error.__traceback__))}"
+            await self._refuse(api, Refused(500, "The gateway failed.", reason="fault"), caller)
+
+    def _check_room(self) -> None:
+        if self.under_way > self.config.limits.requests:
+            raise Refused(503, "The gateway is busy.", headers=(("retry-after", "1"),), reason="busy")
+
+    async def _refuse(self, api: str, error: Refused, caller: Caller) -> None:
+        """The server closes the connection where an answer has begun."""
+        self.exchange.counters.add("http_refused", reason=error.reason)
+        caller.note.reason = caller.note.reason or error.reason
+        if caller.began:
+            caller.note.cut = True
+        else:
+            await caller.whole(*refusal(api, error))
+
+    def _tell(self, note: Note) -> None:
+        """One line and one count a request."""
+        add = self.exchange.counters.add
+        add("http_requests", api=note.api or "other", upstream=note.upstream, status=str(note.status))
+        if note.gone:
+            add("http_gone", upstream=note.upstream)
+        if note.cut:
+            add("http_cut", upstream=note.upstream)
+        level = logging.ERROR if note.fault else logging.WARNING if note.cut or note.status >= 500 else logging.INFO
+        if LOGGER.isEnabledFor(level):
+            LOGGER.log(level, "request", extra={"fields": note.fields()})
+
+
+async def _refuse_websocket(scope: Mapping[str, Any], send: Send) -> None:
+    """Clients that try WebSocket first go on with HTTP after 426; servers that cannot say so send 403."""
+    if "websocket.http.response" not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": 1008})
+        return
+    status, headers, body = refusal("openai_responses", Refused(426, "Use HTTP: this gateway takes no WebSocket."))
+    raw = [(name.encode(), value.encode()) for name, value in (*headers, ("upgrade", "HTTP/1.1"))]
+    await send({"type": "websocket.http.response.start", "status": status, "headers": raw})
+    await send({"type": "websocket.http.response.body", "body": body})

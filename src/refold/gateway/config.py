@@ -1,0 +1,168 @@
+"""What `refold serve` is told: `refold.toml`, environment and flags."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+from refold.gateway.limits import Limits
+from refold.gateway.reading import ConfigError, Table
+from refold.gateway.settings import Settings
+from refold.gateway.upstreams import Upstream, provider, providers
+from refold.models import HTTPModel, Ladder
+from refold.named import strategy
+from refold.windows import Window
+
+ADMIN_TOKEN = "REFOLD_ADMIN_TOKEN"  # noqa: S105 - the name of a variable
+SALT = "REFOLD_SALT"
+"""Environment variables, so that neither secret has to stand in a file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The gateway's settings. Raises ValueError for a combination that is not safe or cannot be."""
+
+    upstreams: tuple[Upstream, ...] = ()
+    host: str = "127.0.0.1"
+    port: int = 8484
+    admin_token: str = field(default="", repr=False)
+    """Asked for by `/refold/...` and `/metrics`; without one they answer this machine alone."""
+    salt: bytes = field(default=b"", repr=False)
+    """What credentials are hashed with. It has to be the same for all replicas of one store."""
+    store: str = "refold.db"
+    """The file that edits are kept in; `:memory:` for none."""
+    settings: Settings = field(default_factory=Settings)
+    limits: Limits = field(default_factory=Limits)
+    answer_headers: bool = True
+    """Say in `refold-edits`, `refold-tokens-before` and `refold-tokens-after` what was done."""
+    hold_seconds: float = 0.5
+    """How long the beginning of a stream that tells nothing yet is kept back, in case a context error follows."""
+    log: str = "info"
+    """debug, info, warning or error."""
+
+    def __post_init__(self) -> None:
+        names = [one.name for one in self.upstreams]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"two upstreams are called {twice!r}")
+
+    def checked(self) -> "Config":
+        """This, if it can be served. Raises ValueError without upstreams, and for an address that others
+        can reach while no admin token is set."""
+        if not self.upstreams:
+            raise ValueError("no upstream: name one with --upstream, or in refold.toml")
+        if not is_loopback(self.host) and len(self.admin_token) < 16:
+            raise ValueError(
+                f"{self.host} can be reached from other machines: set {ADMIN_TOKEN} to at least 16 characters, "
+                "or serve on 127.0.0.1"
+            )
+        return self
+
+
+def is_loopback(host: str) -> bool:
+    """Does *host* name this machine alone?"""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def load(path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ) -> Config:
+    """The settings of a TOML file. Raises `ConfigError`, which names file, line and key."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from error
+    return read(text, str(path), environment)
+
+
+def read(text: str, name: str = "refold.toml", environment: Mapping[str, str] = os.environ) -> Config:
+    """The settings that *text* holds; *name* is what errors call it. Raises `ConfigError`."""
+    table = Table.parsed(text, name)
+    plain = table.values(
+        host=str, port=int, store=str, log=str, answer_headers=bool, hold_seconds=float, admin_token=str, salt=str
+    )
+    table.only(*plain, "upstream", "limits", "compaction", "windows", "summaries")
+    made: dict[str, Any] = {
+        **plain,
+        "upstreams": tuple(_upstream(one) for one in table.tables("upstream")),
+        "limits": table.table("limits").made(Limits),
+        "settings": _settings(table, environment),
+    }
+    if "salt" in plain:
+        made["salt"] = plain["salt"].encode()
+    return table.guard(lambda: from_environment(Config(**made), environment))
+
+
+def from_environment(config: Config, environment: Mapping[str, str] = os.environ) -> Config:
+    """*config* with the secrets that the environment holds, which win."""
+    token, salt = environment.get(ADMIN_TOKEN, ""), environment.get(SALT, "")
+    return replace(config, admin_token=token or config.admin_token, salt=salt.encode() or config.salt)
+
+
+def upstream(text: str) -> Upstream:
+    """An upstream from the command line: an address, a well-known provider's name, or `name=address`,
+    which is then below `/name`. Raises ValueError."""
+    name, equals, address = text.partition("=")
+    if equals and "/" not in name and ":" not in name:
+        return Upstream(name=name, url=address, prefix=f"/{name}")
+    known = provider(text)
+    if known is not None:
+        return Upstream(name=text, url=known["url"], apis=tuple(known.get("apis", ())))
+    if "://" not in text:
+        raise ValueError(f"{text!r} is neither an address nor one of {', '.join(providers())}")
+    return Upstream(name="default", url=text)
+
+
+def _upstream(table: Table) -> Upstream:
+    preset = table.value("preset", str)
+    known = provider(preset) if preset else {}
+    if known is None:
+        raise table.error("preset", f"no provider is called {preset!r}; there are {', '.join(providers())}")
+    table.only("preset", *Upstream.__dataclass_fields__)
+    said = table.fields(Upstream, besides=("preset",))
+    merged = {"name": preset or "default", **known, **said}
+    merged["apis"] = tuple(merged.get("apis", ()))
+    if "url" not in merged:
+        raise table.error("", "an upstream needs a url or a preset")
+    return table.guard(lambda: Upstream(**merged))
+
+
+def _settings(table: Table, environment: Mapping[str, str]) -> Settings:
+    own = table.table("compaction")
+    simple = {"strategies": (str,), "refuse": (str,)}
+    made = own.fields(Settings, simple, besides=("windows", "ask"))
+    if "strategies" in made:
+        made["strategies"] = tuple(own.guard(partial(strategy, one), "strategies") for one in made["strategies"])
+    if "refuse" in made:
+        made["refuse"] = frozenset(made["refuse"])
+    made["windows"] = dict(_windows(table.table("windows")))
+    made["ask"] = _asker(table.table("summaries"), environment)
+    return own.guard(lambda: Settings(**made))
+
+
+def _windows(table: Table) -> Any:
+    for model in table.names:
+        if isinstance(table.raw[model], int):
+            yield model, table.guard(partial(Window, table.raw[model]), model)
+        else:
+            yield model, table.table(model).made(Window)
+
+
+def _asker(table: Table, environment: Mapping[str, str]) -> Any:
+    """Who writes summaries; None where nobody is named and rules do."""
+    if not table.names:
+        return None
+    said = table.values(model=str, url=str, key_env=str, window=int, timeout=float)
+    table.only("model", "url", "key_env", "window", "timeout")
+    if "model" not in said:
+        raise table.error("", "model is missing")
+    key = environment.get(said.get("key_env", ""), "")
+    if said.get("key_env") and not key:
+        raise table.error("key_env", f"the environment has no {said['key_env']}")
+    options = {name: said[name] for name in ("window", "timeout") if name in said}
+    url = said.get("url", "https://api.openai.com/v1")
+    return Ladder(table.guard(lambda: HTTPModel(url, said["model"], key, **options), "url")).acall

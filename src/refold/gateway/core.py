@@ -1,0 +1,26 @@
+"""What the HTTP side asks of the gateway's core; `Exchange` is it."""
+
+from typing import Any, Protocol
+
+from refold.gateway.counters import Counters
+from refold.gateway.traffic import Incoming, Outgoing
+
+
+class Core(Protocol):
+    """Prepares requests and learns from answers, without HTTP."""
+
+    @property
+    def counters(self) -> Counters:
+        """Where everything is counted."""
+
+    async def prepare(self, incoming: Incoming) -> Outgoing:
+        """What to send. Never raises."""
+
+    async def harder(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
+        """Something smaller after a context error, or None."""
+
+    def finished(self, incoming: Incoming, outgoing: Outgoing, usage: Any) -> None:
+        """The upstream has answered."""
+
+    async def aclose(self) -> None:
+        """The gateway stops."""

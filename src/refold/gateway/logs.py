@@ -1,0 +1,47 @@
+"""Log lines as JSON objects: what happened and how long it took, never content and never a key."""
+
+import json
+import logging
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+LOGGER = logging.getLogger("refold.gateway")
+"""Takes one record a request; silent until a handler is set, as libraries are."""
+_LEVELS = ("debug", "info", "warning", "error")
+
+
+class JSONLines(logging.Formatter):
+    """One JSON object a record: `time` (UTC), `level`, `event`, then the record's own fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line. Of an exception the type and the places are told, not the message, which may quote a request."""
+        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
+        line: dict[str, Any] = {"time": at, "level": record.levelname.lower(), "event": record.getMessage()[:500]}
+        line |= getattr(record, "fields", {})
+        if record.exc_info and record.exc_info[0] is not None:
+            line |= {"error": record.exc_info[0].__name__, "at": places(record.exc_info[2])}
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def places(trace: TracebackType | None) -> list[str]:
+    """Where an exception went through: `file:line` from outside in, the last ten."""
+    found = list[str]()
+    while trace is not None:
+        found.append(f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}")
+        trace = trace.tb_next
+    return found[-10:]
+
+
+def write_json_lines(level: str = "info") -> None:
+    """Let the gateway and its server log to standard error. *level*: debug, info, warning, error."""
+    if level not in _LEVELS:
+        raise ValueError(f"no log level is called {level!r}; there are {', '.join(_LEVELS)}")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JSONLines())
+    for name in ("refold", "uvicorn.error"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(level.upper())

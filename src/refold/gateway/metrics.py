@@ -1,0 +1,80 @@
+"""Prometheus' text format (version 0.0.4) of what was counted and timed. No dependency."""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from itertools import accumulate, groupby
+
+from refold.gateway.counters import Counters, Labels
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+"""Seconds."""
+
+HELP = {
+    "http_requests": "Requests answered, by API, upstream and status.",
+    "http_refused": "Requests that the gateway answered itself, by reason.",
+    "http_gone": "Requests whose client left before the answer was complete.",
+    "http_cut": "Answers that the upstream broke off.",
+    "http_tokens": "Tokens that upstreams reported, by kind.",
+    "http_usage_unread": "Answers to requests for an answer in which no usage was found.",
+    "http_context_errors": "Context errors of upstreams, by what came of them.",
+    "prepare_seconds": "Time from the last byte of a request to its being ready for the upstream.",
+    "first_byte_seconds": "Time from the last byte of a request to the upstream's first.",
+}
+
+
+class Timings:
+    """Histograms of seconds, by name and labels."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, Labels], list[int]] = {}
+        self._sums: dict[tuple[str, Labels], float] = {}
+
+    def observe(self, name: str, seconds: float, **labels: str) -> None:
+        """One more measurement."""
+        key = name, tuple(sorted(labels.items()))
+        counts = self._counts.setdefault(key, [0] * (len(BUCKETS) + 1))
+        counts[bisect_left(BUCKETS, seconds)] += 1
+        self._sums[key] = self._sums.get(key, 0.0) + seconds
+
+    def lines(self) -> Iterator[str]:
+        """The histograms as Prometheus reads them."""
+        for name, keys in groupby(sorted(self._counts), key=lambda key: key[0]):
+            yield from _heading(name, f"refold_{name}", "histogram")
+            for key in keys:
+                totals = list(accumulate(self._counts[key]))
+                for edge, total in zip((*map(str, BUCKETS), "+Inf"), totals, strict=True):
+                    yield f"refold_{name}_bucket{_labels((*key[1], ('le', edge)))} {total}"
+                yield f"refold_{name}_sum{_labels(key[1])} {self._sums[key]:.6f}"
+                yield f"refold_{name}_count{_labels(key[1])} {totals[-1]}"
+
+
+def render(counters: Counters, timings: Timings, gauges: Iterable[tuple[str, float]] = ()) -> bytes:
+    """Everything, for one scrape."""
+    lines = [*_counted(counters), *timings.lines()]
+    for name, value in gauges:
+        lines += [*_heading(name, f"refold_{name}", "gauge"), f"refold_{name} {value:g}"]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _counted(counters: Counters) -> Iterator[str]:
+    values = counters.values()
+    for name, keys in groupby(sorted(values), key=lambda key: key[0]):
+        yield from _heading(name, f"refold_{name}_total", "counter")
+        for key in keys:
+            yield f"refold_{name}_total{_labels(key[1])} {values[key]:.15g}"
+
+
+def _heading(name: str, full: str, kind: str) -> Iterator[str]:
+    if name in HELP:
+        yield f"# HELP {full} {HELP[name]}"
+    yield f"# TYPE {full} {kind}"
+
+
+def _labels(labels: Labels) -> str:
+    inside = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels)
+    return f"{{{inside}}}" if inside else ""
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

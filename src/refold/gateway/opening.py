@@ -1,0 +1,83 @@
+"""The beginning of an upstream's answer: looked at before the client gets anything of it."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+import aiohttp
+
+from refold.gateway.encodings import Decoder, decoder
+from refold.gateway.sse import Events, error_of, sort_of
+
+LARGEST_ERROR = 1024 * 1024
+"""Bytes of an error's body that are read before it is passed on."""
+_MOST_HELD = 256 * 1024
+
+
+@dataclass(slots=True)
+class Opening:
+    """What has been read of an answer so far."""
+
+    pieces: list[bytes] = field(default_factory=list)
+    """As they came; to be sent before the rest."""
+    error: bytes | None = None
+    """The body of the error that the answer is, in plain bytes; None where it is none."""
+    streamed: bool = False
+    """Did the error come as an event of a stream that began well?"""
+
+
+async def read_opening(reply: aiohttp.ClientResponse, hold: float) -> Opening:
+    """Look at how an answer begins: the whole of an error with a status of its own, the first telling
+    event of a stream, nothing of anything else.
+
+    Events that tell nothing (`response.created`, comments) are held for at most *hold* seconds.
+    """
+    opening = Opening()
+    if reply.status >= 400:
+        await _read_error(reply, opening)
+    elif reply.content_type == "text/event-stream":
+        await _read_events(reply, opening, hold)
+    return opening
+
+
+async def _read_error(reply: aiohttp.ClientResponse, opening: Opening) -> None:
+    size = 0
+    async for piece in reply.content.iter_any():
+        opening.pieces.append(piece)
+        size += len(piece)
+        if size > LARGEST_ERROR:
+            return
+    decode = decoder(reply.headers.get("content-encoding", ""))
+    opening.error = _plain(decode, b"".join(opening.pieces)) if decode else b""
+
+
+async def _read_events(reply: aiohttp.ClientResponse, opening: Opening, hold: float) -> None:
+    events, decode = Events(), decoder(reply.headers.get("content-encoding", ""))
+    clock = asyncio.get_running_loop().time
+    until: float | None = None
+    held = 0
+    while decode is not None and held < _MOST_HELD:
+        try:
+            async with asyncio.timeout_at(until) as waiting:
+                piece = await reply.content.readany()
+        except TimeoutError:
+            if waiting.expired():
+                return
+            raise
+        if not piece:
+            return
+        until = until or clock() + hold
+        held += len(piece)
+        opening.pieces.append(piece)
+        for event in events.feed(_plain(decode, piece)):
+            sort = sort_of(event)
+            if sort == "error":
+                opening.error, opening.streamed = error_of(event), True
+            if sort != "opening":
+                return
+
+
+def _plain(decode: Decoder, piece: bytes) -> bytes:
+    try:
+        return decode(piece)
+    except Exception:  # noqa: BLE001 - a broken coding is between upstream and client
+        return b""

@@ -1,0 +1,160 @@
+"""TOML with errors that name file, line and key."""
+
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from difflib import get_close_matches
+from typing import Any, TypeVar, get_type_hints
+
+from refold.errors import RefoldError
+
+T = TypeVar("T")
+Kind = type | tuple[type]
+"""What a value has to be; `(str,)` is a list of texts."""
+
+
+class ConfigError(RefoldError, ValueError):
+    """A setting that is missing, unknown or wrong; the message names file, line and key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of a TOML document, which knows where it stands."""
+
+    raw: Mapping[str, Any]
+    text: str
+    file: str
+    path: tuple[str | int, ...] = ()
+
+    @classmethod
+    def parsed(cls, text: str, file: str) -> "Table":
+        """The whole document. Raises `ConfigError`."""
+        try:
+            return cls(tomllib.loads(text), text, file)
+        except tomllib.TOMLDecodeError as error:
+            where = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
+            place = f"{file}:{where[1]}:{where[2]}" if where else f"{file}:{text.count(chr(10)) + 1}"
+            raise ConfigError(f"{place}: {re.sub(r' [(]at .*[)]$', '', str(error))}") from error
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The keys that are set."""
+        return list(self.raw)
+
+    def error(self, key: str, message: str) -> ConfigError:
+        """An error about *key*, or about the table where it is empty."""
+        full = ".".join(str(one) for one in (*self.path, key) if isinstance(one, str) and one)
+        return ConfigError(f"{self.file}:{_line(self.text, self.path, key)}: {full + ': ' if full else ''}{message}")
+
+    def guard(self, make: Callable[[], T], key: str = "") -> T:
+        """What *make* makes; its ValueError becomes an error about *key*."""
+        try:
+            return make()
+        except ConfigError:
+            raise
+        except (ValueError, TypeError) as error:
+            raise self.error(key, str(error)) from error
+
+    def only(self, *known: str) -> None:
+        """Raise `ConfigError` for a key that is none of *known*."""
+        for key in self.raw:
+            if key not in known:
+                near = get_close_matches(key, known, 1)
+                raise self.error(
+                    key, f"unknown; did you mean {near[0]}?" if near else f"unknown; there are {', '.join(known)}"
+                )
+
+    def value(self, key: str, kind: Kind) -> Any:
+        """The value of *key*, None where it is not set. Raises `ConfigError` for another kind."""
+        value = self.raw.get(key)
+        if value is None or _is(value, kind):
+            return float(value) if kind is float and value is not None else value
+        raise self.error(key, f"{_NEEDED[kind]} is needed, not {value!r}")
+
+    def values(self, **kinds: Kind) -> dict[str, Any]:
+        """Those of these keys that are set."""
+        return {key: self.value(key, kind) for key, kind in kinds.items() if key in self.raw}
+
+    def table(self, key: str) -> "Table":
+        """A table within; empty where it is not set."""
+        value = self.raw.get(key, {})
+        if not isinstance(value, dict):
+            raise self.error(key, "a table is needed")
+        return Table(value, self.text, self.file, (*self.path, key))
+
+    def tables(self, key: str) -> Iterator["Table"]:
+        """The tables of an array: `[[upstream]]`."""
+        value = self.raw.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+            raise self.error(key, f"write [[{key}]] for each")
+        return (Table(one, self.text, self.file, (*self.path, key, at)) for at, one in enumerate(value))
+
+    def fields(self, cls: Any, kinds: Mapping[str, Kind] | None = None, besides: Sequence[str] = ()) -> dict[str, Any]:
+        """Those fields of the dataclass *cls* that are set; `kinds` for those whose annotation is no plain type."""
+        known = {one.name: one for one in fields(cls) if one.name not in besides}
+        self.only(*known, *(name for name in besides if name not in known and name == "preset"))
+        hints = get_type_hints(cls)
+        said = {
+            name: self.value(name, (kinds or {}).get(name) or _kind(hints[name])) for name in known if name in self.raw
+        }
+        return {name: tuple(value) if isinstance(value, list) else value for name, value in said.items()}
+
+    def made(self, cls: Callable[..., T]) -> T:
+        """The dataclass *cls* out of this table."""
+        said = self.fields(cls)
+        for one in fields(cls):  # type: ignore[arg-type]  # a dataclass is what is given
+            if one.default is MISSING and one.default_factory is MISSING and one.name not in said:
+                raise self.error("", f"{one.name} is missing")
+        return self.guard(lambda: cls(**said), next(iter(said), ""))
+
+
+_NEEDED: Mapping[Any, str] = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    (str,): "a list of texts",
+}
+
+
+def _is(value: Any, kind: Kind) -> bool:
+    if isinstance(kind, tuple):
+        return isinstance(value, list) and all(_is(one, kind[0]) for one in value)
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, int | float) if kind is float else isinstance(value, kind)
+
+
+def _kind(hint: Any) -> Kind:
+    """What a field's annotation asks for."""
+    if hint in (str, int, float, bool):
+        return hint  # type: ignore[no-any-return]  # it is one of the four types
+    return int if "int" in str(hint) else (str,)
+
+
+def _line(text: str, path: Sequence[str | int], key: str) -> int:
+    """The line of *key* in the table at *path*; of the table's heading where there is no such line."""
+    names = [one for one in path if isinstance(one, str)]
+    number = next((one for one in path if isinstance(one, int)), 0)
+    start = _heading(text, names, number)
+    for at, line in enumerate(text.splitlines()[start:], start + 1):
+        if at > start + 1 and line.lstrip().startswith("["):
+            break
+        if key and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[=.]", line):
+            return at
+    return max(1, start + (1 if start == 0 else 0))
+
+
+def _heading(text: str, names: Sequence[str], number: int) -> int:
+    """How many lines stand before the content of a table."""
+    if not names:
+        return 0
+    wanted = re.compile(_pattern(names))
+    found = [at for at, line in enumerate(text.splitlines(), 1) if wanted.match(line)]
+    return found[min(number, len(found) - 1)] if found else 0
+
+
+def _pattern(names: Sequence[str]) -> str:
+    inner = r"\s*\.\s*".join(rf"[\"']?{re.escape(name)}[\"']?" for name in names)
+    return rf"\s*\[\[?\s*{inner}\s*\]"

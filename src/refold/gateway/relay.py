@@ -1,0 +1,293 @@
+"""One request's way through: in from the client, through the exchange, out to its upstream, and back."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import aiohttp
+
+from refold.gateway.answers import Refused
+from refold.gateway.caller import Caller, clock, watch
+from refold.gateway.client import Client, Order
+from refold.gateway.config import Config
+from refold.gateway.core import Core
+from refold.gateway.encodings import decoded
+from refold.gateway.errors import context_error, is_context_error
+from refold.gateway.intake import Receive, body_pieces, read_body
+from refold.gateway.metrics import Timings
+from refold.gateway.opening import Opening, read_opening
+from refold.gateway.taps import Tap
+from refold.gateway.traffic import Incoming, Outgoing
+from refold.gateway.upstreams import Upstream, below_prefix, choose
+from refold.gateway.wire import Head, api_of, back, credential, dialect, keyless, onward, text
+from refold.tokens.usage import read_usage
+
+_NATIVE = {
+    "anthropic": (b"prompt is too long", b"exceed context limit"),
+    "gemini": (b"exceeds the maximum number of tokens",),
+}
+_NATIVE_OPENAI = (b"context_length_exceeded",)
+"""By what clients recognise a context error of their provider; other servers' words are put into these."""
+
+
+@dataclass(slots=True)
+class Call:
+    """A request for an answer on its way."""
+
+    head: Head
+    upstream: Upstream
+    path: str
+    """Without the upstream's prefix."""
+    incoming: Incoming
+    raw: bytes
+    """The body as it came, compressed where it was."""
+    outgoing: Outgoing
+    tap: Tap | None = None
+
+    def order(self) -> Order:
+        """What goes to the upstream: the very bytes that came, unless the exchange changed them."""
+        as_it_came = self.outgoing.body is self.incoming.body
+        headers = onward(self.head.headers, drop=() if as_it_came else (b"content-encoding", b"content-md5"))
+        target = f"{self.path}?{self.head.query}" if self.head.query else self.path
+        return Order(self.upstream, "POST", target, headers, self.raw if as_it_came else self.outgoing.body)
+
+
+class Relay:
+    """Answers clients out of upstreams. One event loop, one process."""
+
+    def __init__(self, config: Config, exchange: Core, client: Client, timings: Timings) -> None:
+        self._config, self._exchange, self._client, self._timings = config, exchange, client, timings
+        self._by_model = any(one.models for one in config.upstreams)
+
+    async def answer(self, head: Head, receive: Receive, caller: Caller) -> None:
+        """Answer a request. Raises `Refused` for what the gateway is to answer itself, `Gone`."""
+        candidates, path = below_prefix(self._config.upstreams, head.path)
+        api, model = api_of(head.method, path)
+        caller.note.api = api
+        if head.get(b"upgrade").lower() == b"websocket":
+            raise Refused(426, "Use HTTP: this gateway takes no WebSocket.", headers=(("upgrade", "HTTP/1.1"),))
+        if not api:
+            upstream = self._chosen(candidates, dialect(head, path), "")
+            await self._pass(head, upstream, path, receive, caller)
+            return
+        limits = self._config.limits
+        raw = await read_body(receive, limits.body_bytes, limits.body_seconds, head.length)
+        watcher = watch(receive, caller, asyncio.current_task())
+        try:
+            await self._generate(head, candidates, path, (api, model), raw, caller)
+        finally:
+            watcher.cancel()
+
+    def _chosen(self, candidates: tuple[Upstream, ...], api: str, model: str) -> Upstream:
+        upstream = choose(candidates, api, model)
+        if upstream is None:
+            raise Refused(404, "No upstream is configured for this path.", reason="no_upstream")
+        return upstream
+
+    async def _generate(
+        self,
+        head: Head,
+        candidates: tuple[Upstream, ...],
+        path: str,
+        asked: tuple[str, str],
+        raw: bytes,
+        caller: Caller,
+    ) -> None:
+        """Answer a request for an answer of a model."""
+        started, (api, model) = clock(), asked
+        plain = decoded(raw, text(head.get(b"content-encoding")), self._config.limits.body_bytes)
+        upstream = self._chosen(candidates, api, model or self._model(plain))
+        caller.note.upstream, caller.note.received_bytes = upstream.name, len(raw)
+        call = await self._prepared(head, upstream, path, api, raw, plain)
+        self._note(call, caller, started)
+        if call.outgoing.refusal is not None:
+            refusal = call.outgoing.refusal
+            await caller.whole(refusal.status, refusal.headers, refusal.body)
+            return
+        try:
+            await self._exchanged(call, caller, started)
+        finally:
+            self._finish(call, caller, read=plain is not None)
+
+    def _model(self, plain: bytes | None) -> str:
+        """The model that a body names, where upstreams are chosen by that."""
+        if not self._by_model or plain is None:
+            return ""
+        try:
+            body = json.loads(plain)
+        except ValueError:
+            return ""
+        model = body.get("model") if isinstance(body, dict) else None
+        return model if isinstance(model, str) else ""
+
+    async def _prepared(
+        self, head: Head, upstream: Upstream, path: str, api: str, raw: bytes, plain: bytes | None
+    ) -> Call:
+        headers = tuple((text(name), text(value)) for name, value in head.headers)
+        target = keyless(f"{path}?{head.query}" if head.query else path)
+        body = raw if plain is None else plain
+        incoming = Incoming(api, upstream.name, target, headers, body, credential(head, self._config.salt))
+        if plain is None:
+            return Call(head, upstream, path, incoming, raw, Outgoing(body, outcome="opaque", reason="encoding"))
+        return Call(head, upstream, path, incoming, raw, await self._exchange.prepare(incoming))
+
+    def _note(self, call: Call, caller: Caller, started: float) -> None:
+        note, outgoing = caller.note, call.outgoing
+        note.outcome, note.reason, note.edits = outgoing.outcome, outgoing.reason, len(outgoing.edits)
+        note.before, note.after = outgoing.before, outgoing.after
+        note.prepare_ms = (clock() - started) * 1000
+        self._timings.observe("prepare_seconds", note.prepare_ms / 1000, api=call.incoming.api)
+
+    async def _exchanged(self, call: Call, caller: Caller, started: float) -> None:
+        """Send the request, once more where it was too long and can be made smaller, and pass the answer on."""
+        reply = await self._client.send(call.order())
+        try:
+            opening = await self._opening(reply, call)
+            if self._is_too_long(call, reply, opening) and await self._smaller(call, opening):
+                reply.close()
+                self._note(call, caller, started)
+                reply = await self._client.send(call.order())
+                opening = await self._opening(reply, call)
+            caller.note.first_byte_ms = (clock() - started) * 1000
+            self._timings.observe("first_byte_seconds", clock() - started, upstream=call.upstream.name)
+            if self._needs_words(call, reply, opening):
+                await caller.whole(*self._in_the_callers_words(call))
+            else:
+                await self._stream(call, reply, opening, caller)
+        finally:
+            _let_go(reply)
+
+    async def _smaller(self, call: Call, opening: Opening) -> bool:
+        """Make the request smaller after a context error, where it can be."""
+        harder = await self._exchange.harder(call.incoming, call.outgoing, opening.error or b"")
+        self._count("http_context_errors", call, outcome="passed_on" if harder is None else "retried")
+        if harder is not None:
+            call.outgoing = harder
+        return harder is not None
+
+    async def _opening(self, reply: aiohttp.ClientResponse, call: Call) -> Opening:
+        try:
+            return await read_opening(reply, self._config.hold_seconds)
+        except TimeoutError as error:
+            raise Refused(504, f"The upstream {call.upstream.name} did not answer in time.") from error
+        except aiohttp.ClientError as error:
+            raise Refused(502, f"The upstream {call.upstream.name} broke off its answer.") from error
+
+    def _is_too_long(self, call: Call, reply: aiohttp.ClientResponse, opening: Opening) -> bool:
+        if opening.error is None:
+            return False
+        return is_context_error(call.incoming.api, 400 if opening.streamed else reply.status, opening.error)
+
+    def _needs_words(self, call: Call, reply: aiohttp.ClientResponse, opening: Opening) -> bool:
+        """Is the answer a context error in words that a client of this API would not recognise?"""
+        if opening.streamed or not self._is_too_long(call, reply, opening):
+            return False
+        words = (opening.error or b"").lower()
+        return not any(known in words for known in _NATIVE.get(call.incoming.api, _NATIVE_OPENAI))
+
+    def _in_the_callers_words(self, call: Call) -> tuple[int, tuple[tuple[str, str], ...], bytes]:
+        status, headers, body = context_error(call.incoming.api, call.outgoing.after)
+        own = [(name.decode(), value.decode()) for name, value in self._told(call)]
+        return status, (*headers, ("content-length", str(len(body))), *own), body
+
+    async def _stream(self, call: Call, reply: aiohttp.ClientResponse, opening: Opening, caller: Caller) -> None:
+        call.tap = Tap(reply.headers.get("content-type", ""), reply.headers.get("content-encoding", ""))
+        await caller.begin(reply.status, [*back(reply.raw_headers), *self._told(call)])
+        await _copy(reply, caller, opening, call.tap)
+
+    def _told(self, call: Call) -> list[tuple[bytes, bytes]]:
+        """Headers that say what was done."""
+        done = call.outgoing
+        if not self._config.answer_headers or not (done.edits or done.before):
+            return []
+        told = (("edits", len(done.edits)), ("tokens-before", done.before), ("tokens-after", done.after))
+        return [(f"refold-{name}".encode(), str(value).encode()) for name, value in told]
+
+    def _finish(self, call: Call, caller: Caller, *, read: bool) -> None:
+        """Usage to the exchange, the log and the counters; after the client has its answer."""
+        usage = call.tap.usage() if call.tap else None
+        if read:
+            self._exchange.finished(call.incoming, call.outgoing, usage)
+        found = read_usage(usage)
+        if found is None:
+            if call.tap is not None and caller.note.status < 300:
+                self._count("http_usage_unread", call)
+            return
+        caller.note.usage = {kind: getattr(found, kind) for kind in ("input", "output", "cached", "written")}
+        for kind, tokens in caller.note.usage.items():
+            self._count("http_tokens", call, tokens, kind=kind)
+
+    def _count(self, name: str, call: Call, amount: int = 1, **labels: str) -> None:
+        self._exchange.counters.add(name, amount, api=call.incoming.api, upstream=call.upstream.name, **labels)
+
+    async def _pass(self, head: Head, upstream: Upstream, path: str, receive: Receive, caller: Caller) -> None:
+        """Pass any other request through, its body as it arrives."""
+        caller.note.upstream = upstream.name
+        upload = _Upload(self._config, head, receive, caller)
+        target = f"{path}?{head.query}" if head.query else path
+        headers = onward(head.headers)
+        if head.has_body and head.length is not None:
+            headers.append(("content-length", str(head.length)))
+        try:
+            reply = await self._client.send(
+                Order(upstream, head.method, target, headers, upload.pieces() if head.has_body else None)
+            )
+            try:
+                await caller.begin(reply.status, back(reply.raw_headers))
+                await _copy(reply, caller)
+            finally:
+                _let_go(reply)
+        finally:
+            upload.stop()
+
+
+class _Upload:
+    """A body that is passed on while it arrives; once it has, the client is watched."""
+
+    def __init__(self, config: Config, head: Head, receive: Receive, caller: Caller) -> None:
+        self._config, self._head, self._receive, self._caller = config, head, receive, caller
+        self._answering = asyncio.current_task()
+        self._watcher = None if head.has_body else watch(receive, caller, self._answering)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The body. Raises as `body_pieces` does."""
+        limits = self._config.limits
+        async for piece in body_pieces(self._receive, limits.upload_bytes, limits.body_seconds, self._head.length):
+            self._caller.note.received_bytes += len(piece)
+            yield piece
+        self._watcher = watch(self._receive, self._caller, self._answering)
+
+    def stop(self) -> None:
+        """The request is answered."""
+        if self._watcher is not None:
+            self._watcher.cancel()
+
+
+async def _copy(
+    reply: aiohttp.ClientResponse, caller: Caller, opening: Opening | None = None, tap: Tap | None = None
+) -> None:
+    """Pass the body on as it arrives; where the upstream breaks off, so does this, and it is noted."""
+    try:
+        for piece in opening.pieces if opening else ():
+            await _copy_piece(piece, caller, tap)
+        async for piece in reply.content.iter_any():
+            await _copy_piece(piece, caller, tap)
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        caller.note.cut = True
+    else:
+        await caller.end()
+
+
+async def _copy_piece(piece: bytes, caller: Caller, tap: Tap | None) -> None:
+    await caller.piece(piece)
+    if tap is not None:
+        tap.feed(piece)
+
+
+def _let_go(reply: aiohttp.ClientResponse) -> None:
+    """Keep the connection where the answer was read to its end; else close it, which tells the upstream to stop."""
+    if reply.content.at_eof():
+        reply.release()
+    else:
+        reply.close()

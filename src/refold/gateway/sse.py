@@ -1,0 +1,86 @@
+"""Server-sent events, read on the side of a stream that passes through as it is."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Literal
+
+LONGEST = 16 * 1024 * 1024
+"""Bytes of one event; a longer one is not read."""
+_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_LINES = re.compile(rb"\r\n|\n|\r")
+
+Sort = Literal["opening", "error", "content"]
+
+
+class Events:
+    """Cuts a stream, however its pieces fall, into events without their final blank lines."""
+
+    def __init__(self) -> None:
+        self._pending = bytearray()
+        self._seen = 0
+        self._skips = False
+
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        """The events that *piece* completes."""
+        self._pending += piece
+        start = 0
+        for end in _END.finditer(self._pending, max(0, self._seen - 3)):
+            if end.start() >= start:
+                if not self._skips:
+                    yield bytes(self._pending[start : end.start()])
+                self._skips = False
+                start = end.end()
+        del self._pending[:start]
+        self._skips = self._skips or len(self._pending) > LONGEST
+        if self._skips:
+            del self._pending[:-3]
+        self._seen = len(self._pending)
+
+    def rest(self) -> bytes:
+        """What has come of an event that is not complete."""
+        return b"" if self._skips else bytes(self._pending)
+
+
+def data_of(event: bytes) -> bytes:
+    """The data of an event; empty for a comment."""
+    lines = (line for line in _LINES.split(event) if line.startswith(b"data:"))
+    return b"\n".join(line[5:].removeprefix(b" ") for line in lines)
+
+
+def value_of(event: bytes) -> Any:
+    """The data of an event as parsed; None where it is no JSON."""
+    try:
+        return json.loads(data_of(event))
+    except ValueError:
+        return None
+
+
+_OPENINGS = {"response.created", "response.queued", "response.in_progress", "ping"}
+"""Events with which a stream begins and that tell nothing yet."""
+
+
+def sort_of(event: bytes) -> Sort:
+    """What an event at the beginning of a stream is: an error, the stream's answer, or neither yet."""
+    data = data_of(event)
+    if not data:
+        return "opening"
+    if len(data) > 65_536 or not data.startswith(b"{"):
+        return "content"
+    value = value_of(event)
+    if not isinstance(value, dict):
+        return "content"
+    kind = value.get("type")
+    if kind in {"error", "response.failed"} or value.get("error"):
+        return "error"
+    return "opening" if kind in _OPENINGS else "content"
+
+
+def error_of(event: bytes) -> bytes:
+    """The body that an error event would have been, had it come with a status of its own."""
+    value = value_of(event)
+    if isinstance(value, dict) and isinstance(value.get("response"), dict):
+        value = {"error": value["response"].get("error")}
+    elif isinstance(value, dict) and value.get("type") == "error" and "error" not in value:
+        value = {"error": {key: what for key, what in value.items() if key != "sequence_number"}}
+    return json.dumps(value).encode()

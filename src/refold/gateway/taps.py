@@ -1,0 +1,93 @@
+"""Usage read from answers on the side: bytes are neither changed nor kept waiting."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from refold.gateway.encodings import decoder
+from refold.gateway.sse import Events, value_of
+
+LARGEST = 32 * 1024 * 1024
+"""Bytes of an answer that is no stream; a larger one's usage is not read."""
+
+
+class Tap:
+    """Listens to one answer. `feed` it every piece once that has been sent, then ask for `usage`."""
+
+    def __init__(self, content_type: str, encoding: str = "") -> None:
+        self._decode = decoder(encoding)
+        self._events = Events() if content_type.partition(";")[0].strip().lower() == "text/event-stream" else None
+        self._whole = bytearray()
+        self._usage: Any = None
+
+    @property
+    def is_deaf(self) -> bool:
+        """Has it stopped listening: an unknown or broken coding, or an answer that is too large?"""
+        return self._decode is None
+
+    def feed(self, piece: bytes) -> None:
+        """Listen to a piece of the body as it came. Never raises."""
+        if self._decode is None:
+            return
+        try:
+            plain = self._decode(piece)
+        except Exception:  # noqa: BLE001 - whatever is wrong with the coding is between upstream and client
+            self._decode = None
+            return
+        if self._events is None:
+            self._collect(plain)
+        else:
+            for event in self._events.feed(plain):
+                self._hear(event)
+
+    def usage(self) -> Any:
+        """The usage object as the provider sent it; None where there was none."""
+        if self._events is None and self._whole:
+            self._usage = _of_whole(bytes(self._whole))
+            self._whole.clear()
+        elif self._events is not None:
+            self._hear(self._events.rest())
+        return self._usage
+
+    def _collect(self, plain: bytes) -> None:
+        self._whole += plain
+        if len(self._whole) > LARGEST:
+            self._decode = None
+            self._whole.clear()
+
+    def _hear(self, event: bytes) -> None:
+        if b'"usage' in event:
+            found = usage_in(value_of(event))
+            if found:
+                self._usage = _merged(self._usage, found)
+
+
+def usage_in(value: Any) -> Mapping[str, Any] | None:
+    """The usage object in an answer or an event of one of the four APIs."""
+    if not isinstance(value, Mapping):
+        return None
+    for holder in (value, value.get("response"), value.get("message")):
+        if isinstance(holder, Mapping):
+            for name in ("usage", "usageMetadata"):
+                if isinstance(holder.get(name), Mapping):
+                    return holder[name]  # type: ignore[no-any-return]  # checked one line above
+    return None
+
+
+def _merged(earlier: Any, later: Mapping[str, Any]) -> dict[str, Any]:
+    """Anthropic says the input when a stream begins and the output when it ends; others say it all last."""
+    known = {name: value for name, value in later.items() if value is not None}
+    return {**(earlier or {}), **known}
+
+
+def _of_whole(body: bytes) -> Any:
+    if b'"usage' not in body:
+        return None
+    try:
+        value = json.loads(body)
+    except ValueError:
+        return None
+    for one in reversed(value if isinstance(value, list) else [value]):  # Gemini streams a list without alt=sse
+        if found := usage_in(one):
+            return dict(found)
+    return None

@@ -1,0 +1,98 @@
+"""Which upstreams there are, and which of them a request goes to. Nothing else can be reached."""
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+APIS = ("anthropic", "openai_chat", "openai_responses", "gemini")
+"""The wire formats an upstream can be chosen by."""
+OWN = ("/refold", "/metrics")
+"""Paths that the gateway answers itself; no upstream's prefix may be one of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upstream:
+    """A server that requests are sent to. Raises ValueError for an address or prefix that cannot be."""
+
+    name: str
+    url: str
+    """What stands before the path that a client asks for: `https://api.example.com`, with a path of its own or without."""
+    prefix: str = ""
+    """Requests below this path go here, without it: `/openai` sends `/openai/v1/models` on as `/v1/models`."""
+    models: tuple[str, ...] = ()
+    """Requests for these models go here; `*` stands for anything: `gpt-*`."""
+    apis: tuple[str, ...] = ()
+    """Requests in these formats go here."""
+    proxy: str = ""
+    """An HTTP proxy on the way, `http://host:port`."""
+
+    def __post_init__(self) -> None:
+        _check_address(self.url)
+        if self.prefix and (not self.prefix.startswith("/") or self.prefix.endswith("/")):
+            raise ValueError(f"a prefix begins with a slash and does not end with one, and {self.prefix!r} does not")
+        if any(_below(self.prefix, own) for own in OWN):
+            raise ValueError(f"the gateway answers {self.prefix} itself")
+        strange = [api for api in self.apis if api not in APIS]
+        if strange:
+            raise ValueError(f"no API is called {strange[0]!r}; there are {', '.join(APIS)}")
+
+
+class Place(NamedTuple):
+    """Where a request goes."""
+
+    upstream: Upstream
+    path: str
+    """Without the upstream's prefix."""
+
+
+def below_prefix(upstreams: Sequence[Upstream], path: str) -> tuple[tuple[Upstream, ...], str]:
+    """The upstreams that *path* can go to, and the path without their prefix. The longest prefix wins."""
+    found = [one for one in upstreams if one.prefix and _below(path, one.prefix)]
+    if not found:
+        return tuple(one for one in upstreams if not one.prefix), path
+    prefix = max((one.prefix for one in found), key=len)
+    return tuple(one for one in found if one.prefix == prefix), path[len(prefix) :] or "/"
+
+
+def choose(upstreams: Sequence[Upstream], api: str, model: str) -> Upstream | None:
+    """The upstream for a request: by model, else by API, else the first that is bound to neither."""
+    by_model = (one for one in upstreams if model and any(fnmatchcase(model, pattern) for pattern in one.models))
+    by_api = (one for one in upstreams if api in one.apis and not one.models)
+    free = (one for one in upstreams if not one.models and not one.apis)
+    alone = upstreams if len(upstreams) == 1 and not upstreams[0].models else ()
+    return next((one for group in (by_model, by_api, free, alone) for one in group), None)
+
+
+def provider(name: str) -> dict[str, Any] | None:
+    """The settings of a well-known provider; None where there is none of this name."""
+    found = providers().get(name)
+    return dict(found) if found else None
+
+
+@cache
+def providers() -> dict[str, dict[str, Any]]:
+    """All well-known providers, from `providers.toml`."""
+    return tomllib.loads(files("refold.gateway").joinpath("providers.toml").read_text(encoding="utf-8"))
+
+
+def _below(path: str, prefix: str) -> bool:
+    return path == prefix or path.startswith(f"{prefix}/")
+
+
+def _check_address(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError(f"an upstream's address begins with http:// or https://, and {_shown(url)!r} does not")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ValueError("an upstream's address holds no user, query or fragment: clients bring their own keys")
+    _ = parts.port  # raises ValueError for what is no port
+
+
+def _shown(url: str) -> str:
+    """An address without what may be a secret."""
+    return url.rpartition("@")[2].partition("?")[0][:100]

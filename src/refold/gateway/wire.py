@@ -1,0 +1,182 @@
+"""HTTP as it comes in: what is refused at the door, which API a path speaks, what goes on to the upstream."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, unquote
+
+from refold.gateway.answers import Refused
+from refold.gateway.limits import Limits
+
+RawHeaders = tuple[tuple[bytes, bytes], ...]
+
+HOP_BY_HOP = frozenset(
+    {
+        b"connection",
+        b"http2-settings",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+"""Headers of one connection alone (RFC 9110, 7.6.1); those that `connection` names are added."""
+_NOT_ONWARD = HOP_BY_HOP | {b"host", b"content-length", b"expect"}
+"""What the request to the upstream gets anew."""
+KEYS = ("authorization", "x-api-key", "x-goog-api-key", "api-key")
+"""Headers that hold a client's key."""
+_QUERY_KEY = re.compile(r"(^|[?&])(key|api_key|access_token)=[^&]*")
+_DOTS = re.compile(r"(?:^|/)\.\.?(?:/|$)")
+
+_GENERATES = (
+    (re.compile(r"/chat/completions/?$"), "openai_chat"),
+    (re.compile(r"/responses/?$"), "openai_responses"),
+    (re.compile(r"/messages/?$"), "anthropic"),
+    (re.compile(r"/([^/:]+):(?:generateContent|streamGenerateContent)$"), "gemini"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A request without its body."""
+
+    method: str
+    path: str
+    """As it came, percent signs and all, without the query."""
+    query: str = field(repr=False)
+    headers: RawHeaders = field(repr=False)
+    """In order, repeats included, names in lower case."""
+
+    def get(self, name: bytes) -> bytes:
+        """The first header of this name; empty where there is none."""
+        return next((value for key, value in self.headers if key == name), b"")
+
+    @property
+    def target(self) -> str:
+        """Path and query."""
+        return f"{self.path}?{self.query}" if self.query else self.path
+
+    @property
+    def length(self) -> int | None:
+        """The declared size of the body in bytes; None where none is declared."""
+        declared = self.get(b"content-length")
+        return int(declared) if declared else None
+
+    @property
+    def has_body(self) -> bool:
+        """Does a body follow?"""
+        return bool(self.length) or bool(self.get(b"transfer-encoding"))
+
+
+def read_head(scope: Mapping[str, Any], limits: Limits) -> Head:
+    """The head of a request as the server hands it over.
+
+    Raises `Refused` where its framing is ambiguous (RFC 9112, 6.3), its host missing or repeated, its
+    path one that could lead elsewhere than it says, or its headers too many or too large.
+    """
+    headers = tuple((bytes(name), bytes(value)) for name, value in scope["headers"])
+    _check_size(headers, limits)
+    _check_framing(headers, scope.get("http_version", "1.1"))
+    raw = scope.get("raw_path")
+    path = (raw.decode("ascii", "replace") if raw else quote(scope["path"])).partition("?")[0]
+    path = path.removeprefix(scope.get("root_path", ""))
+    if not path.startswith("/") or _DOTS.search(unquote(path).replace("\\", "/")):
+        raise Refused(400, "The path must be absolute and without dot segments.")
+    return Head(scope["method"], path, scope.get("query_string", b"").decode("ascii", "replace"), headers)
+
+
+def _check_size(headers: RawHeaders, limits: Limits) -> None:
+    if len(headers) > limits.headers or sum(len(n) + len(v) for n, v in headers) > limits.head_bytes:
+        raise Refused(431, f"At most {limits.headers} headers of {limits.head_bytes} bytes together are taken.")
+
+
+def _check_framing(headers: RawHeaders, version: str) -> None:
+    lengths, codings, hosts = (_all(headers, name) for name in (b"content-length", b"transfer-encoding", b"host"))
+    if len(lengths) > 1 or (lengths and codings) or any(not one.isdigit() for one in lengths):
+        raise Refused(400, "The size of the body is ambiguous.", close=True)
+    if codings and [one.lower() for one in codings] != [b"chunked"]:
+        raise Refused(501, "The only transfer coding that is taken is chunked.", close=True)
+    if len(hosts) > 1 or (not hosts and version == "1.1"):
+        raise Refused(400, "A request needs one host header.", close=True)
+
+
+def _all(headers: RawHeaders, name: bytes) -> list[bytes]:
+    return [value for key, value in headers if key == name]
+
+
+def api_of(method: str, path: str) -> tuple[str, str]:
+    """The API that a request for an answer speaks, and the model where the path names it.
+
+    Both are empty for every other request: those pass through unread.
+    """
+    if method == "POST":
+        for pattern, api in _GENERATES:
+            if found := pattern.search(path):
+                return api, unquote(found[1]) if found.groups() else ""
+    return "", ""
+
+
+def dialect(head: Head, path: str) -> str:
+    """The API whose words a client understands, whatever it asks for."""
+    api, _ = api_of("POST", path)
+    if api:
+        return api
+    if head.get(b"anthropic-version") or "/messages" in path:
+        return "anthropic"
+    if head.get(b"x-goog-api-key") or "/v1beta/" in path:
+        return "gemini"
+    return "openai_responses" if "/responses" in path else "openai_chat"
+
+
+def onward(headers: RawHeaders, *, drop: Iterable[bytes] = ()) -> list[tuple[str, str]]:
+    """The headers that the upstream gets, as they came: neither those of this connection, nor *drop*."""
+    gone = _NOT_ONWARD | _named(headers) | frozenset(drop)
+    return [(text(name), text(value)) for name, value in headers if name not in gone]
+
+
+def back(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """The headers of an upstream's answer that the client gets."""
+    lower = tuple((name.lower(), value) for name, value in headers)
+    gone = HOP_BY_HOP | _named(lower)
+    return [(name, value) for name, value in lower if name not in gone]
+
+
+def _named(headers: RawHeaders) -> frozenset[bytes]:
+    """What `connection` says belongs to this connection; framing and keys are not for it to name."""
+    named = (one.strip().lower() for value in _all(headers, b"connection") for one in value.split(b","))
+    return frozenset(named) - {b"content-length", b"content-encoding", b"content-type", *(k.encode() for k in KEYS)}
+
+
+def text(value: bytes) -> str:
+    """A header as text that is written as the same bytes again, where it is UTF-8."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+def credential(head: Head, salt: bytes) -> str:
+    """A salted BLAKE2b hash of the keys a request carries; empty where it carries none.
+
+    What is learnt from one credential's requests is never used for another's. Neither the key nor
+    anything it could be found from without the salt is kept.
+    """
+    keys = [(name, value) for name, value in head.headers if name.decode("latin-1") in KEYS]
+    keys += [(b"query", found[0].encode()) for found in _QUERY_KEY.finditer(head.query)]
+    if not keys:
+        return ""
+    digest = hashlib.blake2b(key=salt[:64], digest_size=16)
+    for name, value in keys:
+        digest.update(b"%d:%s%d:%s" % (len(name), name, len(value), value))
+    return digest.hexdigest()
+
+
+def keyless(target: str) -> str:
+    """A path with its query, without keys in it."""
+    return _QUERY_KEY.sub(r"\1\2=", target)

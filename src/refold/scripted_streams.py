@@ -1,0 +1,124 @@
+"""The replies of a scripted model as streams of events, for the four APIs."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+
+def events(path: str, answer: dict[str, Any], asked: Any) -> tuple[bytes, ...]:
+    """*answer*, which is what the API would give at once, as the events it streams instead."""
+    if "/chat/completions" in path:
+        return tuple(
+            _chat(answer, isinstance(asked, dict) and (asked.get("stream_options") or {}).get("include_usage"))
+        )
+    if "/responses" in path:
+        return tuple(_responses(answer))
+    if "/messages" in path:
+        return tuple(_anthropic(answer))
+    return tuple(_gemini(answer))
+
+
+def event(value: Any, name: str = "") -> bytes:
+    """One event with JSON data."""
+    head = f"event: {name}\n" if name else ""
+    return f"{head}data: {json.dumps(value, ensure_ascii=False)}\n\n".encode()
+
+
+def _words(text: str | None) -> list[str]:
+    return re.findall(r"\S+\s*", text or "")
+
+
+def _chat(answer: dict[str, Any], with_usage: Any) -> Iterator[bytes]:
+    message, finish = answer["choices"][0]["message"], answer["choices"][0]["finish_reason"]
+    fixed = {"id": answer["id"], "object": "chat.completion.chunk", "created": 0, "model": answer["model"]}
+
+    def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
+        return event({**fixed, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
+
+    yield chunk({"role": "assistant", "content": ""})
+    for word in _words(message["content"]):
+        yield chunk({"content": word})
+    for at, call in enumerate(message.get("tool_calls", ())):
+        yield chunk({"tool_calls": [{"index": at, **call}]})
+    yield chunk({}, finish)
+    if with_usage:
+        yield event({**fixed, "choices": [], "usage": answer["usage"]})
+    yield b"data: [DONE]\n\n"
+
+
+def _responses(answer: dict[str, Any]) -> Iterator[bytes]:
+    begun = {**answer, "status": "in_progress", "output": [], "usage": None}
+    for number, (kind, rest) in enumerate(_response_events(answer, begun)):
+        yield event({"type": kind, "sequence_number": number, **rest}, kind)
+
+
+def _response_events(answer: dict[str, Any], begun: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield "response.created", {"response": begun}
+    yield "response.in_progress", {"response": begun}
+    for at, item in enumerate(answer["output"]):
+        empty = {"content": [], "status": "in_progress"} if item["type"] == "message" else {}
+        yield "response.output_item.added", {"output_index": at, "item": {**item, **empty}}
+        if item["type"] == "message":
+            yield from _response_text(at, item)
+        elif item["type"] == "function_call":
+            place = {"item_id": item["id"], "output_index": at}
+            yield "response.function_call_arguments.delta", {**place, "delta": item["arguments"]}
+            yield "response.function_call_arguments.done", {**place, "arguments": item["arguments"]}
+        yield "response.output_item.done", {"output_index": at, "item": item}
+    yield f"response.{answer['status']}", {"response": answer}
+
+
+def _response_text(at: int, item: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    place = {"item_id": item["id"], "output_index": at, "content_index": 0}
+    block = item["content"][0]
+    yield "response.content_part.added", {**place, "part": {**block, "text": ""}}
+    for word in _words(block["text"]):
+        yield "response.output_text.delta", {**place, "delta": word, "logprobs": []}
+    yield "response.output_text.done", {**place, "text": block["text"], "logprobs": []}
+    yield "response.content_part.done", {**place, "part": block}
+
+
+def _anthropic(answer: dict[str, Any]) -> Iterator[bytes]:
+    for value in _message_events(answer):
+        yield event(value, value["type"])
+
+
+def _message_events(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    begun = {**answer, "content": [], "stop_reason": None, "usage": {**answer["usage"], "output_tokens": 1}}
+    yield {"type": "message_start", "message": begun}
+    yield {"type": "ping"}
+    for at, block in enumerate(answer["content"]):
+        yield {"type": "content_block_start", "index": at, "content_block": _emptied(block)}
+        for delta in _deltas(block):
+            yield {"type": "content_block_delta", "index": at, "delta": delta}
+        yield {"type": "content_block_stop", "index": at}
+    stop = {"stop_reason": answer["stop_reason"], "stop_sequence": None}
+    yield {"type": "message_delta", "delta": stop, "usage": {"output_tokens": answer["usage"]["output_tokens"]}}
+    yield {"type": "message_stop"}
+
+
+def _emptied(block: dict[str, Any]) -> dict[str, Any]:
+    return {**block, **{name: "" for name in ("text", "thinking", "signature") if name in block}}
+
+
+def _deltas(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if block["type"] == "text":
+        yield from ({"type": "text_delta", "text": word} for word in _words(block["text"]))
+    elif block["type"] == "tool_use":
+        yield {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+    else:
+        yield {"type": "thinking_delta", "thinking": block["thinking"]}
+        yield {"type": "signature_delta", "signature": block["signature"]}
+
+
+def _gemini(answer: dict[str, Any]) -> Iterator[bytes]:
+    candidate = answer["candidates"][0]
+    parts = candidate["content"]["parts"]
+    pieces = [{**part, "text": word} for part in parts if "text" in part for word in _words(part["text"])]
+    pieces += [part for part in parts if "text" not in part]
+    for at, piece in enumerate(pieces or [{"text": ""}]):
+        last = at >= len(pieces) - 1
+        told: dict[str, Any] = {"index": 0, "content": {"role": "model", "parts": [piece]}}
+        told |= {"finishReason": candidate["finishReason"]} if last else {}
+        yield event({**answer, "candidates": [told]} if last else {"candidates": [told]})
