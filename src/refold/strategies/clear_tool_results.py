@@ -135,9 +135,10 @@ class ClearToolResults:
         before = _tokens(view, stand, shown)
         if before < self.min_tokens and (not stand.by or _count(view, stand, said) < self.min_tokens):
             return shown
-        brief = replace(shown, content=(Text(f"[{title(call)}: cleared (edit {name})]"),))
-        stubs = (self._stub(shown, said, call, name), *([brief] if stand.by and not self.stub else []))
-        return next((stub for stub in stubs if _count(view, stand, stub) < before), shown)
+        stub = self._stub(shown, said, call, name)
+        if stand.by and not self.stub and _count(view, stand, stub) >= before:
+            stub = replace(shown, content=(Text(f"[{title(call)}: cleared (edit {name})]"),))
+        return stub if _count(view, stand, stub) < before else shown
 
     def _stub(self, shown: ToolResult, said: ToolResult, call: ToolCall, name: str) -> ToolResult:
         media = tuple(part for part in shown.content if isinstance(part, Media) and self.media == "keep")
