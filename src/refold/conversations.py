@@ -63,7 +63,10 @@ class Conversations:
         decode = envelope.codec.decode
         if len(changed) > RESPELLED or any(decode(envelope.item(at), said[:at]) != said[at] for at in changed):
             return None
-        known = replace(state, seen=Log(map(copy_of, wires[: len(state.seen)])))
+        seen = list(state.seen)
+        for at in changed:
+            seen[at] = copy_of(wires[at])
+        known = replace(state, seen=Log(seen))
         with self._lock:
             self._states = tuple(known if other is state else other for other in self._states)
         return known

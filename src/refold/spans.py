@@ -42,6 +42,11 @@ class Span:
         """The value as it is written."""
         return self.source[self.start : self.stop]
 
+    @property
+    def alone(self) -> "Span":
+        """The same value as a text of its own."""
+        return Span(self.spelling, 0, self.stop - self.start)
+
     def load(self) -> Any:
         """The parsed value."""
         return _scan(_text(self.spelling), 0)[0]

@@ -8,6 +8,7 @@ from refold.envelope import Envelope
 from refold.ground import Ground
 from refold.lens import Lens
 from refold.log import Log
+from refold.spans import Span
 from refold.triggers import Mark
 from refold.view import View
 
@@ -50,9 +51,9 @@ def frame_of(envelope: Envelope) -> Any:
 
 
 def copy_of(value: Any) -> Any:
-    """A copy of JSON-like data, strings shared."""
+    """A copy of JSON-like data, strings shared. A span is taken out of its text, so as not to keep all of that."""
     if type(value) is dict:
         return {key: copy_of(item) for key, item in value.items()}
     if type(value) is list:
         return [copy_of(item) for item in value]
-    return value
+    return value.alone if type(value) is Span else value

@@ -1,32 +1,293 @@
 """One request's way through the gateway, without HTTP: decode, identify, load, compact, save, encode."""
 
-from typing import Any
+import asyncio
+import logging
+from functools import partial
+from typing import Any, NamedTuple
 
+from refold.codecs import open_payload
+from refold.envelope import Envelope
+from refold.errors import FormatError, StoreError
+from refold.gateway import caps
 from refold.gateway.counters import Counters
+from refold.gateway.deltas import delta_of, refusal
+from refold.gateway.errors import figures
+from refold.gateway.identity import hashed, salt_of, session_key, tenant_of
 from refold.gateway.settings import Settings
-from refold.gateway.traffic import Incoming, Outgoing, Refusal
+from refold.gateway.sides import gained_only_text, side_of
+from refold.gateway.threads import Thread, Threads
+from refold.gateway.traffic import REASONS, Incoming, Outcome, Outgoing, Refusal
+from refold.gateway.turns import Turn, Turns, model_of
+from refold.gateway.watched import Watched
+from refold.gateway.workers import Job, Late, Workers
+from refold.models.breaker import Breaker
 from refold.store import Store
+from refold.view import View
 
-__all__ = ["Counters", "Exchange", "Incoming", "Outgoing", "Refusal", "Settings"]
+__all__ = ["REASONS", "Counters", "Exchange", "Incoming", "Outgoing", "Refusal", "Settings"]
+
+_log = logging.getLogger("refold.gateway")
+APIS = ("anthropic", "openai_chat", "openai_responses", "gemini")
+ASIDE = ("count_tokens", ":countTokens", "/responses/compact", "/input_tokens")
+"""Ends of paths that carry a conversation and ask something else."""
+HARDER = 0.6
+"""The share of the window, or of what was sent, that is aimed at after a context error."""
+
+
+class Busy(TimeoutError):  # noqa: N818 - it says what it is
+    """Another request of the same conversation is being worked on."""
+
+
+class Ticket(NamedTuple):
+    """What an `Outgoing` carries for the calls after it."""
+
+    thread: Thread
+    view: View
+
+    @property
+    def name(self) -> str:
+        """The conversation's name, a hash."""
+        return self.thread.name
 
 
 class Exchange:
-    """Prepares requests for their upstreams and learns from the answers. One event loop, one process."""
+    """Prepares requests for their upstreams and learns from the answers. One process, one event loop at a time."""
 
     def __init__(self, settings: Settings, store: Store, counters: Counters | None = None) -> None:
         self.settings, self.store = settings, store
         self.counters = counters or Counters()
+        self.threads = Threads(settings.threads)
+        self._workers = Workers(settings.workers, settings.ask)
+        self._behind = Workers(max(1, settings.workers // 4), settings.ask, "refold-ahead")
+        self._turns = Turns(settings, Watched(store, self._storing), self.counters, self._ask)
+        self._breaker = Breaker(failures=3, rest=settings.rest)
+        self._tasks = set[asyncio.Task[None]]()
+
+    # --- what the HTTP side calls ---------------------------------------------------------------
 
     async def prepare(self, incoming: Incoming) -> Outgoing:
-        """What to send for *incoming*. Never raises: what cannot be read or decided goes through unchanged."""
-        return Outgoing(incoming.body)
+        """What to send for *incoming*. Never raises: what cannot be read or decided in time goes through
+        unchanged, with a reason, a counter and a line in the log."""
+        job = Job(self.settings.patience)
+        outgoing = await self._guarded(incoming, job, partial(self._decided, job, incoming), self.settings.deadline)
+        self._count("requests", incoming, outgoing)
+        if isinstance(outgoing.thread, Ticket):
+            self._prepare_ahead(outgoing.thread)
+        return outgoing
 
     async def harder(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
-        """After the upstream's context error (its body): a smaller request to send once more, or None."""
-        return None
+        """After the upstream's context error with this body: a smaller request to send once more. None when
+        it was tried before, or nothing is left to make smaller. Never raises."""
+        if outgoing.outcome in ("retried", "refused") or incoming.api not in APIS or is_aside(incoming.path):
+            return None
+        job = Job(self.settings.patience)
+        work = partial(self._smaller, job, incoming, outgoing, error)
+        retried = await self._guarded(incoming, job, work, self.settings.patience)
+        done = retried.outcome == "retried"
+        self.counters.add("context_errors", api=incoming.api, result="retried" if done else "given_up")
+        return retried if done else None
 
     def finished(self, incoming: Incoming, outgoing: Outgoing, usage: Any) -> None:
-        """Tell what the upstream reported for *outgoing*: its usage object as parsed, or None."""
+        """Tell what the upstream reported for *outgoing*: its usage object as parsed, None where it reported
+        none. Tokens are counted from it from now on. Never raises."""
+        ticket = outgoing.thread
+        if not isinstance(ticket, Ticket):
+            return
+        ticket.thread.used = self.settings.clock()
+        try:
+            ticket.thread.compactor.report(ticket.view, usage)
+        except Exception as error:  # noqa: BLE001 - books are no reason to fail
+            self._tell(incoming, "internal", error)
 
     async def aclose(self) -> None:
         """Stop background work."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._workers.close()
+        self._behind.close()
+
+    # --- one request, in a worker's thread --------------------------------------------------------
+
+    def _decided(self, job: Job, incoming: Incoming) -> Outgoing:
+        """Decode, identify, load, compact, save, encode."""
+        if incoming.api not in APIS or is_aside(incoming.path):
+            return Outgoing(incoming.body, reason="path")
+        envelope = open_payload(incoming.body, incoming.api)
+        if field := delta_of(incoming.api, envelope.body):
+            return self._delta(incoming, envelope, field)
+        if not len(envelope):
+            return Outgoing(incoming.body, reason="empty")
+        side = side_of(incoming, envelope)
+        if side not in ("", "compaction", "memory"):
+            return Outgoing(incoming.body, outcome="side", reason=side)
+        thread = job.thread = self._thread(incoming, envelope)
+        if not self._breaker.allows():
+            return self._held(incoming, thread, "resting")
+        turn = Turn(incoming, envelope, thread)
+        with _Held(thread, self.settings.deadline / 2):
+            view, reason = self._turns.shown(turn, first=True)
+            if side or gained_only_text(thread.recent, view.transcript.messages):
+                side = side or "compaction"
+                if self._turns.fits_as_said(turn, view):
+                    return Outgoing(incoming.body, outcome="side", reason=side, before=_said(view), after=_said(view))
+            view, reason = self._turns.taken(turn, view, reason, spare=not side)
+            if not side:
+                self._turns.remember(turn, view)
+        self._breaker.succeeded()
+        return self._sealed(turn, view, reason)
+
+    def _delta(self, incoming: Incoming, envelope: Envelope, field: str) -> Outgoing:
+        answer = refusal(field, envelope.body) if field in self.settings.refuse else None
+        if answer is None:
+            return Outgoing(incoming.body, outcome="opaque", reason="delta")
+        return Outgoing(incoming.body, outcome="refused", reason=field, refusal=answer)
+
+    def _thread(self, incoming: Incoming, envelope: Envelope) -> Thread:
+        salt = salt_of(incoming, session_key(dict(incoming.headers), envelope.body), envelope.tools)
+        model = model_of(incoming, envelope)
+        return self.threads.find(
+            hashed("thread", salt), partial(self._turns.opened, salt, tenant_of(incoming), incoming, model)
+        )
+
+    def _sealed(self, turn: Turn, view: View, reason: str, outcome: Outcome = "edited") -> Outgoing:
+        """The request that *view* makes, its cap of output lowered where the window asks for it."""
+        source, cap = self._turns.written(turn, view)
+        body = turn.incoming.body
+        if source is body:
+            outcome, reason = "untouched", ""
+        elif cap and not view.top:
+            reason = "cap"
+        edits = tuple(placed.edit.id for placed in view.top)
+        before = _said(view)
+        return Outgoing(source, edits, before, view.tokens, outcome, reason, Ticket(turn.thread, view))
+
+    # --- after a context error --------------------------------------------------------------------
+
+    def _smaller(self, job: Job, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing:
+        envelope = open_payload(incoming.body, incoming.api)
+        if not len(envelope) or delta_of(incoming.api, envelope.body):
+            return outgoing
+        said = figures(error)
+        thread = job.thread = self._thread(incoming, envelope)
+        turn = Turn(incoming, envelope, thread)
+        self._turns.learn(turn, said)
+        if said.output and said.limit - said.tokens >= caps.LEAST:
+            return self._with_cap(incoming, envelope, outgoing, said.limit - said.tokens)
+        with _Held(thread, self.settings.patience):
+            view = self._turns.harder(turn, said, HARDER)
+            if view is None:
+                return outgoing
+        return self._sealed(turn, view, "context", "retried")
+
+    def _with_cap(self, incoming: Incoming, envelope: Envelope, outgoing: Outgoing, room: int) -> Outgoing:
+        cap = caps.cap_of(incoming.api, envelope.body)
+        if cap is None or cap.tokens <= room:
+            return outgoing
+        body = caps.written(outgoing.body, cap._replace(tokens=room))
+        thread, edits = outgoing.thread, outgoing.edits
+        return Outgoing(body, edits, outgoing.before, outgoing.after, "retried", "context", thread)
+
+    # --- failing open -----------------------------------------------------------------------------
+
+    async def _guarded(self, incoming: Incoming, job: Job, work: Any, deadline: float) -> Outgoing:
+        """The outcome of *work*, or what goes through in its place."""
+        try:
+            return await self._workers.run(work, job, deadline)
+        except FormatError:
+            return Outgoing(incoming.body, outcome="opaque", reason="unreadable")
+        except Exception as error:  # noqa: BLE001 - whatever it is, the request must flow
+            reason = _why(error)
+            self._tell(incoming, reason, error)
+        if reason == "store" or job.storing:
+            self._breaker.failed(reason)
+        if job.thread is None:
+            return Outgoing(incoming.body, outcome="failed", reason=reason)
+        held = partial(self._held, incoming, job.thread, reason)
+        try:
+            return await self._workers.run(held, Job(0.0), self.settings.deadline)
+        except Exception as error:  # noqa: BLE001 - likewise
+            self._tell(incoming, _why(error), error)
+            return Outgoing(incoming.body, outcome="failed", reason=reason)
+
+    def _held(self, incoming: Incoming, thread: Thread, reason: str) -> Outgoing:
+        """What was shown before, out of memory: without it signed thinking would not stand where it was
+        thought, and a long history would not fit. Where nothing was, the request as it came."""
+        if not thread.noted:
+            return Outgoing(incoming.body, outcome="failed", reason=reason)
+        turn = Turn(incoming, open_payload(incoming.body, incoming.api), thread)
+        return self._sealed(turn, self._turns.from_memory(turn), reason, "failed")
+
+    # --- ahead of time ----------------------------------------------------------------------------
+
+    def _prepare_ahead(self, ticket: Ticket) -> None:
+        """Have a summary written in the background, where the turn has asked for one."""
+        thread = ticket.thread
+        wish, thread.wish = thread.wish, None
+        if wish is None or thread.preparing or thread.prepared:
+            return
+        thread.preparing = True
+        task = asyncio.get_running_loop().create_task(self._ahead(thread, wish))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _ahead(self, thread: Thread, wish: Any) -> None:
+        job, result = Job(self.settings.patience * 2), "failed"
+        try:
+            thread.prepared = await self._behind.run(wish, job, self.settings.patience * 2)
+            result = "ready" if thread.prepared else "nothing"
+        except Exception as error:  # noqa: BLE001 - there will be another
+            _log.warning("no summary was prepared: %s", type(error).__name__)
+        finally:
+            thread.preparing = False
+            self.counters.add("prepared", result=result)
+
+    def _ask(self, question: Any) -> Any:
+        return self._workers.ask(question) if self._workers.mine() else self._behind.ask(question)
+
+    def _storing(self, busy: bool) -> None:
+        if job := self._workers.mine():
+            job.storing = busy
+
+    # --- telling ----------------------------------------------------------------------------------
+
+    def _count(self, name: str, incoming: Incoming, outgoing: Outgoing) -> None:
+        labels = {"api": incoming.api if incoming.api in APIS else "other", "outcome": outgoing.outcome}
+        self.counters.add(name, 1, **labels, reason=outgoing.reason)
+        if outgoing.edits:
+            self.counters.add("tokens_before", outgoing.before, api=labels["api"])
+            self.counters.add("tokens_after", outgoing.after, api=labels["api"])
+
+    def _tell(self, incoming: Incoming, reason: str, error: BaseException) -> None:
+        """A line in the log: never content, never a key. What an error says may quote either, so only its kind is told."""
+        _log.warning("passed through: %s (%s), %s over %s", reason, REASONS[reason], type(error).__name__, incoming.api)
+        self.counters.add("failures", reason=reason)
+
+
+class _Held:
+    """A conversation's lock, waited for so many seconds. Raises `Busy`."""
+
+    def __init__(self, thread: Thread, seconds: float) -> None:
+        self._lock, self._seconds = thread.lock, seconds
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(timeout=self._seconds):
+            raise Busy
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def is_aside(path: str) -> bool:
+    """Does this path of a conversation's API ask something else than an answer?"""
+    return path.partition("?")[0].endswith(ASIDE)
+
+
+def _said(view: View) -> int:
+    """Tokens of the request as it came."""
+    return view.lens.calibrate(view.lens.fixed + view.ground.sums[-1])
+
+
+def _why(error: BaseException) -> str:
+    kinds = ((StoreError, "store"), (Late, "deadline"), (Busy, "busy"))
+    return next((reason for kind, reason in kinds if isinstance(error, kind)), "internal")

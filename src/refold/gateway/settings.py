@@ -1,9 +1,12 @@
 """What can be configured of the gateway's core."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from refold.events import OnEvent
 from refold.loop import AsyncAsker
+from refold.pricing import Prices, Rates
 from refold.strategy import Strategy
 from refold.windows import Window
 
@@ -18,14 +21,23 @@ class Settings:
     """Windows of models, by name; others are looked up in `refold.windows`."""
     ask: AsyncAsker | None = None
     """Who writes summaries: `Ladder.acall`, or any coroutine function of an `Ask`. None: rules do."""
-    soft: float = 0.6
-    """Share of the usable window from which a summary is prepared in the background."""
-    hard: float = 0.9
+    soft: float = 0.7
+    """Share of the usable window (what is left of it beside the answer) from which a summary is prepared in
+    the background."""
+    hard: float = 0.95
     """Share of the usable window from which compaction is due whatever it costs."""
     target: float = 0.4
     """Share of the usable window to come down to."""
+    reserve: int = 20_000
+    """Tokens of the window kept for the answer; a fifth of a small window."""
     economy: bool = True
-    """Compact below the hard level too, where that pays."""
+    """Compact below the hard level too, where that pays (`refold.worth`)."""
+    prices: Rates | Prices | None = None
+    """Prices of models, where the table of `refold.pricing` should not say them. Without prices nothing pays."""
+    on_event: OnEvent | None = None
+    """Told of every compaction (`refold.events`), in a worker's thread."""
+    clock: Callable[[], float] = time.time
+    """Seconds since 1970."""
     deadline: float = 2.0
     """Seconds for everything but a summary; after that the request goes through as it came."""
     patience: float = 60.0
@@ -33,6 +45,8 @@ class Settings:
     refuse: frozenset[str] = frozenset({"thread"})
     """Delta transports to refuse so that the client sends its full history: `thread`, `previous_response_id`.
     What is not refused passes through untouched."""
+    rest: float = 30.0
+    """Seconds that a store is left alone after it failed or was late three times in a row."""
     threads: int = 256
     """Conversations known in memory."""
     workers: int = 16

@@ -6,6 +6,33 @@ from typing import Any, Literal
 Api = Literal["anthropic", "openai_chat", "openai_responses", "gemini", ""]
 """The wire format of a request; empty for any other path, which is passed through."""
 
+REASONS = {
+    "": "nothing was due",
+    "path": "not the path of a conversation",
+    "empty": "no message",
+    "unreadable": "no JSON, or no conversation of this API",
+    "delta": "the provider holds the history",
+    "thread": "a message thread was refused, so that the client sends its history",
+    "previous_response_id": "a delta was refused, so that the client sends its history",
+    "compaction": "the client's own compaction",
+    "title": "a title or a commit message",
+    "classifier": "a classifier's question about a transcript",
+    "memory": "an agent that keeps memories",
+    "prewarm": "a request that only warms the cache",
+    "shown": "what was decided before is shown again",
+    "hard": "the window is nearly full",
+    "prepared": "a summary that was prepared is used",
+    "pays": "a compaction that pays",
+    "cap": "only the cap of output tokens was lowered",
+    "context": "the upstream said that the request is too long",
+    "store": "the store failed",
+    "deadline": "it could not be decided in time",
+    "busy": "another request of the conversation is being worked on",
+    "resting": "the store is left alone for a while after failures",
+    "internal": "an error of the gateway",
+}
+"""Every reason that an `Outgoing` may give, and what it means."""
+
 Outcome = Literal["untouched", "edited", "side", "opaque", "failed", "refused", "retried"]
 """What was done with a request. `untouched`: nothing was due. `edited`: what is sent differs.
 `side`: a title, a classifier, a client's own compaction, which is left alone. `opaque`: history that
@@ -58,7 +85,7 @@ class Outgoing:
     """Estimated tokens of *body*."""
     outcome: Outcome = "untouched"
     reason: str = ""
-    """Why, in one word of a fixed list (`refold.gateway.exchange.REASONS`) that counters are labelled with."""
+    """Why, in one word that counters may be labelled with: `REASONS`."""
     thread: Any = field(default=None, repr=False)
     """What `finished` and `harder` need; None where they have nothing to do."""
     refusal: Refusal | None = None

@@ -1,0 +1,75 @@
+"""The conversations that a gateway knows, the latest used ones."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+
+from refold.compactor import Compactor
+from refold.messages import Message
+from refold.preview import Preview
+from refold.stores.memory import MemoryStore
+from refold.view import View
+
+REMEMBERED = 8
+"""Ends of histories that are known of one conversation: its forks."""
+
+
+@dataclass(eq=False)
+class Thread:
+    """One conversation. Who holds `lock` may change it."""
+
+    name: str
+    """A hash; nothing that was sent can be read from it."""
+    tenant: str
+    compactor: Compactor
+    lock: Lock = field(default_factory=Lock, repr=False)
+    spare: MemoryStore = field(default_factory=MemoryStore, repr=False)
+    """Every edit that was shown, for when the store fails."""
+    noted: set[str] = field(default_factory=set, repr=False)
+    """Ids of the edits in `spare`."""
+    ends: tuple[tuple[int, str], ...] = ()
+    """Length and tip of the latest histories."""
+    recent: Sequence[Message] = ()
+    """The latest history."""
+    base: int | None = None
+    """Tokens of the request after the last compaction, or the last time that one was thought of."""
+    used: float | None = None
+    """When the upstream answered last, in seconds since 1970."""
+    prepared: Preview | None = None
+    """A compaction that was made ahead and waits to be used."""
+    preparing: bool = False
+    wish: Callable[[], Preview | None] | None = None
+    """Makes a compaction ahead, when the request is under way."""
+
+    def continues(self, view: View) -> bool:
+        """Does *view* continue a history that was seen in this conversation?"""
+        tips = view.transcript.tips
+        return any(length < len(tips) and tips[length] == tip for length, tip in self.ends)
+
+    def remember(self, view: View) -> None:
+        """Take *view* as the latest history."""
+        transcript = view.transcript
+        end = len(transcript), transcript.tips[-1]
+        self.ends = (end, *(other for other in self.ends if other != end))[:REMEMBERED]
+        self.recent = transcript.messages
+
+
+class Threads:
+    """Conversations by name; of more than *most* the one that was not used for longest is forgotten."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._known, self._lock = most, OrderedDict[str, Thread](), Lock()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def find(self, name: str, make: Callable[[], Thread]) -> Thread:
+        """The conversation of this name, made where it is not known."""
+        with self._lock:
+            thread = self._known.get(name) or make()
+            self._known[name] = thread
+            self._known.move_to_end(name)
+            if len(self._known) > self._most:
+                self._known.popitem(last=False)
+            return thread

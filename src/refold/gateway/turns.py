@@ -1,0 +1,314 @@
+"""One turn of a conversation: what is shown of it, and what more is done to it."""
+
+import re
+from dataclasses import dataclass, field
+from functools import partial
+from threading import Lock
+from typing import Any
+
+from refold.compactor import Compactor
+from refold.envelope import Envelope
+from refold.errors import EditError, StoreError
+from refold.gateway import caps, decisions, economy, plan
+from refold.gateway.counters import Counters
+from refold.gateway.errors import Figures
+from refold.gateway.identity import hashed
+from refold.gateway.settings import Settings
+from refold.gateway.threads import Thread
+from refold.gateway.traffic import Incoming
+from refold.loop import Asker
+from refold.preview import Preview
+from refold.state import copy_of
+from refold.store import Store
+from refold.view import View
+from refold.windows import Window, find_window
+
+_MODEL = re.compile(r"/models/([^/:?]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One request of a conversation."""
+
+    incoming: Incoming
+    envelope: Envelope
+    thread: Thread
+
+    @property
+    def history(self) -> dict[str, Any]:
+        """The request for a compactor: entries stay where they stand in the text."""
+        parcel = self.envelope.parcel
+        return {**parcel.body, parcel.field: parcel.wires}
+
+    @property
+    def model(self) -> str:
+        """The model that it names."""
+        return model_of(self.incoming, self.envelope)
+
+    def encode(self, view: View) -> bytes:
+        """The request that *view* makes; the very bytes that came where nothing shows."""
+        source: bytes = self.envelope.parcel.close(list(view.payload[self.envelope.parcel.field]))
+        return source
+
+
+@dataclass(eq=False)
+class Turns:
+    """What is done to conversations. Who calls holds the conversation's lock."""
+
+    settings: Settings
+    store: Store
+    counters: Counters
+    ask: Asker
+    learned: dict[str, int] = field(default_factory=dict)
+    """Windows that upstreams told of, by upstream and model."""
+    _lock: Lock = field(default_factory=Lock)
+
+    def opened(self, salt: str, tenant: str, incoming: Incoming, model: str) -> Thread:
+        """A conversation that was not known."""
+        limits = self._limits(incoming, model)
+        strategies = plan.strategies_of(self.settings, limits.target)
+        asker = self.ask if self.settings.ask is not None else None
+        compactor = Compactor(
+            strategies,
+            plan.idle(limits),
+            self.store,
+            ask=asker,
+            format=incoming.api,
+            salt=salt,
+            on_event=self.settings.on_event,
+            clock=self.settings.clock,
+        )
+        return Thread(hashed("thread", salt), tenant, compactor)
+
+    # --- what is shown ----------------------------------------------------------------------------
+
+    def shown(self, turn: Turn, *, first: bool = False) -> tuple[View, str]:
+        """The view as it was decided before, with what local strategies do at first sight; and why it differs
+        from the request. *first* looks for decisions about single results where the history is new here."""
+        thread, compactor = turn.thread, turn.thread.compactor
+        compactor.budget = plan.idle(self.limits(turn))
+        view = compactor(turn.history)
+        if first and not thread.continues(view):
+            self._tell_break(turn, view)
+            if self._decide_again(turn, view):
+                view = compactor(turn.history)
+        return view, "shown"
+
+    def taken(self, turn: Turn, view: View, reason: str, *, spare: bool) -> tuple[View, str]:
+        """The view with what is due now. *spare*: also what is not due but pays."""
+        thread, budget = turn.thread, plan.active(self.limits(turn))
+        level = budget.check(view)
+        if level == "hard" and thread.prepared and self._use(turn, "prepared"):
+            view, reason = self.shown(turn)[0], "prepared"
+            level = budget.check(view)
+        if level == "hard":
+            thread.compactor.budget = budget
+            view, reason = thread.compactor(turn.history), "hard"
+            thread.base = view.tokens
+        elif spare and self.settings.economy:
+            view, reason = self._if_it_pays(turn, view, reason)
+        if level == "soft" and spare:
+            self._wish(turn, self.limits(turn).target)
+        self._note(turn, view)
+        return view, reason
+
+    def fits_as_said(self, turn: Turn, view: View) -> bool:
+        """May the request be sent as it came? Not where signed thinking stands behind an edit that shows."""
+        hard = self.limits(turn).hard
+        said = view.lens.calibrate(view.lens.fixed + view.ground.sums[-1])
+        bound = view.lens.rules.thinking == "bound" and bool(view.top)
+        return not bound and (hard is None or said < hard)
+
+    def remember(self, turn: Turn, view: View) -> None:
+        """This is the conversation's latest history."""
+        turn.thread.remember(view)
+
+    def written(self, turn: Turn, view: View) -> tuple[bytes, bool]:
+        """The request's bytes, and whether its cap of output was lowered."""
+        source, window = turn.encode(view), self.limits(turn).window
+        if not self.settings.clamp or window is None:
+            return source, False
+        cap = caps.lowered(turn.incoming.api, turn.envelope.body, view.tokens, window.context)
+        if cap is None:
+            return source, False
+        self.counters.add("capped", api=turn.incoming.api)
+        return caps.written(source, cap), True
+
+    def from_memory(self, turn: Turn) -> View:
+        """The view out of the edits that this process has shown, the store aside."""
+        own = turn.thread.compactor
+        spare = Compactor(own.local, plan.idle(self.limits(turn)), turn.thread.spare, format=own.format, salt=own.salt)
+        return spare(turn.history)
+
+    # --- compaction that need not be --------------------------------------------------------------
+
+    def _if_it_pays(self, turn: Turn, view: View, reason: str) -> tuple[View, str]:
+        thread, asks = turn.thread, self.settings.ask is not None
+        rates = economy.rates_of(self.settings, turn.model, turn.incoming.body)
+        if rates is None:
+            return view, reason
+        if thread.base is None and view.top:
+            thread.base = view.tokens
+        idle = None if thread.used is None else self.settings.clock() - thread.used
+        case = economy.case_of(view, rates, base=thread.base, idle=idle, asks=asks)
+        if case is None or not (found := case.judged()).pays:
+            return view, reason
+        if not asks:
+            return self._gently(turn, view, case, reason)
+        if thread.prepared and self._use(turn, found.reason):
+            view = self.shown(turn)[0]
+            thread.base = view.tokens
+            return view, "pays"
+        self._wish(turn, case.goal)
+        return view, reason
+
+    def _gently(self, turn: Turn, view: View, case: economy.Case, reason: str) -> tuple[View, str]:
+        """Clear what can be cleared without a model, if what that really removes pays."""
+        thread, own = turn.thread, turn.thread.compactor
+        thread.base = view.tokens
+        ways = plan.gentle((*own.local, *own.retrospective))
+        other = Compactor(ways, own.budget, self.store, format=own.format, salt=own.salt, ledger=_Unbooked())
+        preview = other.preview(turn.history, to=self._scaled(view, case.goal))
+        removed = view.lens.calibrate(
+            max(0, view.estimate - preview.view.estimate) + view.lens.fixed
+        ) - view.lens.calibrate(view.lens.fixed)
+        found = case.as_made(view, preview.edits, removed).judged()
+        if not preview.edits or not found.pays:
+            return view, reason
+        thread.prepared = preview
+        if not self._use(turn, found.reason):
+            return view, reason
+        view = self.shown(turn)[0]
+        thread.base = view.tokens
+        return view, "pays"
+
+    def _use(self, turn: Turn, why: str) -> bool:
+        """Keep the edits of the compaction that was prepared, if they are true for this history."""
+        thread = turn.thread
+        preview, thread.prepared = thread.prepared, None
+        transcript = turn.thread.compactor(turn.history).transcript
+        usable = preview is not None and all(map(transcript.holds, preview.edits))
+        if usable and preview is not None:
+            try:
+                thread.compactor.accept(preview, actor=f"auto ({why})")
+            except EditError:
+                usable = False
+        self.counters.add("prepared", result="used" if usable else "stale")
+        return usable
+
+    def _wish(self, turn: Turn, goal: int) -> None:
+        """Have a summary prepared when the request is under way."""
+        if self.settings.ask is not None and not turn.thread.preparing and turn.thread.prepared is None:
+            turn.thread.wish = partial(self._previewed, turn.thread, copy_of(turn.history), goal)
+
+    def _previewed(self, thread: Thread, history: Any, goal: int) -> Preview | None:
+        preview = thread.compactor.preview(history, to=goal, actor="auto (ahead)")
+        return preview if preview.edits else None
+
+    # --- after a context error --------------------------------------------------------------------
+
+    def learn(self, turn: Turn, said: Figures) -> None:
+        """Take the window that the upstream told of."""
+        if said.limit:
+            with self._lock:
+                self.learned[_place(turn.incoming, turn.model)] = said.limit
+
+    def harder(self, turn: Turn, said: Figures, share: float) -> View | None:
+        """A view that should fit after all, or None where nothing becomes smaller."""
+        own = turn.thread.compactor
+        try:
+            view = self.shown(turn)[0]
+            goal = self._goal(turn, view, said, share)
+            after = own.now(turn.history, to=goal, actor="auto (context error)")
+            self._note(turn, after)
+        except StoreError:
+            view = self.from_memory(turn)
+            goal = self._goal(turn, view, said, share)
+            ways = (*own.local, *own.retrospective)
+            spare = Compactor(ways, own.budget, turn.thread.spare, ask=own.ask, format=own.format, salt=own.salt)
+            after = spare.now(turn.history, to=goal, actor="auto (context error)")
+            turn.thread.noted.update(edit.id for edit in after.edits)
+        turn.thread.base = after.tokens
+        return after if after.tokens < view.tokens else None
+
+    def _goal(self, turn: Turn, view: View, said: Figures, share: float) -> int:
+        """Tokens, as they are estimated, that are *share* of the window as the upstream counts."""
+        window = self.limits(turn).window
+        room = said.limit or (window.room if window else 0) or view.tokens
+        really = max(said.tokens, view.tokens) if said.tokens else max(view.tokens, room)
+        return int(view.tokens * min(share, share * room / max(really, 1)))
+
+    # --- books ------------------------------------------------------------------------------------
+
+    def limits(self, turn: Turn) -> plan.Limits:
+        """The figures for this request's model."""
+        return self._limits(turn.incoming, turn.model)
+
+    def _limits(self, incoming: Incoming, model: str) -> plan.Limits:
+        told = self.learned.get(_place(incoming, model))
+        given = self.settings.windows.get(model)
+        window = find_window(model, given).window
+        if told and (window is None or told < window.room):
+            window = Window(told)
+        return plan.limits(self.settings, window)
+
+    def _scaled(self, view: View, tokens: int) -> int:
+        """*tokens* as they would be estimated, without what was learned from usage."""
+        return int(tokens * (view.lens.fixed + view.estimate) / max(view.tokens, 1))
+
+    def _note(self, turn: Turn, view: View) -> None:
+        """Keep new edits where they will be needed: in memory, as decisions about single results, and in
+        the store those of local strategies that signed thinking will be bound to."""
+        thread = turn.thread
+        fresh = [edit for edit in view.edits if edit.id not in thread.noted]
+        if not fresh:
+            return
+        local = {repr(one) for one in thread.compactor.local}
+        late = [edit for edit in fresh if edit.by not in local]
+        kept = fresh if view.lens.rules.thinking == "bound" else late
+        timely = [edit for edit in kept if edit.by in local]
+        if keep := [*timely, *decisions.decided(thread.tenant, view, kept)]:
+            self.store.save(keep)
+        thread.spare.save(fresh)
+        thread.noted.update(edit.id for edit in fresh)
+
+    def _decide_again(self, turn: Turn, view: View) -> bool:
+        """Show again what was decided about single results of a history that is new here."""
+        thread = turn.thread
+        tips = decisions.wanted(thread.tenant, view.transcript.messages)
+        found = self.store.load(tips) if tips else ()
+        edits = decisions.redecided(thread.tenant, view, found) if found else []
+        if not edits:
+            return False
+        self.store.save(edits)
+        self.counters.add("decided_again", len(edits), api=turn.incoming.api)
+        return True
+
+    def _tell_break(self, turn: Turn, view: View) -> None:
+        """Count a history that does not continue what was known of its conversation."""
+        if turn.thread.ends and any(message.role == "assistant" for message in view.transcript.messages):
+            self.counters.add("prefix_breaks", api=turn.incoming.api)
+
+
+class _Unbooked:
+    """A ledger that keeps nothing: a look at what would be is no compaction."""
+
+    def record(self, rows: Any) -> None:
+        """Nothing."""
+
+    def ledger(self, edit: str | None = None) -> tuple[()]:  # noqa: ARG002 - as of every ledger
+        """None."""
+        return ()
+
+
+def model_of(incoming: Incoming, envelope: Envelope) -> str:
+    """The model that a request names, in its body or in its path."""
+    named = envelope.body.get("model")
+    if isinstance(named, str) and named:
+        return named
+    found = _MODEL.search(incoming.path)
+    return found[1] if found else ""
+
+
+def _place(incoming: Incoming, model: str) -> str:
+    return f"{incoming.upstream}\n{model}"

@@ -1,0 +1,44 @@
+"""A store that says when it is being waited for, so that a slow store can be told from slow work."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from refold.edits import Edit
+from refold.store import Store
+
+
+class Watched:
+    """A store as it is; *mark* is called with True before and False after what may take long."""
+
+    def __init__(self, store: Store, mark: Callable[[bool], None]) -> None:
+        self._store, self._mark = store, mark
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def load(self, tips: Sequence[str]) -> Sequence[Edit]:
+        """As the store's."""
+        with self._watched():
+            return self._store.load(tips)
+
+    def save(self, edits: Iterable[Edit]) -> None:
+        """As the store's."""
+        with self._watched():
+            self._store.save(edits)
+
+    def remove(self, ids: Iterable[str]) -> None:
+        """As the store's."""
+        with self._watched():
+            self._store.remove(ids)
+
+    def version(self) -> int:
+        """As the store's."""
+        with self._watched():
+            return self._store.version()
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        self._mark(True)
+        yield
+        self._mark(False)
