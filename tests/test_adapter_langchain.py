@@ -20,7 +20,7 @@ from langchain_core.messages import (
 )
 from langchain_core.tools import tool
 
-from refold import Budget, Compactor, FormatError, check, repair
+from refold import Budget, Compactor, FormatError, check, compact, repair
 from refold.adapters import langchain
 from refold.adapters.langchain import ChatModel, decode, encode, merge, patch
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
@@ -265,6 +265,12 @@ def test_cleared_results_keep_their_ids():
     assert len(cleared) == 10
     assert [m.id for m in sent.payload] == [m.id for m in history]
     assert check(sent.payload, langchain) == ()
+
+
+def test_messages_without_their_format_are_refused_and_not_misread():
+    for history in (loop(1), loop(1)[1:], {"messages": loop(1)}):
+        with pytest.raises(FormatError, match=r"format=refold\.adapters\.langchain"):
+            compact(history, 100)
 
 
 def test_a_resent_history_shows_the_same_bytes():

@@ -5,14 +5,16 @@ import re
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
-from refold import Answer, Compactor, MemoryStore, check
+from refold import Answer, Budget, Compactor, MemoryStore, check
 from refold.adapters import langchain
 from refold.lens import Lens
-from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.messages import Media, Message, Text, ToolCall, ToolResult, user
 from refold.presets import gemini
 from refold.presets.gemini import (
     COMPRESSION_MODEL,
@@ -29,10 +31,11 @@ from refold.presets.gemini import (
 )
 from refold.split import tail_start
 from refold.strategies import FromLastN, Summarize
-from refold.summarizers.forms import File, Step, read_snapshot
+from refold.summarizers.forms import File, SnapshotForm, Step, read_snapshot
+from refold.summarizers.model import ModelSummary
 from refold.summarizers.rules import RuleSummary
 from refold.summary import ACK, previous
-from refold.testing import ScriptedModel
+from refold.testing import ScriptedModel, transcripts
 from refold.tokens.count import counter
 from refold.tokens.formulas import quarter
 from refold.view import View
@@ -453,7 +456,7 @@ def test_other_strategies_can_be_added():
 
     class LastTen(Compressor):
         async def compress(self, messages, config):
-            view = Compactor([FromLastN(10)], gemini.Budget(0, 0), format=langchain).now(messages)
+            view = Compactor([FromLastN(10)], Budget(0, 0), format=langchain).now(messages)
             return view.payload, bool(view.edits)
 
     made = get_compressor(Settings(WINDOW), LastTen)
@@ -581,3 +584,70 @@ def test_summarize_alone_would_fold_everything():
     assert (tail_start(view, 0.3), recent(view, 0.3)) == (4, 2)
     assert recent(see(*[user("q"), said()] * 5), 0.3) == 0.3
     assert Summarize(keep=recent(view, 0.3)).keep == 2
+
+
+# --- any history ----------------------------------------------------------------------------------
+
+
+def at_an_address(part):
+    return Media("image", "", "https://example.com/a.png") if isinstance(part, Media) else part
+
+
+def in_langchain(messages):
+    """A transcript as LangChain's messages: one result each, media by their address."""
+    out = []
+    for message in messages:
+        results = [
+            replace(part, content=tuple(map(at_an_address, part.content)))
+            for part in message.parts
+            if isinstance(part, ToolResult)
+        ]
+        rest = tuple(at_an_address(part) for part in message.parts if not isinstance(part, ToolResult))
+        out += [langchain.encode(Message("tool", (result,))) for result in results]
+        if rest or not results:
+            out.append(langchain.encode(Message(message.role, rest)))
+    return out
+
+
+@given(transcripts(tidy=False), st.booleans(), st.sampled_from([0.1, 0.3, 0.8]))
+def test_whatever_the_history_the_result_is_valid_and_smaller(messages, head, preserve):
+    """S0-06 S0-20 S0-38 S0-41 S0-43: pairs are whole, the newest message stays, and it is the very list or fewer tokens."""
+    history = [*[SYSTEM] * head, *in_langchain(messages)]
+    done, _ = compress(history, *[snapshot()] * 5, max_tokens=300, preserve_threshold=preserve, record=False)
+    if not done.compressed:
+        assert done.messages is history
+        return
+    assert done.new_tokens < done.original_tokens
+    assert check(done.messages, langchain) == ()
+    assert done.messages[:head] == history[:head]
+    assert not any(m.type == "tool" for m in done.messages[head : head + 1])
+    last = curated(history, langchain)[-1]
+    assert done.messages[-1] is last or last.type == "ai"
+
+
+def test_truncation_and_a_plain_summary_lose_what_the_snapshot_keeps():
+    """S0-01 S0-48: three ways, the same forgetful model, which tells in each round only what is new to it."""
+
+    def session(tell, **settings):
+        told = [tell(n) for n in range(40)]
+        model = ScriptedModel(told)
+        summary = ModelSummary(fallback=None, record=False, **settings)
+        compactor = Compactor(
+            [Summarize(keep=6, summarizer=summary)], Budget(4_000, 3_000), ask=model, format=langchain
+        )
+        history = [HumanMessage("Rewrite the storage layer.")]
+        for n in range(60):
+            history += [called(f"c{n}", path=f"src/e{n}.py"), ToolMessage("+ line\n" * 100, tool_call_id=f"c{n}")]
+            history += [AIMessage(f"Edited src/e{n}.py."), HumanMessage("Go on. " * 20)]
+            history = compactor(history).payload
+        return "\n".join(str(m.content) for m in history), len(model.asked)
+
+    def fact(n):
+        return f"The port of service {n} is {5400 + n}."
+
+    plain, rounds = session(lambda n: f"So far: {fact(n)}", headings=())
+    kept, same = session(lambda n: snapshot(knowledge=(fact(n),)), form=SnapshotForm())
+    assert min(rounds, same) >= 3
+    assert fact(0) not in plain
+    assert fact(rounds - 1) in plain
+    assert all(fact(n) in kept for n in range(same))

@@ -85,6 +85,8 @@ def _recognised(parcel: Parcel) -> Codec:
     tried = [codec for codec in CODECS if parcel.field in ("", codec.FIELD)]
     ranked = list(tried)
     for items in _looks(parcel):
+        if any(hasattr(item, "additional_kwargs") for item in items):
+            raise FormatError("messages of LangChain's: give format=refold.adapters.langchain")
         scores = {codec.NAME: codec.fits(parcel.body, items) for codec in tried}
         ranked = sorted((c for c in tried if scores[c.NAME]), key=lambda c: -scores[c.NAME])
         if not ranked:
