@@ -68,7 +68,7 @@ def case_of(view: View, rates: Rates, *, base: int | None, idle: float | None, a
         removed=removed,
         rewritten=goal - fixed + answered,
         tokens=tokens,
-        growth=said / past,
+        growth=(view.lens.calibrate(view.lens.fixed + view.ground.sums[-1]) - fixed) / past,
         asked=tokens if asks else 0,
         answered=answered,
         alive=0.0 if idle is not None and idle > rates.lifetime else 1.0,

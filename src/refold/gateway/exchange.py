@@ -133,7 +133,7 @@ class Exchange:
                     return Outgoing(incoming.body, outcome="side", reason=side, before=_said(view), after=_said(view))
             view, reason = self._turns.taken(turn, view, reason, spare=not side)
             if not side:
-                self._turns.remember(turn, view)
+                thread.remember(view)
         self._breaker.succeeded()
         return self._sealed(turn, view, reason)
 

@@ -119,10 +119,6 @@ class Turns:
         bound = view.lens.rules.thinking == "bound" and bool(view.top)
         return not bound and (hard is None or said < hard)
 
-    def remember(self, turn: Turn, view: View) -> None:
-        """This is the conversation's latest history."""
-        turn.thread.remember(view)
-
     def written(self, turn: Turn, view: View) -> tuple[bytes, bool]:
         """The request's bytes, and whether its cap of output was lowered."""
         source, window = turn.encode(view), self.limits(turn).window
@@ -169,9 +165,7 @@ class Turns:
         ways = plan.gentle((*own.local, *own.retrospective))
         other = Compactor(ways, own.budget, self.store, format=own.format, salt=own.salt, ledger=_Unbooked())
         preview = other.preview(turn.history, to=self._scaled(view, case.goal))
-        removed = view.lens.calibrate(
-            max(0, view.estimate - preview.view.estimate) + view.lens.fixed
-        ) - view.lens.calibrate(view.lens.fixed)
+        removed = view.tokens - view.lens.calibrate(view.lens.fixed + preview.view.estimate)
         found = case.as_made(view, preview.edits, removed).judged()
         if not preview.edits or not found.pays:
             return view, reason

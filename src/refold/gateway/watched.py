@@ -40,5 +40,7 @@ class Watched:
     @contextmanager
     def _watched(self) -> Iterator[None]:
         self._mark(True)
-        yield
-        self._mark(False)
+        try:
+            yield
+        finally:
+            self._mark(False)
