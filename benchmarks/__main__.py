@@ -7,6 +7,8 @@ TABLES = {
     "turns": "One turn, against peers in the same run",
     "bulk": "A million tokens; import and install",
     "kept": "What is kept",
+    "layers": "In layers",
+    "goals": "Four goals",
     "evidence": "What a question needs",
     "importance": "Clearing by importance",
     "tokens": "The token estimator",

@@ -1,0 +1,99 @@
+"""What compaction in layers is measured against: a plain summary, by a scripted model."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+
+from benchmarks.billing import PRICES
+from refold.messages import Message, Text, user
+from refold.models.model import priced
+from refold.readable import readable
+from refold.strategy import Answer, Ask
+from refold.summarizer import Summary
+from refold.summary import wrap
+from refold.terms import terms
+from refold.tokens.count import count_message
+from refold.tokens.usage import Usage
+from refold.view import View
+
+SENTENCE = re.compile(r"[^\n.!?。！？]{4,}(?:[.!?。！？](?=\s|$)|[.!?。！？][^\s][^\n.!?。！？]*)*")
+LONGEST = 300
+"""Characters of a sentence; a longer one is cut."""
+PROMPT = "Summarise the conversation so far."
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A summary as it is made most often: the model is given what is to be hidden, and what it answers stands
+    instead of it. No record beside it, and an earlier summary is summarised again."""
+
+    def __call__(self, view: View, start: int, stop: int, max_tokens: int) -> Generator[Ask, Answer | None, Summary]:
+        """The summary of what the view shows of `messages[start:stop]`."""
+        room = max_tokens - view.lens.count(wrap(""))
+        answer = yield Ask(PROMPT, max(1, room), messages=tuple(turns(_shown(view, start, stop))))
+        return Summary(answer.text if answer is not None else "")
+
+
+def _shown(view: View, start: int, stop: int) -> Iterator[Message]:
+    for item in view.items:
+        if start <= item.start and item.stop <= stop:
+            yield from item.shown
+
+
+def turns(messages: Iterator[Message] | Sequence[Message]) -> Iterator[Message]:
+    """Each message as text, a tool's answer as the user's."""
+    for message in messages:
+        if text := readable(message):
+            yield Message("assistant" if message.role == "assistant" else "user", (Text(text),))
+
+
+Choice = Callable[[Sequence[Message], int], str]
+"""From what was said, and the length of an answer in characters, to the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extract:
+    """A scripted model that answers with sentences of what it is asked about, as many as fit: no model of
+    language, but prose with which the same questions can be answered. Priced as a model."""
+
+    choose: Choice
+
+    def __call__(self, ask: Ask) -> Answer:
+        """The answer, with what it used and cost."""
+        size, text = 5 * ask.max_tokens, ""
+        while size > 40:
+            text = self.choose(ask.messages, size)
+            over = count_message(user(text)) / ask.max_tokens
+            if over <= 1:
+                break
+            size = int(size / over * 0.98)
+        usage = Usage(sum(map(count_message, (*ask.messages, user(ask.prompt)))), count_message(user(text)))
+        return priced(Answer(text, usage=usage, model="scripted"), PRICES.row)
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of *text*, none longer than `LONGEST`."""
+    return [" ".join(found.split())[:LONGEST] for found in SENTENCE.findall(text)]
+
+
+def beginnings(messages: Sequence[Message], size: int) -> str:
+    """How each turn begins, all to the same length; of too many turns every nth."""
+    lines = [" ".join(message.text[:1_000].split()) for message in messages]
+    each = max(60, size // max(1, len(lines)))
+    step = max(1, round(each * len(lines) / size))
+    return "\n".join(line[: each - 1] for line in lines[::step])
+
+
+def typical(messages: Sequence[Message], size: int) -> str:
+    """The sentences with the most frequent words (SumBasic: the mean probability of a sentence's words), in order."""
+    said = list(dict.fromkeys(one for message in messages for one in sentences(message.text)))
+    split = [list(terms(one)) for one in said]
+    often = Counter(word for words in split for word in words if len(word) > 3 or not word.isascii())
+    worth = [sum(often[word] for word in words) / (len(words) + 2) for words in split]
+    chosen, left = list[int](), size
+    for at in sorted(range(len(said)), key=lambda at: -worth[at]):
+        if len(said[at]) < left:
+            chosen.append(at)
+            left -= len(said[at]) + 1
+    return "\n".join(said[at] for at in sorted(chosen))

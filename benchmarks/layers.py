@@ -1,0 +1,322 @@
+"""Compaction in layers: tokens, seconds a call, cost and integrity, against truncation and plain summaries.
+
+python -m benchmarks.layers [folder of datasets, by default ../shared/datasets or $REFOLD_SHARED/datasets]
+"""
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import add
+from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
+
+from benchmarks.baselines import Choice, Extract, Plain, beginnings, typical
+from benchmarks.billing import PRICES, Bill, Meter
+from benchmarks.kept import ROOT, TARGET, ClearAllBut, counted, datasets, last_tokens, ours
+from benchmarks.probes import KINDS, Score, answered, probes
+from benchmarks.speed import Request, Speed, seconds_of
+from benchmarks.table import table
+from refold.budget import Budget
+from refold.codecs import open_payload
+from refold.compactor import Compactor
+from refold.loop import Asker
+from refold.messages import Text
+from refold.recalling import Index
+from refold.replay import Place, Recording, Replay, places
+from refold.strategies import ClearThinking, ClearToolInputs, ClearToolResults, DropDuplicates, Summarize
+from refold.strategy import Strategy
+from refold.view import View
+
+TRIGGER = 0.24
+"""When layers compact: at this share of a session's full size, as in `benchmarks.kept`; down to `TARGET` of it."""
+POINTS = 6
+"""Calls of a dataset at which requests are timed and questions asked, at least one of each session."""
+SESSIONS = 12
+"""Of a dataset with more, the longest ones."""
+SPEED = Speed()
+
+AS_IT_IS, LAYER_1, LAYER_2 = "as it is", "layer 1: local and clearing", "layer 2: and the rule summary"
+EVERY_ROUND, TRUNCATED = "layer 1 at every call", "plain truncation"
+PROSE: dict[str, Choice] = {
+    "plain summary, beginnings of turns": beginnings,
+    "plain summary, typical sentences": typical,
+}
+
+
+# --- policies -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What is done with a session."""
+
+    strategies: Sequence[Strategy] = ()
+    trigger: float = 2.0
+    """As a share of the session's full size."""
+    target: float = 2.0
+    ask: Asker | None = None
+    searchable: bool = True
+    """Whether the agent can search for what is hidden."""
+    always: bool = False
+    """Whether it acts at every call."""
+
+    def compactor(self, recording: Recording) -> Compactor:
+        """A compactor for one replay."""
+        size, fixed = recording.size, recording.fixed
+        due, goal = fixed + int(self.trigger * size), fixed + int(self.target * size)
+        budget = Budget(0, 0, progress=0, hysteresis=0) if self.always else Budget(due, goal)
+        codec = open_payload(recording.payload).codec
+        return Compactor(self.strategies, budget, format=codec.NAME, count=counted, ask=self.ask)
+
+
+def cleared() -> list[Strategy]:
+    """Layer 1: no model, and nothing is summarised. The newest four groups of calls stay."""
+    return [DropDuplicates(), ClearThinking(), ClearToolResults(keep=4), ClearToolInputs(keep=4)]
+
+
+def policies(recording: Recording) -> dict[str, Policy]:
+    """Every policy for *recording* but truncation, which takes as many tokens as layer 2 did."""
+    strategies = ours(recording.size)
+    caps = [one.max_tokens for one in strategies if isinstance(one, Summarize)]
+    due = TRIGGER, TRIGGER * TARGET
+    plain = [Summarize(0.3, caps[0], Plain())]
+    return {
+        AS_IT_IS: Policy(),
+        EVERY_ROUND: Policy([ClearAllBut(4)], always=True),
+        LAYER_1: Policy(cleared(), *due),
+        LAYER_2: Policy(strategies, *due),
+        **{name: Policy(plain, *due, Extract(choose), searchable=False) for name, choose in PROSE.items()},
+    }
+
+
+# --- one session --------------------------------------------------------------------------------
+
+
+class Point(NamedTuple):
+    """One call that is looked at closely."""
+
+    tokens: int
+    bill: Bill
+    scores: Mapping[str, Score]
+    requests: tuple[Request, Request]
+    """The call before it, and the call."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A session, or several, under one policy."""
+
+    sent: Replay = field(default_factory=Replay)
+    bill: Bill = field(default_factory=Bill)
+    asking: float = 0.0
+    """US dollars for summaries."""
+    points: tuple[Point, ...] = ()
+
+    def __add__(self, other: "Run") -> "Run":
+        return Run(
+            self.sent + other.sent,
+            self.bill + other.bill,
+            self.asking + other.asking,
+            self.points + other.points,
+        )
+
+    @property
+    def scores(self) -> dict[str, Score]:
+        """The answers at all points, by kind."""
+        return {kind: reduce(add, (point.scores[kind] for point in self.points), Score()) for kind in KINDS}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A recording, and how many of its calls are looked at closely."""
+
+    recording: Recording
+    points: int = POINTS
+
+
+def measure(job: Job) -> dict[str, Run]:
+    """Every policy on one recording."""
+    recording, index = job.recording, Index()
+    rows = {name: replayed(job, policy, index) for name, policy in policies(recording).items()}
+    window = last_tokens(recording, rows[LAYER_2].sent.tokens)
+    rows[TRUNCATED] = replayed(job, Policy([window], searchable=False, always=True), index)
+    return rows
+
+
+def replayed(job: Job, policy: Policy, index: Index) -> Run:
+    """All calls of a recording under one policy."""
+    recording, run, meter = job.recording, Run(), Meter(counted)
+    calls = recording.calls
+    close = {calls[n * len(calls) // job.points - 1] for n in range(1, job.points + 1)}
+    before: View | None = None
+    for at, view in requests(recording, policy.compactor(recording)):
+        bill = meter.call(view, sum(map(counted, recording.messages[at : at + 1])))
+        asking = sum(attempt.cost for attempt in view.attempts)
+        run += Run(_sent(recording, at, view), bill, asking)
+        if at in close:
+            searched = index if policy.searchable else None
+            run += Run(points=(_point(recording, before or view, view, bill, searched),))
+        before = view
+    return replace(run, sent=replace(run.sent, breaks=meter.breaks))
+
+
+def requests(recording: Recording, compactor: Compactor) -> Iterator[tuple[int, View]]:
+    """Position and view of each model call."""
+    envelope = open_payload(recording.payload)
+    name, head = envelope.codec.FIELD, envelope.head
+    for at in recording.calls:
+        yield at, compactor({**recording.payload, name: recording.payload[name][: head + at]})
+
+
+def _sent(recording: Recording, at: int, view: View) -> Replay:
+    wanted = recording.wanted.get(at, ())
+    kept: Counter[Place] = Counter(place for place in places(view, wanted, recording.found) if place)
+    return Replay(1, view.tokens, 0, len(wanted), kept)
+
+
+def _point(recording: Recording, before: View, view: View, bill: Bill, index: Index | None) -> Point:
+    system = system_of(recording)
+    wanted = probes(view.transcript.messages, system, recording.pattern)
+    pair = Request.of(system, before.messages), Request.of(system, view.messages)
+    return Point(view.tokens, bill, answered(view, wanted, index), pair)
+
+
+def system_of(recording: Recording) -> str:
+    """The text of the system prompt."""
+    head = open_payload(recording.payload).system
+    return "\n".join(part.text for part in head if isinstance(part, Text))
+
+
+# --- latency ------------------------------------------------------------------------------------
+
+
+class Seconds(NamedTuple):
+    """Mean seconds of a call."""
+
+    cold: float
+    """Nothing of it is in the provider's cache."""
+    warm: float
+    """The call before it was just made."""
+
+
+Taken = Mapping[tuple[str, str], Seconds]
+"""What calls take, by dataset and policy."""
+
+
+def latency(found: Mapping[str, Mapping[str, Run]], speed: Speed = SPEED) -> Taken:
+    """What the calls at all points of each dataset take by policy, each measured over HTTP."""
+    points = [
+        ((name, policy), point) for name, runs in found.items() for policy, run in runs.items() for point in run.points
+    ]
+    taken = seconds_of([talk for _, p in points for talk in (p.requests[1:], p.requests)], speed)
+    pairs: dict[tuple[str, str], list[Seconds]] = {}
+    for (key, _), cold, warm in zip(points, taken[::2], taken[1::2], strict=True):
+        pairs.setdefault(key, []).append(Seconds(cold, warm))
+    return {key: Seconds(*map(fmean, zip(*both, strict=True))) for key, both in pairs.items()}
+
+
+# --- the page -----------------------------------------------------------------------------------
+
+
+def integrity(scores: Mapping[str, Score]) -> tuple[float, float]:
+    """The mean over all kinds: share of answers that are visible, and that are visible or found."""
+    asked = [score for score in scores.values() if score.asked]
+    return (
+        fmean([score.visible / score.asked for score in asked] or [1.0]),
+        fmean([score.found / score.asked for score in asked] or [1.0]),
+    )
+
+
+def one_call(name: str, runs: Mapping[str, Run], seconds: Taken) -> str:
+    """Tokens, latency, cost and integrity of a call, the mean over all points."""
+    rows = []
+    for policy, run in runs.items():
+        visible, found = integrity(run.scores)
+        bills, took = [point.bill for point in run.points], seconds[name, policy]
+        rows.append(
+            [
+                policy,
+                f"{fmean(point.tokens for point in run.points):,.0f}",
+                f"{took.cold:.1f} / {took.warm:.1f}",
+                f"{100 * fmean(b.plain for b in bills):.1f} / {100 * fmean(b.cached for b in bills):.1f}",
+                f"{visible:.0%}",
+                f"{found:.0%}",
+                " / ".join(share(score.visible, score.asked) for score in run.scores.values()),
+            ]
+        )
+    head = ["what is sent", "tokens", "s, cold / warm", "cents, no cache / cache", "visible", "or found"]
+    return table([*head, "visible: " + " / ".join(KINDS)], rows)
+
+
+def whole_session(runs: Mapping[str, Run]) -> str:
+    """Tokens, cost and artifact recall of all calls."""
+    rows = [
+        [
+            name,
+            f"{run.sent.tokens / 1e6:.2f} M",
+            f"{run.bill.plain + run.asking:.2f}",
+            f"{run.bill.cached + run.asking:.2f}",
+            f"{run.asking:.2f}",
+            str(run.sent.breaks),
+            share(sum(run.sent.kept.values()), run.sent.needed),
+        ]
+        for name, run in runs.items()
+    ]
+    head = ["what is sent", "tokens", "$ without cache", "$ with cache", "of it for summaries", "cache breaks"]
+    return table([*head, "artifact recall"], rows)
+
+
+def share(part: int, whole: int) -> str:
+    """A percentage; a dash where there is nothing to have a share of."""
+    return f"{part / whole:.0%}" if whole else "-"
+
+
+def together(found: Iterable[Mapping[str, Run]]) -> dict[str, Run]:
+    """Policy by policy, all recordings."""
+    total: dict[str, Run] = {}
+    for rows in found:
+        for name, run in rows.items():
+            total[name] = total.get(name, Run()) + run
+    return total
+
+
+def jobs_of(recordings: Sequence[Recording]) -> list[Job]:
+    """The longest recordings, and the points that fall to each."""
+    longest = sorted(recordings, key=lambda recording: -recording.size)[:SESSIONS]
+    return [Job(recording, max(1, POINTS // len(longest))) for recording in longest]
+
+
+def report(name: str, many: int, runs: Mapping[str, Run], seconds: Taken) -> str:
+    """The two tables of a dataset."""
+    full = runs[AS_IT_IS]
+    asked = sum(score.asked for score in full.scores.values())
+    what = f"{name}: {many} session{'s' * (many > 1)}, {full.sent.calls:,} calls, {len(full.points)} of them closely"
+    return f"{what}, {asked:,} questions\n\n{one_call(name, runs, seconds)}\n\n{whole_session(runs)}"
+
+
+def measured(jobs: Mapping[str, Sequence[Job]]) -> dict[str, dict[str, Run]]:
+    """What the recordings of each dataset gave, two measured at a time."""
+    with ProcessPoolExecutor(2) as pool:
+        done = pool.map(measure, [job for some in jobs.values() for job in some])
+        return {name: together([next(done) for _ in some]) for name, some in jobs.items()}
+
+
+def main() -> None:
+    """Print two tables for each dataset."""
+    shared = Path(os.environ.get("REFOLD_SHARED", ROOT.parent / "shared"))
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else shared / "datasets"
+    jobs = {name: jobs_of(recordings) for name, recordings in datasets(root) if name != "tau2-bench"}
+    found = measured(jobs)
+    seconds = latency(found)
+    print(f"Speed of the server: {SPEED}.\n{PRICES}.")
+    for name, some in jobs.items():
+        print(f"\n{report(name, len(some), found[name], seconds) if some else f'{name}: not there, skipped'}")
+
+
+if __name__ == "__main__":
+    main()

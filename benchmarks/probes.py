@@ -1,0 +1,135 @@
+"""Probe questions: of what a session said, how much can be read in a request, and how much be found again?"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from benchmarks.evidence import grams
+from refold.hidden import hidden as hidden_in
+from refold.messages import Message
+from refold.readable import readable
+from refold.recalling import Index
+from refold.replay import STRUCTURED, text_of, written_out
+from refold.summarizers.rules.requests import asked
+from refold.summary import previous
+from refold.view import View
+
+KINDS = ("requests", "constraints", "paths", "names")
+MOST = 60
+"""Questions of one kind at one point of a session; of more, this many at equal distances."""
+HITS = 10
+AROUND = 100
+"""Characters on either side of a name by which it is asked for."""
+BINDS = re.compile(
+    r"\b(?:must|never|always|do not|don['’]t|only|make sure|ensure|avoid|should not|without)\b"
+    r"|必须|不要|不能|不得|禁止|只能|务必|始终|避免",
+    re.IGNORECASE,
+)
+"""What makes a user's sentence a constraint."""
+ENDS = re.compile(r"(?<=[.!?。！？])\s+|\n+")
+
+
+class Probe(NamedTuple):
+    """A question about what was said, and its answer in the session's own words."""
+
+    kind: str
+    answer: str
+    question: str
+    """What an agent searches for that does not know the answer: the first third of a request or a constraint;
+    of a path or a name what stood on either side of it where it came up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How many questions of one kind were asked, and how many have their answer."""
+
+    asked: int = 0
+    visible: int = 0
+    """In the request."""
+    found: int = 0
+    """In the request, or in one of the hidden messages that `recall` brings up."""
+
+    def __add__(self, other: "Score") -> "Score":
+        return Score(self.asked + other.asked, self.visible + other.visible, self.found + other.found)
+
+
+def probes(messages: Sequence[Message], system: str = "", pattern: re.Pattern[str] = STRUCTURED) -> list[Probe]:
+    """The questions about *messages*, each answer once. What stands in *system* is not asked for."""
+    own = [text for m in messages if m.is_request and previous(m) is None and (text := plain(asked(m.text)))]
+    rules = [plain(one) for m in messages if m.is_request for one in ENDS.split(asked(m.text)) if BINDS.search(one)]
+    said = [Probe("requests", text, text[: max(20, len(text) // 3)]) for text in dict.fromkeys(own)]
+    said += [Probe("constraints", one, one[: max(20, len(one) // 3)]) for one in dict.fromkeys(rules)]
+    said += _named(messages, set(pattern.findall(system)), pattern)
+    return [one for kind in KINDS for one in sampled([probe for probe in said if probe.kind == kind])]
+
+
+def _named(messages: Iterable[Message], known: set[str], pattern: re.Pattern[str]) -> Iterator[Probe]:
+    for message in messages:
+        text = text_of(message)
+        for found in pattern.finditer(text):
+            name = found[0]
+            if name not in known:
+                known.add(name)
+                around = text[max(0, found.start() - AROUND) : found.start()], text[found.end() : found.end() + AROUND]
+                yield Probe("paths" if "/" in name else "names", name, " ".join(around).replace(name, " "))
+
+
+def sampled(found: Sequence[Probe]) -> Iterator[Probe]:
+    """At most `MOST`, at equal distances."""
+    many = min(MOST, len(found))
+    return (found[at * len(found) // many] for at in range(many))
+
+
+def plain(text: str) -> str:
+    """*text* with single spaces."""
+    return " ".join(text.split())
+
+
+def answered(view: View, wanted: Iterable[Probe], index: Index | None) -> dict[str, Score]:
+    """The score of each kind; without an *index* nothing that is hidden can be searched."""
+    texts = [_read(message) for message in view.messages]
+    text = "\n".join(texts)
+    line, held = plain(text), frozenset[str]().union(*map(grams, texts))
+    search = Search(view, index) if index is not None else None
+    scores = dict.fromkeys(KINDS, Score())
+    for probe in wanted:
+        visible = _is_kept(probe, text, line, held)
+        found = visible or (search is not None and search.finds(probe))
+        scores[probe.kind] += Score(1, int(visible), int(found))
+    return scores
+
+
+class Search:
+    """`refold.recall` without its snippets, for many questions about one view."""
+
+    def __init__(self, view: View, index: Index) -> None:
+        self._said, self._index = view.transcript, index
+        hidden = sorted(hidden_in(view))
+        index.add(self._said, hidden[-1] + 1 if hidden else 0)
+        self._tips = {self._said.tips[at + 1]: at for at in hidden}
+
+    def finds(self, probe: Probe) -> bool:
+        """Does one of the best hits hold the answer?"""
+        found = self._index.find(self._tips, probe.question) if self._tips else {}
+        best = sorted(found, key=lambda at: (-round(found[at], 6), -at))[:HITS]
+        return any(probe.answer in _line(self._said.messages[at]) for at in best)
+
+
+@lru_cache(maxsize=10_000)
+def _line(message: Message) -> str:
+    return plain(readable(message))
+
+
+def _read(message: Message) -> str:
+    """What can be read in a message; in one of our summaries the paths of each group written out."""
+    return text_of(message) if previous(message) is None else written_out(text_of(message))
+
+
+def _is_kept(probe: Probe, text: str, line: str, held: frozenset[str]) -> bool:
+    """Is a name there as it is; is a request or a constraint there, or at least half of its runs of three words?"""
+    if probe.kind in {"paths", "names"}:
+        return probe.answer in text
+    runs = grams(probe.answer)
+    return probe.answer in line or bool(runs and 2 * len(runs & held) >= len(runs))

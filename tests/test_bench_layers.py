@@ -1,0 +1,243 @@
+"""The tables of compaction in layers and of the four goals, on a small synthetic session."""
+
+import json
+
+import pytest
+from benchmarks import goals, layers
+from benchmarks.baselines import Extract, Plain, beginnings, sentences, typical
+from benchmarks.billing import PRICES, Bill, Meter, common
+from benchmarks.layers import AS_IT_IS, EVERY_ROUND, LAYER_1, LAYER_2, PROSE, TRUNCATED, Job, Policy, Run
+from benchmarks.probes import KINDS, Score, answered, probes
+from benchmarks.speed import Request, Speed, seconds_of, shared
+
+from refold.messages import Message, Text, user
+from refold.recalling import Index
+from refold.replay import Recording
+from refold.strategies import Summarize
+from refold.strategy import Ask
+from refold.testing import proposals
+from refold.tokens.count import count_message
+from refold.view import View
+
+FAST = Speed(fixed=0.0, prefill=1e7, cached=1e8, output=1e6)
+ROUNDS = 40
+
+
+def said(text):
+    return Message("assistant", (Text(text),))
+
+
+def session():
+    """A request, then rounds of reading a file that names the next ones, with remarks in between."""
+    yield {"role": "system", "content": "You are a careful engineer."}
+    yield {"role": "user", "content": "Make the import faster. Never touch db/migrations, and keep the tests green."}
+    for n in range(ROUNDS):
+        call = {"name": "read", "arguments": json.dumps({"path": f"src/import_{n}.py"})}
+        yield {
+            "role": "assistant",
+            "content": f"I read part {n} of the import.",
+            "tool_calls": [{"id": f"c{n}", "type": "function", "function": call}],
+        }
+        lines = [
+            f"value_{n} = load('src/import_{n + 1}.py')",
+            *[f"row {n} {k} is one more row of data" for k in range(60)],
+        ]
+        yield {"role": "tool", "tool_call_id": f"c{n}", "content": "\n".join(lines)}
+        if n % 10 == 9:
+            yield {"role": "assistant", "content": f"Decided: stage {n} is loaded in batches."}
+            yield {
+                "role": "user",
+                "content": f"Good. Now look at stage {n + 1}; the limit there must stay at {n}00 rows.",
+            }
+
+
+@pytest.fixture(scope="module")
+def recording():
+    return Recording({"model": "gpt-4o", "messages": list(session())})
+
+
+@pytest.fixture(scope="module")
+def runs(recording):
+    return layers.measure(Job(recording, points=2))
+
+
+def visible(run):
+    return layers.integrity(run.scores)[0]
+
+
+# --- the table of S1-35 ---------------------------------------------------------------------------
+
+
+def test_the_table_has_what_the_seed_leaves_out(runs):
+    """S1-34 S1-35 C1-14: tokens, measured seconds, cost and integrity of a call, for the history as it is
+    and after each layer; tokens and cost fall from layer to layer, and nothing of the seed's is in it."""
+    seconds = layers.latency({"small": runs}, FAST)
+    text = layers.report("small", 1, runs, seconds)
+    for name in (AS_IT_IS, EVERY_ROUND, LAYER_1, LAYER_2, TRUNCATED, *PROSE):
+        assert f"| {name}" in text
+        assert seconds["small", name].warm > 0
+    tokens = [runs[name].sent.tokens for name in (AS_IT_IS, LAYER_1, LAYER_2)]
+    assert tokens == sorted(tokens, reverse=True)
+    dollars = [runs[name].bill.plain for name in (AS_IT_IS, LAYER_1, LAYER_2)]
+    assert dollars == sorted(dollars, reverse=True)
+    assert visible(runs[AS_IT_IS]) == 1.0
+
+
+def test_both_baselines_lose(runs):
+    """S0-01 S1-35: though they are given no fewer tokens, truncation and plain summaries show less of what was said than
+    layer 2, and less of it can be found again."""
+    ours = runs[LAYER_2]
+    for name in (TRUNCATED, *PROSE):
+        other = runs[name]
+        assert other.sent.tokens > 0.95 * ours.sent.tokens
+        assert visible(other) < visible(ours)
+        assert layers.integrity(other.scores)[1] < layers.integrity(ours.scores)[1]
+        assert sum(other.sent.kept.values()) <= sum(ours.sent.kept.values())
+
+
+def test_what_layers_hide_can_be_found(runs):
+    """S1-35: integrity counts what is visible, and what `recall` brings back, apart."""
+    assert visible(runs[LAYER_1]) < layers.integrity(runs[LAYER_1].scores)[1]
+
+
+def test_plain_summaries_are_billed(runs):
+    assert all(runs[name].asking > 0 for name in PROSE)
+    assert runs[LAYER_1].asking == runs[LAYER_2].asking == runs[TRUNCATED].asking == 0
+
+
+# --- the four goals -------------------------------------------------------------------------------
+
+
+def test_four_goals_are_measured_for_each_way(recording):
+    """S3-03: context use, speed, accuracy and cost, each measured, for all four ways of replacing a history."""
+    found = goals.measure(recording)
+    assert len(found) == 5
+    full = found["as it is"].run.points[0]
+    seconds = seconds_of([(ways.run.points[0].requests[1],) for ways in found.values()], FAST)
+    text = goals.report(found, seconds)
+    for name, ways in found.items():
+        point = ways.run.points[0]
+        assert f"| {name}" in text
+        if name != "as it is":
+            assert point.tokens < full.tokens / 2
+            assert point.bill.plain < full.bill.plain
+            assert 0 < visible(ways.run) <= 1
+    assert found["RetrieveFacts, scripted model"].run.asking > 0
+
+
+# --- probes ---------------------------------------------------------------------------------------
+
+
+def test_probes_are_the_sessions_own_words():
+    messages = [user("Fix it. You must not touch db/schema.sql."), said("I look at load_rows.")]
+    found = {(probe.kind, probe.answer) for probe in probes(messages, "Use load_rows.")}
+    assert ("requests", "Fix it. You must not touch db/schema.sql.") in found
+    assert ("constraints", "You must not touch db/schema.sql.") in found
+    assert ("paths", "db/schema.sql") in found
+    assert not any(answer == "load_rows" for _, answer in found)
+
+
+def test_the_question_does_not_hold_the_answer():
+    for probe in probes([user("Please open src/a_b.py and then the other_name, whatever comes of it, today.")]):
+        assert probe.answer not in probe.question
+
+
+def test_chinese_constraints_are_probes():
+    found = [
+        probe.answer for probe in probes([user("重构导入。不要修改数据库迁移文件。")]) if probe.kind == "constraints"
+    ]
+    assert found == ["重构导入。不要修改数据库迁移文件。"]
+
+
+def test_what_is_hidden_is_found_but_not_visible():
+    messages = [
+        user("Where is the limit kept?"),
+        said("The limit for rows stands in config/limits.toml, I think."),
+        user("Go on."),
+    ]
+    messages += [said("Working."), user("Yes.")]
+    view = View.of(messages)
+    view = view.apply(view.fold(0, 3, user("Something was said.")))
+    wanted = [probe for probe in probes(messages) if probe.kind == "paths"]
+    assert answered(view, wanted, Index())["paths"] == Score(1, 0, 1)
+    assert answered(view, wanted, None)["paths"] == Score(1, 0, 0)
+
+
+def test_no_kind_without_questions_counts():
+    assert layers.integrity({kind: Score() for kind in KINDS} | {"paths": Score(4, 1, 2)}) == (0.25, 0.5)
+
+
+# --- cost and speed -------------------------------------------------------------------------------
+
+
+def test_what_continues_is_read_from_the_cache():
+    meter = Meter(count_message)
+    view = View.of([user("one " * 100)])
+    first = meter.call(view, 0)
+    second = meter.call(view.grow([said("two")]), 0)
+    assert first == Bill(view.tokens * PRICES.input / 1e6, view.tokens * PRICES.written / 1e6)
+    more = count_message(said("two"))
+    assert second.cached == pytest.approx((view.tokens * PRICES.cached + more * PRICES.written) / 1e6)
+    assert meter.breaks == 0
+
+
+def test_what_is_rewritten_breaks_the_cache():
+    meter = Meter(count_message)
+    view = View.of([user("one " * 100), said("two " * 100), user("three")])
+    meter.call(view, 0)
+    bill = meter.call(view.apply(view.swap(1, said("two"))), 0)
+    assert meter.breaks == 1
+    assert bill.cached > count_message(user("one " * 100)) * PRICES.cached / 1e6
+    assert common((user("a"), said("b")), (user("a"), said("c"))) == 1
+
+
+def test_a_request_is_as_long_as_its_tokens_take():
+    speed = Speed(fixed=0.05, prefill=10_000, cached=1e9, output=1e6)
+    long, short = Request("", (user("word " * 2_000),)), Request("", (user("word"),))
+    slow, fast, warm = seconds_of([(long,), (short,), (long, long)], speed)
+    tokens = count_message(user("word " * 2_000))
+    assert slow >= speed.seconds(tokens, 0)
+    assert fast >= 0.05
+    assert warm >= 0.05
+    assert speed.seconds(0, tokens) < speed.seconds(tokens, 0)
+
+
+@pytest.mark.parametrize(("a", "b", "same"), [("", "", 0), ("abc", "abd", 2), ("ab", "abc", 2), ("x", "y", 0)])
+def test_a_common_beginning(a, b, same):
+    assert shared(a, b) == same
+
+
+# --- baselines ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("choose", [beginnings, typical])
+def test_an_extract_fits_its_cap_and_is_priced(choose):
+    said_before = tuple(
+        user(f"Sentence {n} is about rows. It is followed by another one on tables.") for n in range(80)
+    )
+    answer = Extract(choose)(Ask("Summarise.", 200, messages=said_before))
+    assert answer.text
+    assert count_message(user(answer.text)) <= 200
+    assert answer.cost > 0
+
+
+def test_a_plain_summary_stands_for_what_it_hides():
+    messages = [
+        m for n in range(30) for m in (user(f"Question {n} about rows?"), said(f"Answer {n}: they are loaded."))
+    ]
+    view = proposals(View.of(messages), Summarize(4, 300, Plain()), Extract(beginnings))
+    assert len(view.messages) < len(messages)
+    assert view.tokens < View.of(messages).tokens
+
+
+def test_sentences_end_where_they_end():
+    assert sentences("Read src/a.py first. Then stop!\n不要动它。") == [
+        "Read src/a.py first.",
+        "Then stop!",
+        "不要动它。",
+    ]
+
+
+def test_runs_add_up():
+    assert (Run(asking=1.0) + Run(asking=2.0)).asking == 3.0
+    assert Policy().strategies == ()
