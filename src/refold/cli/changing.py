@@ -44,10 +44,13 @@ def compact(inputs: Inputs, model: ModelOptions, output: str | None, as_json: bo
     one_standard_output(output, as_json=as_json)
     if wanted.preview:
         guard_draft(inputs.paths, inputs.store)
-    works, ask = [inputs.one()] if output else inputs.works(), model.asker()
+    ask = model.asker()
+    works = [inputs.one()] if output else inputs.works()
+    if ask or wanted.edit:  # the progress bar of reading must be off the terminal by then
+        works = list(works)
+    guard_output(output, works)
     done = [compacted(work, wanted, model, ask) for work in works]
     if output:
-        guard_output(output, [one.work for one in done])
         write(output, done[0].made.payload)
     if as_json:
         screen.emit(documents.answer((documents.compaction(one) for one in done), inputs.skipped))

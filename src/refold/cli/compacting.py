@@ -1,6 +1,6 @@
 """What `compact`, `accept` and `discard` do with one session."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -135,11 +135,13 @@ def guard_draft(paths: Sequence[str], store: str | None) -> None:
         raise click.UsageError("a preview of standard input has no place for its draft: name a --store")
 
 
-def guard_output(output: str | None, works: Sequence[WorkFile]) -> None:
+def guard_output(output: str | None, works: Iterable[WorkFile]) -> None:
     """Refuse to write a request over edits or drafts. Raises `click.UsageError`."""
-    target = Path(output).resolve() if output and output != "-" else None
+    if not output or output == "-":
+        return
+    target = Path(output).resolve()
     for work in works:
-        if target and target in {path.resolve() for path in (work.place, drafts.draft_file(work)) if path}:
+        if target in {path.resolve() for path in (work.place, drafts.draft_file(work)) if path}:
             raise click.UsageError(f"{output} is where edits or drafts are kept")
 
 
