@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from refold.compose import pending
+from refold.compose import pending, untold
 from refold.messages import Message
 from refold.split import tail_start
 from refold.strategy import Ending, Steps, Strategy
@@ -28,7 +28,10 @@ class KeepFrom:
 
     def __call__(self, view: View) -> Steps:
         """What the strategy proposes."""
-        keep = len(view.transcript) - self.start(view)
+        start = self.start(view)
+        if not untold(view, start):
+            return Ending("noop", "everything older than what is kept is summarised already")
+        keep = len(view.transcript) - start
         strategy: Strategy = replace(self.strategy, keep=keep, pin=self.pin or self.strategy.pin)
         return (yield from strategy(view))
 
@@ -73,8 +76,9 @@ class LastMessages:
 
     def __call__(self, view: View) -> int:
         """Where they begin."""
-        whole = tail_start(view, self.count)
-        cuts = sorted(cut for cut in view.cuts if whole <= cut < len(view.transcript))
+        end = len(view.transcript)
+        whole = max((cut for cut in view.cuts if cut <= end - self.count), default=0)
+        cuts = sorted(cut for cut in view.cuts if whole <= cut < end)
         waits = pending(view)
         fitting = (cut for cut in cuts if _tokens(view, cut) <= self.max_tokens)
         return min(next(fitting, waits), waits) if whole < waits else whole

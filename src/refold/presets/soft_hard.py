@@ -1,0 +1,250 @@
+"""Soft and hard: compaction suggested from one threshold on, forced from another (S2).
+
+Its parts are Refold's own; this module says which, and with which figures (docs/presets/soft-hard.md).
+The four commands, their dispatcher and its client are in `refold.presets.soft_hard_commands`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict
+
+from refold.budget import Budget
+from refold.codec import Codec
+from refold.compactor import Compactor
+from refold.events import OnEvent
+from refold.ledger import Row
+from refold.loop import Asker, drive
+from refold.memory import Extractor, Flushed, Memory, MemorySink, RuleMemories, flush
+from refold.presets.keeping import KeepFrom, LastMessages, OnlyBeyond
+from refold.presets.soft_hard_config import (
+    DEVELOPMENT,
+    LARGE_CONTEXT,
+    LARGE_CONTEXT_WINDOW,
+    PRODUCTION,
+    CompactionConfig,
+    clamped,
+    merged,
+)
+from refold.presets.soft_hard_summary import Language, TopicSummary
+from refold.preview import Preview
+from refold.scorer import Scorer
+from refold.store import Store
+from refold.stores.memory import MemoryStore
+from refold.strategies import ClearToolResults, KeepImportant, Summarize
+from refold.strategy import Strategy
+from refold.summarizer import Summarizer
+from refold.summarizers.model import ModelSummary
+from refold.summary import previous
+from refold.tokens.count import Counter, counter
+from refold.tokens.formulas import rather_over
+from refold.triggers import Never
+from refold.view import View
+
+Urgency = Literal["none", "soft", "hard"]
+Overrides = CompactionConfig | Mapping[str, Any] | None
+"""A whole configuration, some of its settings by name, or none."""
+COUNT = counter(rather_over)
+"""Rather over than under (S2-24, S2-25), with what each message costs besides its text (C2-2)."""
+
+
+class CompactableMessage(TypedDict, total=False):
+    """A message of Chat Completions (S2-22). Any other field goes through untouched."""
+
+    role: str
+    content: Any
+    tool_calls: list[dict[str, Any]]
+    tool_call_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionCheck:
+    """What is due (S2-11 to S2-14)."""
+
+    should_compact: bool
+    """Soft or hard (C2-8)."""
+    current_tokens: int
+    threshold: int
+    """The threshold that was crossed; of none the soft one."""
+    urgency: Urgency
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionResult:
+    """What was done (S2-15 to S2-21)."""
+
+    compacted_messages: list[Any]
+    summary: str
+    """Its text without the wrapper; empty where nothing was summarised."""
+    original_count: int
+    retained_count: int
+    """Messages of the original that stay as they were."""
+    flushed_memories: int
+    """Memories that were not known before."""
+    tokens_before_compaction: int
+    tokens_after_compaction: int
+
+
+class SoftHardCompactor:
+    """The core (S2-32): checks, compacts, previews, goes back.
+
+    *model* writes summaries where the configuration says so, a light one will do (S2-49). *memory* takes
+    what is flushed: a sink, or a function from an agent's id to one. *window* is the model's, in tokens, for
+    the reserve. *scorer* says which messages matter and stay word for word (S2-52). *language* is that of rule
+    summaries. *store* keeps the edits of each agent and conversation apart. *on_event* hears of everything:
+    other engines may listen (S2-54).
+    """
+
+    def __init__(  # noqa: PLR0913 - everything optional is by keyword
+        self,
+        config: CompactionConfig = PRODUCTION,
+        *,
+        model: Asker | None = None,
+        memory: MemorySink | Callable[[str], MemorySink] | None = None,
+        extract: Extractor | None = None,
+        window: int | None = None,
+        scorer: Scorer | None = None,
+        language: Language | Literal["auto"] = "auto",
+        store: Store | None = None,
+        count: Counter = COUNT,
+        format: str | Codec = "openai_chat",
+        on_event: OnEvent | None = None,
+    ) -> None:
+        self.config, self.window = clamped(config, window), window
+        self.model, self.memory, self.extract = model, memory, extract or RuleMemories()
+        self.rules, self.scorer = TopicSummary(language), scorer
+        self.store: Store = MemoryStore() if store is None else store
+        self.count, self.format, self.on_event = count, format, on_event
+
+    def settled(self, config: Overrides = None) -> CompactionConfig:
+        """The configuration with what is given in place of its own, within the window. Raises ValueError."""
+        return clamped(merged(self.config, config), self.window)
+
+    def strategies(self, config: CompactionConfig) -> list[Strategy]:
+        """A summary for all but the newest messages, and, where those alone are too many tokens, stubs for the
+        results among them (S2-23, C2-10)."""
+        soft = config.soft_threshold_tokens
+        summarize = Summarize(max_tokens=config.summary_max_tokens, summarizer=self.summarizer(config))
+        whole: Any = KeepFrom(summarize, LastMessages(config.keep_recent_messages, soft // 2))
+        if self.scorer is not None:
+            whole = KeepImportant(whole, self.scorer, max_tokens=soft // 4)
+        return [whole, OnlyBeyond(ClearToolResults(keep=1), soft)]
+
+    def summarizer(self, config: CompactionConfig) -> Summarizer:
+        """By rules, or by the model with rules to fall back on (S2-09, S2-10)."""
+        if not config.use_llm:
+            return self.rules
+        return ModelSummary(headings=(), fallback=self.rules if config.llm_fallback_to_rules else None)
+
+    # --- the two calls ------------------------------------------------------------------------
+
+    def check_threshold(self, messages: Any, config: Overrides = None) -> CompactionCheck:
+        """What is due for *messages*. Exactly at a threshold counts as reached. Raises `FormatError`."""
+        settled = self.settled(config)
+        found = self._compactor(settled, store=MemoryStore()).check(messages)
+        crossed = found.level == "hard"
+        threshold = settled.hard_threshold_tokens if crossed else settled.soft_threshold_tokens
+        return CompactionCheck(found.due, found.tokens, threshold, found.level)
+
+    def compact(
+        self, messages: Any, agent_id: str = "", conversation_id: str | None = None, config: Overrides = None
+    ) -> CompactionResult:
+        """Compact *messages*, whatever the thresholds say; the list itself is left alone. Memories are flushed
+        within: once for each content, and whatever goes wrong there stops nothing (C2-9). Raises `FormatError`,
+        `StoreError`, and ValueError for the configuration."""
+        settled = self.settled(config)
+        compactor = self._compactor(settled, agent_id, conversation_id)
+        before = self._shown(messages, settled, agent_id, conversation_id)
+        return self._result(before, compactor.now(messages), settled, agent_id)
+
+    # --- to look first, and to go back --------------------------------------------------------
+
+    def preview(
+        self, messages: Any, agent_id: str = "", conversation_id: str | None = None, config: Overrides = None
+    ) -> Preview:
+        """What `compact` would do, nothing of it kept (S2-51): `amend` its summary, `accept` it."""
+        return self._compactor(self.settled(config), agent_id, conversation_id).preview(messages)
+
+    def accept(self, preview: Preview, agent_id: str = "", conversation_id: str | None = None) -> CompactionResult:
+        """Keep exactly what *preview* shows, and flush memories. No model is asked."""
+        view = self._compactor(self.config, agent_id, conversation_id).accept(preview)
+        return self._result(preview.before, view, self.config, agent_id)
+
+    def history(self, messages: Any, agent_id: str = "", conversation_id: str | None = None) -> Sequence[Row]:
+        """Every attempt on the whole history *messages*, oldest first, with reason, tokens and model (S2-53)."""
+        return self._compactor(self.config, agent_id, conversation_id).records(messages)
+
+    def revert(self, messages: Any, *ids: str, agent_id: str = "", conversation_id: str | None = None) -> list[Any]:
+        """Take compactions of the whole history *messages* back (all, without *ids*): the messages to go on
+        with (S2-53). Raises `EditError`."""
+        payload: list[Any] = self._compactor(self.config, agent_id, conversation_id).revert(messages, *ids).payload
+        return payload
+
+    # --- parts --------------------------------------------------------------------------------
+
+    def _compactor(
+        self,
+        config: CompactionConfig,
+        agent_id: str = "",
+        conversation_id: str | None = None,
+        store: Store | None = None,
+    ) -> Compactor:
+        soft, hard = config.soft_threshold_tokens, config.hard_threshold_tokens
+        return Compactor(
+            self.strategies(config),
+            Budget(trigger=hard, target=soft, soft=soft),
+            store or self.store,
+            ask=self.model,
+            count=self.count,
+            format=self.format,
+            salt=f"{agent_id}\0{conversation_id or ''}",
+            on_event=self.on_event,
+        )
+
+    def _shown(self, messages: Any, config: CompactionConfig, agent_id: str, conversation_id: str | None) -> View:
+        """What earlier compactions show of *messages*."""
+        compactor = self._compactor(config, agent_id, conversation_id)
+        compactor.budget = Budget(trigger=Never(), target=0)
+        return compactor(messages)
+
+    def _result(self, before: View, view: View, config: CompactionConfig, agent_id: str) -> CompactionResult:
+        flushed = self._flush(before, view, agent_id) if config.memory_flush_enabled else Flushed()
+        head = view.envelope.head if view.envelope else 0
+        texts = (previous(message) for placed in view.top for message in placed.edit.insert)
+        return CompactionResult(
+            compacted_messages=list(view.payload),
+            summary="\n\n".join(text for text in texts if text),
+            original_count=head + len(view.transcript),
+            retained_count=head + sum(item.edit is None for item in view.items),
+            flushed_memories=flushed.count,
+            tokens_before_compaction=view.revert().tokens,
+            tokens_after_compaction=view.tokens,
+        )
+
+    def _flush(self, before: View, after: View, agent_id: str) -> Flushed:
+        if self.memory is None:
+            return Flushed(reason="there is no memory")
+        sink = self.memory(agent_id) if callable(self.memory) else self.memory
+        return flush(before, after, sink, extract=self.extract, ask=self.model)
+
+
+def extract_memories(messages: Any, *, format: str | Codec = "openai_chat") -> Sequence[Memory]:
+    """The memories in *messages*, for who stores them by hand (S2-40); what `compact` does by itself."""
+    view = Compactor([], Budget(Never(), 0), format=format)(messages)
+    return drive(RuleMemories()(view, range(len(view.transcript)))).memories
+
+
+__all__ = [
+    "DEVELOPMENT",
+    "LARGE_CONTEXT",
+    "LARGE_CONTEXT_WINDOW",
+    "PRODUCTION",
+    "CompactableMessage",
+    "CompactionCheck",
+    "CompactionConfig",
+    "CompactionResult",
+    "SoftHardCompactor",
+    "TopicSummary",
+    "clamped",
+    "extract_memories",
+    "merged",
+]

@@ -1,0 +1,83 @@
+"""The settings of the soft/hard preset, under the names of the system that it follows."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+_log = logging.getLogger("refold")
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionConfig:
+    """Eight figures and switches (S2-03 to S2-10). What is not said is as in production (C2-7). Raises
+    ValueError for figures that contradict one another."""
+
+    soft_threshold_tokens: int = 15_000
+    """From here on compaction is suggested."""
+    hard_threshold_tokens: int = 20_000
+    """From here on it is forced."""
+    reserve_tokens: int = 4_000
+    """Kept free of the model's window for the answer."""
+    memory_flush_enabled: bool = True
+    """Whether memories are taken out of messages before they are hidden."""
+    keep_recent_messages: int = 6
+    """Newest messages that stay; more where a call would be parted from its result."""
+    summary_max_tokens: int = 800
+    use_llm: bool = False
+    """Whether a model writes the summary."""
+    llm_fallback_to_rules: bool = True
+    """Whether rules write it where the model does not; if not, nothing is changed then."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if type(value) is not field.type or value < 0:
+                raise ValueError(f"{field.name} is {field.type}, not {value!r}")
+        if self.soft_threshold_tokens > self.hard_threshold_tokens:
+            raise ValueError(
+                f"the soft threshold ({self.soft_threshold_tokens}) must not exceed the hard one ({self.hard_threshold_tokens})"
+            )
+
+
+PRODUCTION = CompactionConfig()
+"""Long conversations (S2-43)."""
+DEVELOPMENT = CompactionConfig(5_000, 8_000, 2_000, keep_recent_messages=4, summary_max_tokens=400)
+"""Compacts often, to be watched (S2-42)."""
+LARGE_CONTEXT = CompactionConfig(25_000, 30_000, 6_000, keep_recent_messages=10, summary_max_tokens=1_200, use_llm=True)
+"""For a model of 32K tokens (S2-44), as documented: see `clamped`."""
+LARGE_CONTEXT_WINDOW = 32_768
+
+
+def merged(base: CompactionConfig, given: CompactionConfig | Mapping[str, Any] | None) -> CompactionConfig:
+    """*base* with what is *given* in place of its own (S2-39, C2-6). Raises ValueError for names that there are
+    not, and for figures that contradict one another."""
+    if given is None or isinstance(given, CompactionConfig):
+        return given or base
+    unknown = given.keys() - asdict(base).keys()
+    if unknown:
+        raise ValueError(
+            f"no such setting: {', '.join(sorted(map(str, unknown)))}; there are {', '.join(asdict(base))}"
+        )
+    return replace(base, **given)
+
+
+def clamped(config: CompactionConfig, window: int | None) -> CompactionConfig:
+    """*config* with a hard threshold that leaves the reserve free in a *window* of so many tokens (C2-3, C2-4);
+    a warning is logged where it is lowered. Raises ValueError where the reserve is all there is."""
+    if window is None:
+        return config
+    most = window - config.reserve_tokens
+    if most <= 0:
+        raise ValueError(f"a reserve of {config.reserve_tokens} tokens leaves nothing of a window of {window}")
+    if config.hard_threshold_tokens <= most:
+        return config
+    _log.warning(
+        "the hard threshold of %d tokens and a reserve of %d exceed the window of %d: %d it is",
+        config.hard_threshold_tokens,
+        config.reserve_tokens,
+        window,
+        most,
+    )
+    soft = min(config.soft_threshold_tokens, most)
+    return replace(config, hard_threshold_tokens=most, soft_threshold_tokens=soft)

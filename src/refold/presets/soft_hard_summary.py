@@ -1,0 +1,277 @@
+"""The rule summary of the soft/hard preset: topics, conclusions, preferences, technical context and counts (S2-26 to S2-31)."""
+
+import re
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Literal, NamedTuple
+
+from refold.messages import Message
+from refold.strategy import Answer, Ask
+from refold.summarizer import Summary
+from refold.summarizers.rules.collect import gather
+from refold.summarizers.rules.cues import strongest, weight
+from refold.summarizers.rules.digest import unique
+from refold.summarizers.rules.material import material
+from refold.summarizers.rules.reading import parse as parse_record
+from refold.summarizers.rules.requests import asked
+from refold.summarizers.rules.text import one_line, sentences
+from refold.summary import wrap
+from refold.view import View
+
+Language = Literal["zh", "en"]
+TOPIC = 60
+"""Characters of one topic."""
+SENTENCE = 120
+"""Characters of one conclusion or preference."""
+MOST = 12
+"""Conclusions kept of one stretch, the weightiest."""
+
+
+class Words(NamedTuple):
+    """The words of a summary in one language."""
+
+    header: str
+    topics: str
+    conclusions: str
+    preferences: str
+    context: str
+    code: str
+    file: str
+    counts: str
+    tools: str
+    read: re.Pattern[str]
+    """Reads the counts: user, assistant and tool messages."""
+
+
+WORDS: dict[Language, Words] = {
+    "zh": Words(
+        "[以下是之前对话的摘要]",
+        "讨论主题: ",
+        "关键结论:",
+        "用户偏好:",
+        "技术上下文: ",
+        "代码片段 ({})",
+        "文件 {}",
+        "(已压缩 {} 条消息,其中用户 {} 条,助手 {} 条{})",
+        ",工具 {} 条",
+        re.compile(r"\(已压缩 \d+ 条消息[,，]其中用户 (\d+) 条[,，]助手 (\d+) 条(?:[,，]工具 (\d+) 条)?\)"),
+    ),
+    "en": Words(
+        "[Summary of the conversation so far]",
+        "Topics: ",
+        "Conclusions:",
+        "Preferences:",
+        "Technical context: ",
+        "code ({})",
+        "file {}",
+        "({} messages compacted: {} by the user, {} by the assistant{})",
+        ", {} by tools",
+        re.compile(r"\(\d+ messages compacted: (\d+) by the user, (\d+) by the assistant(?:, (\d+) by tools)?\)"),
+    ),
+}
+_ADVISES = re.compile(
+    r"建议|推荐|考虑|使用|采用|应该|应当|需要|必须|最好|不要|\b(?:use|should|recommend\w*|consider|must|need to|prefer\w*|enable|avoid)\b",
+    re.IGNORECASE,
+)
+_SMALL_TALK = re.compile(
+    r"(?:好的?|好吧|谢谢你?|多谢|继续|嗯+|可以|行|对|是的?|不用|明白了?|知道了?|收到|没问题|你好|您好|"
+    r"ok(?:ay)?|thanks?(?: you)?|yes|no|go on|continue|sure|great|fine|got it|hi|hello|please)\W*",
+    re.IGNORECASE,
+)
+_COURTESY = re.compile(
+    r"(?:(?:你好|您好|请问|请|麻烦你?|帮我|帮忙|hi|hello|please|(?:can|could|would) you)[，,。!！:：\s]*)+",
+    re.IGNORECASE,
+)
+_FENCE = re.compile(r"```(?P<language>[\w+#.-]*)[^\n]*\n.*?(?:```|\Z)", re.DOTALL)
+_HAN = re.compile(r"[\u3400-\u9fff]")
+_LETTERS = re.compile(r"[A-Za-z]")
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What such a summary says."""
+
+    topics: tuple[str, ...] = ()
+    conclusions: tuple[str, ...] = ()
+    preferences: tuple[str, ...] = ()
+    context: tuple[str, ...] = ()
+    users: int = 0
+    """Messages by the user, by the assistant and by tools that it stands for."""
+    assistants: int = 0
+    tools: int = 0
+
+    def __add__(self, later: "Notes") -> "Notes":
+        """Both, the later behind; what is said twice once."""
+        return Notes(
+            unique((*self.topics, *later.topics)),
+            unique((*self.conclusions, *later.conclusions)),
+            unique((*self.preferences, *later.preferences)),
+            unique((*self.context, *later.context)),
+            self.users + later.users,
+            self.assistants + later.assistants,
+            self.tools + later.tools,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSummary:
+    """Summarises by rules in the documented form, in Chinese or English: `auto` is the language that an
+    earlier summary is in, else the user's. An earlier summary of this form is merged, never summarised
+    (C2-12), one by a model is taken apart. Empty sections are left out (C2-13). Asks no model."""
+
+    language: Language | Literal["auto"] = "auto"
+
+    def __call__(self, view: View, start: int, stop: int, max_tokens: int) -> Generator[Ask, Answer | None, Summary]:
+        """The summary of `messages[start:stop]`, wrapped at most *max_tokens* tokens; empty if nothing fits."""
+        yield from ()
+        found = material(view, start, stop)
+        own = [message for _, message in found.said]
+        earlier = [*found.earlier, *(message.text for message in own if _language_of(message.text))]
+        said = [message for message in own if not _language_of(message.text)]
+        language = self._language(earlier, said)
+        words = WORDS[language]
+        notes = reduce(Notes.__add__, [*map(parse, earlier), notes_of(said, words)], Notes())
+        while view.lens.count(wrap(text := render(notes, words))) > max_tokens:
+            shorter = _shorter(notes)
+            if shorter == notes:
+                return Summary("")
+            notes = shorter
+        return Summary(text if notes.users + notes.assistants + notes.tools else "")
+
+    def _language(self, earlier: Iterable[str], said: Sequence[Message]) -> Language:
+        if self.language != "auto":
+            return self.language
+        before = next((found for found in map(_language_of, earlier) if found), None)
+        text = "\n".join(message.text[:2_000] for message in said if message.is_request)
+        if before is not None:
+            return before
+        return "zh" if 4 * len(_HAN.findall(text)) > len(_LETTERS.findall(text)) else "en"
+
+
+# --- what is taken out of messages -------------------------------------------------------------
+
+
+def notes_of(messages: Sequence[Message], words: Words = WORDS["zh"]) -> Notes:
+    """What *messages* say."""
+    known = gather(messages)
+    return Notes(
+        tuple(extract_topics(m for m in messages if m.is_request)),
+        extract_conclusions(m for m in messages if m.role == "assistant"),
+        tuple(one_line(text, SENTENCE) for text in known.constraints),
+        (
+            *extract_technical_context(messages, words),
+            *(words.file.format(path) for path, state in known.files.items() if state != "read"),
+        ),
+        users=sum(m.is_request for m in messages),
+        assistants=sum(m.role == "assistant" for m in messages),
+        tools=sum(bool(m.results) for m in messages),
+    )
+
+
+def extract_topics(messages: Iterable[Message]) -> Iterator[str]:
+    """What the user wanted to know, in order, each once: the first sentence of each message that is more than
+    small talk, without courtesies (S2-27)."""
+    seen = set[str]()
+    for message in messages:
+        for sentence in sentences(_prose(asked(message.text))):
+            topic = one_line(_COURTESY.sub("", sentence, count=1).strip().rstrip("。？！?!.;；"), TOPIC)
+            if len(topic) >= 4 and not _SMALL_TALK.fullmatch(sentence):
+                if topic not in seen:
+                    seen.add(topic)
+                    yield topic.replace("; ", ", ")
+                break
+
+
+def extract_conclusions(messages: Iterable[Message]) -> tuple[str, ...]:
+    """Sentences of the assistant's that advise, decide or conclude, the weightiest, in order (S2-28)."""
+    weighed = (
+        (float(bool(_ADVISES.search(sentence)) + weight(sentence)), one_line(sentence.rstrip("。."), SENTENCE))
+        for message in messages
+        for sentence in sentences(_prose(message.text))
+        if len(sentence.encode("utf-8", "replace")) >= 12 and not sentence.endswith(("?", "？", ":", "："))
+    )
+    return strongest(((much, text) for much, text in weighed if much > 0), MOST)
+
+
+def extract_technical_context(messages: Iterable[Message], words: Words = WORDS["zh"]) -> tuple[str, ...]:
+    """The languages of the code that was shown, in order, each once (S2-29)."""
+    found = (match["language"].lower() for message in messages for match in _FENCE.finditer(message.text))
+    return unique(words.code.format(language) for language in found if language)
+
+
+def _prose(text: str) -> str:
+    return _FENCE.sub("\n", text)
+
+
+# --- writing and reading -----------------------------------------------------------------------
+
+
+def render(notes: Notes, words: Words = WORDS["zh"]) -> str:
+    """The text: a section for each thing there is, in this order (S2-26, S2-30)."""
+    sections = [words.header]
+    if notes.topics:
+        sections.append(words.topics + "; ".join(notes.topics))
+    for title, items in ((words.conclusions, notes.conclusions), (words.preferences, notes.preferences)):
+        if items:
+            sections.append("\n- ".join((title, *items)))
+    if notes.context:
+        sections.append(words.context + ", ".join(notes.context))
+    tools = words.tools.format(notes.tools) if notes.tools else ""
+    count = notes.users + notes.assistants + notes.tools
+    sections.append(words.counts.format(count, notes.users, notes.assistants, tools))
+    return "\n".join(sections)
+
+
+def parse(text: str) -> Notes:
+    """What a summary says: one of this form, or another, of which requests, rules and decisions are taken."""
+    language = _language_of(text)
+    if language is None:
+        return _foreign(text)
+    words = WORDS[language]
+    topics, context, conclusions, preferences = list[str](), list[str](), list[str](), list[str]()
+    listed = conclusions
+    for line in text.splitlines():
+        if line.strip() in {words.conclusions, words.preferences}:
+            listed = conclusions if line.strip() == words.conclusions else preferences
+        elif line.startswith(words.topics):
+            topics += line.removeprefix(words.topics).split("; ")
+        elif line.startswith(words.context):
+            context += line.removeprefix(words.context).split(", ")
+        elif line.startswith("- "):
+            listed.append(line.removeprefix("- "))
+    counts = words.read.search(text)
+    users, assistants, tools = (int(n or 0) for n in counts.groups()) if counts else (0, 0, 0)
+    return Notes(tuple(topics), tuple(conclusions), tuple(preferences), tuple(context), users, assistants, tools)
+
+
+def _foreign(text: str) -> Notes:
+    known = parse_record(text)
+    notes = (one_line(sentence, SENTENCE) for note in known.notes for sentence in sentences(note))
+    return Notes(
+        tuple(one_line(text, TOPIC) for text in known.requests),
+        unique((*notes, *known.decisions)),
+        known.constraints,
+        tuple(known.files),
+        users=len(known.requests),
+        assistants=max(0, known.messages - len(known.requests)),
+    )
+
+
+def _language_of(text: str) -> Language | None:
+    """The language of a summary of this form; None for any other text."""
+    start = text.lstrip()[:80]
+    return next((language for language, words in WORDS.items() if start.startswith(words.header)), None)
+
+
+def _shorter(notes: Notes) -> Notes:
+    """One entry less in the longest section: the oldest, but of topics the first, the task itself, last."""
+    topics, conclusions, preferences, context = notes.topics, notes.conclusions, notes.preferences, notes.context
+    longest = max(topics, conclusions, preferences, context, key=lambda items: sum(map(len, items)))
+    if longest is topics:
+        return replace(notes, topics=topics[:1] + topics[2:] if len(topics) > 1 else ())
+    if longest is conclusions:
+        return replace(notes, conclusions=conclusions[1:])
+    return (
+        replace(notes, preferences=preferences[1:]) if longest is preferences else replace(notes, context=context[1:])
+    )

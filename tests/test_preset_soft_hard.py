@@ -1,0 +1,542 @@
+"""The soft/hard preset: suggested from one threshold on, forced from another (seed system S2)."""
+
+import asyncio
+import copy
+import json
+import logging
+from dataclasses import asdict, fields
+from pathlib import Path
+
+import pytest
+
+import refold
+from refold.errors import StoreError
+from refold.events import Ended
+from refold.memory import ProcessMemories
+from refold.presets.soft_hard import (
+    DEVELOPMENT,
+    LARGE_CONTEXT,
+    LARGE_CONTEXT_WINDOW,
+    PRODUCTION,
+    CompactableMessage,
+    CompactionCheck,
+    CompactionConfig,
+    CompactionResult,
+    SoftHardCompactor,
+    clamped,
+    extract_memories,
+    merged,
+)
+from refold.presets.soft_hard_commands import (
+    ChatStore,
+    CommandError,
+    CompactorClient,
+    Dispatcher,
+    Intelligence,
+    compactor_check_threshold,
+    compactor_compact,
+    compactor_estimate_messages_tokens,
+    compactor_estimate_tokens,
+    in_thread,
+)
+from refold.scorers import Emphasis
+from refold.strategy import Answer
+from refold.testing import ScriptedModel
+from refold.tokens.formulas import rather_over
+
+ROOT = Path(__file__).parent.parent
+SMALL = CompactionConfig(1_000, 2_000, 500, keep_recent_messages=4, summary_max_tokens=300)
+
+
+def user(text: str, **more) -> CompactableMessage:
+    return {"role": "user", "content": text, **more}
+
+
+def assistant(text: str, **more) -> CompactableMessage:
+    return {"role": "assistant", "content": text, **more}
+
+
+def talk(pairs: int) -> list[dict]:
+    """Pairs of about 175 tokens, with a preference and a decision in the first."""
+    first = [user("我住在北京。我喜欢简洁的代码，永远不要使用 unsafe。"), assistant("决定采用 tokio 作为异步运行时。")]
+    return first + [
+        m
+        for n in range(1, pairs)
+        for m in (user(f"第{n}步怎么做？" + "细节" * 20), assistant(f"建议执行方案{n}。" + "说明" * 30))
+    ]
+
+
+def ran(id: str, result: str) -> list[dict]:
+    call = {"id": id, "type": "function", "function": {"name": "bash", "arguments": '{"command":"ls"}'}}
+    return [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": id, "content": result},
+    ]
+
+
+# --- the configuration -------------------------------------------------------------------------
+
+
+def test_the_eight_settings_and_their_defaults():
+    """S2-03 S2-04 S2-05 S2-06 S2-07 S2-08 S2-09 S2-10 S2-43: the default is production (C2-7)."""
+    assert [field.name for field in fields(CompactionConfig)] == [
+        "soft_threshold_tokens", "hard_threshold_tokens", "reserve_tokens", "memory_flush_enabled",
+        "keep_recent_messages", "summary_max_tokens", "use_llm", "llm_fallback_to_rules",
+    ]  # fmt: skip
+    assert tuple(asdict(PRODUCTION).values()) == (15_000, 20_000, 4_000, True, 6, 800, False, True)
+    assert CompactionConfig() == PRODUCTION == SoftHardCompactor().config
+
+
+def test_the_other_two_presets():
+    """S2-42 S2-44"""
+    assert tuple(asdict(DEVELOPMENT).values()) == (5_000, 8_000, 2_000, True, 4, 400, False, True)
+    assert tuple(asdict(LARGE_CONTEXT).values()) == (25_000, 30_000, 6_000, True, 10, 1_200, True, True)
+
+
+def test_the_reserve_is_kept_free_of_the_window(caplog):
+    """S2-05 S2-44 (C2-3, C2-4): 30,000 and 6,000 do not fit into 32,768; it is said."""
+    with caplog.at_level(logging.WARNING, "refold"):
+        compactor = SoftHardCompactor(LARGE_CONTEXT, window=LARGE_CONTEXT_WINDOW)
+    assert compactor.config.hard_threshold_tokens == 26_768
+    assert compactor.config.soft_threshold_tokens == 25_000
+    assert "26768" in caplog.text
+    caplog.clear()
+    assert clamped(PRODUCTION, 32_768) == clamped(PRODUCTION, None) == PRODUCTION
+    assert clamped(DEVELOPMENT, 32_768) == DEVELOPMENT
+    assert clamped(CompactionConfig(500, 900, 200), 600).soft_threshold_tokens == 400
+    with pytest.raises(ValueError, match="leaves nothing"):
+        clamped(PRODUCTION, 4_000)
+
+
+def test_some_settings_may_be_given_and_no_others():
+    """S2-39 (C2-6)"""
+    given = merged(PRODUCTION, {"soft_threshold_tokens": 12_000, "keep_recent_messages": 10})
+    assert asdict(given) == asdict(PRODUCTION) | {"soft_threshold_tokens": 12_000, "keep_recent_messages": 10}
+    assert merged(DEVELOPMENT, None) == DEVELOPMENT
+    assert merged(DEVELOPMENT, PRODUCTION) == PRODUCTION
+    for wrong in (
+        {"soft_threshold": 1},
+        {"use_llm": 1},
+        {"summary_max_tokens": "800"},
+        {"reserve_tokens": -1},
+        {"hard_threshold_tokens": 3},
+    ):
+        with pytest.raises(ValueError, match=next(iter(wrong))[:4]):
+            merged(PRODUCTION, wrong)
+
+
+# --- the check ---------------------------------------------------------------------------------
+
+
+def test_none_soft_and_hard():
+    """S2-03 S2-04 S2-11 S2-12 S2-13 S2-14 S2-23: exactly at a threshold is reached (C2-8)."""
+    history = talk(10)
+    tokens = compactor_estimate_messages_tokens(history)
+    for soft, hard, found in (
+        (tokens + 1, tokens + 2, CompactionCheck(False, tokens, tokens + 1, "none")),
+        (tokens, tokens + 1, CompactionCheck(True, tokens, tokens, "soft")),
+        (tokens - 1, tokens, CompactionCheck(True, tokens, tokens, "hard")),
+    ):
+        config = {"soft_threshold_tokens": soft, "hard_threshold_tokens": hard}
+        assert compactor_check_threshold(history, config) == found
+    assert [field.name for field in fields(CompactionCheck)] == [
+        "should_compact",
+        "current_tokens",
+        "threshold",
+        "urgency",
+    ]
+
+
+def test_the_reserve_counts_in_the_check():
+    """S2-05 S2-14 (C2-3)"""
+    history = talk(10)
+    tokens = compactor_estimate_messages_tokens(history)
+    config = {"soft_threshold_tokens": 10, "hard_threshold_tokens": 50_000, "reserve_tokens": 100}
+    base = merged(PRODUCTION, config)
+    assert SoftHardCompactor(base, window=tokens + 101).check_threshold(history).urgency == "soft"
+    assert SoftHardCompactor(base, window=tokens + 100).check_threshold(history).urgency == "hard"
+    assert SoftHardCompactor(SMALL, window=tokens + 100).check_threshold(history, config).urgency == "hard"
+
+
+# --- compaction --------------------------------------------------------------------------------
+
+
+def test_old_messages_become_a_summary_and_the_newest_stay():
+    """S2-02 S2-07 S2-15 S2-16 S2-17 S2-18 S2-19 S2-20 S2-21 S2-22 S2-23: seven fields that agree with each other."""
+    system = {"role": "system", "content": "你是一个助手。"}
+    history = [system, *(message | {"id": n, "timestamp": n * 1_000} for n, message in enumerate(talk(12)))]
+    before = copy.deepcopy(history)
+    memory = ProcessMemories()
+    result = SoftHardCompactor(SMALL, memory=memory).compact(history, "agent")
+    assert history == before
+    assert result.compacted_messages[0] == system
+    assert result.compacted_messages[2:] == history[-4:]
+    assert result.compacted_messages[-1]["timestamp"] == 23_000
+    assert result.summary.startswith("[以下是之前对话的摘要]\n讨论主题: ")
+    assert result.summary in result.compacted_messages[1]["content"]
+    assert (result.original_count, result.retained_count) == (25, 5)
+    assert result.flushed_memories == len(memory.search("", 100)) > 0
+    assert result.tokens_before_compaction == compactor_estimate_messages_tokens(history)
+    assert result.tokens_after_compaction == compactor_estimate_messages_tokens(result.compacted_messages)
+    assert result.tokens_after_compaction < result.tokens_before_compaction / 2
+    assert list(asdict(result)) == [field.name for field in fields(CompactionResult)]
+    assert len(fields(CompactionResult)) == 7
+
+
+def test_a_call_is_not_parted_from_its_result():
+    """S2-07 S2-23 (C2-10)"""
+    for keep in range(1, 8):
+        history = [*talk(8), user("列出文件"), *ran("a", "a.py"), *ran("b", "b.py"), assistant("完成。")]
+        config = {"keep_recent_messages": keep}
+        result = SoftHardCompactor(SMALL).compact(history, config=config)
+        assert not refold.check(result.compacted_messages)
+        assert result.retained_count >= keep
+        assert result.compacted_messages[-keep:] == history[-keep:]
+
+
+def test_a_tail_over_the_budget_is_cut_shorter_and_what_waits_stays():
+    """S2-07 S2-21 (C2-10, X-4)"""
+    history = [
+        *talk(4),
+        *(make("很长的内容" * 120) for _ in range(3) for make in (user, assistant)),
+        user("最后的问题"),
+    ]
+    result = SoftHardCompactor(SMALL).compact(history, config={"keep_recent_messages": 6})
+    assert result.compacted_messages[-1] == history[-1]
+    assert result.tokens_after_compaction < SMALL.soft_threshold_tokens
+    huge = [*talk(4), user("读取日志"), *ran("a", "x " * 3_000), *ran("b", "ok")]
+    result = SoftHardCompactor(SMALL).compact(huge)
+    assert result.tokens_after_compaction < SMALL.soft_threshold_tokens
+    assert result.compacted_messages[-1] == huge[-1]
+    assert not refold.check(result.compacted_messages)
+
+
+def test_what_would_not_be_smaller_is_not_done():
+    """S2-20 S2-21 (C2-10)"""
+    history = [
+        user("好"),
+        assistant("嗯"),
+        user("好"),
+        assistant("嗯"),
+        user("好"),
+        assistant("嗯"),
+        user("好"),
+        assistant("嗯"),
+    ]
+    result = SoftHardCompactor(SMALL, memory=ProcessMemories()).compact(history)
+    assert result.compacted_messages == history
+    assert (result.summary, result.retained_count, result.flushed_memories) == ("", 8, 0)
+    assert result.tokens_before_compaction == result.tokens_after_compaction
+    assert SoftHardCompactor(SMALL).compact([]).compacted_messages == []
+
+
+# --- memory ------------------------------------------------------------------------------------
+
+
+class Broken:
+    """A sink whose disk is full."""
+
+    def store(self, memories):
+        raise StoreError("disk full")
+
+    def search(self, query, limit=10):
+        return []
+
+
+def test_memories_are_flushed_once_within_the_compaction():
+    """S2-06 S2-19 S2-40 (C2-9): once for each content, whoever stored it before."""
+    memory = ProcessMemories()
+    compactor = SoftHardCompactor(SMALL, memory=memory)
+    first = compactor.compact(talk(12), "agent")
+    assert {"我住在北京。", "我喜欢简洁的代码，永远不要使用 unsafe。"} <= {one.text for one in memory.search("", 100)}
+    again = compactor.compact(talk(12), "agent")
+    assert (again.flushed_memories, again.retained_count) == (0, first.retained_count)
+    assert SoftHardCompactor(SMALL, memory=memory).compact(talk(12), "agent").flushed_memories == 0
+    assert first.flushed_memories == len(memory.search("", 100))
+    off = ProcessMemories()
+    assert (
+        SoftHardCompactor(SMALL, memory=off).compact(talk(12), config={"memory_flush_enabled": False}).flushed_memories
+        == 0
+    )
+    assert off.search("") == []
+
+
+def test_a_memory_that_fails_blocks_nothing():
+    """S2-06 S2-19 (C2-9)"""
+    result = SoftHardCompactor(SMALL, memory=Broken()).compact(talk(12))
+    assert result.flushed_memories == 0
+    assert result.summary
+
+
+def test_each_agent_has_a_memory_of_its_own():
+    """S2-36 S2-41"""
+    sinks = {"a": ProcessMemories(), "b": ProcessMemories()}
+    SoftHardCompactor(SMALL, memory=sinks.__getitem__).compact(talk(12), "b")
+    assert sinks["b"].search("北京")
+    assert not sinks["a"].search("北京")
+
+
+# --- by a model --------------------------------------------------------------------------------
+
+
+def test_a_model_really_writes_the_summary():
+    """S2-09 S2-44 S2-45 S2-48 S2-49 (C2-5): a light one of one's own choice."""
+    light = ScriptedModel(["用户在写异步服务器，采用 tokio。"])
+    result = SoftHardCompactor(SMALL, model=light).compact(talk(12), config={"use_llm": True})
+    assert len(light.asked) == 1
+    assert result.summary.startswith("用户在写异步服务器，采用 tokio。")
+    assert "永远不要使用 unsafe" in result.summary
+    unused = ScriptedModel(["unused"])
+    SoftHardCompactor(SMALL, model=unused).compact(talk(12))
+    assert unused.asked == []
+    large = ScriptedModel(["用户在写异步服务器，采用 tokio。"])
+    assert SoftHardCompactor(LARGE_CONTEXT, model=large).compact(talk(20)).summary.startswith("用户在写异步服务器")
+
+
+@pytest.mark.parametrize("answers", [[], [Answer("", "error", "down")], [""], [Answer("半截", "length")]])
+def test_a_model_that_fails_leaves_it_to_rules_or_leaves_it(answers):
+    """S2-10"""
+    config = {"use_llm": True}
+    by_rules = SoftHardCompactor(SMALL, model=ScriptedModel(answers)).compact(talk(12), config=config)
+    assert by_rules.summary.startswith("[以下是之前对话的摘要]")
+    config |= {"llm_fallback_to_rules": False}
+    untouched = SoftHardCompactor(SMALL, model=ScriptedModel(answers)).compact(talk(12), config=config)
+    assert untouched.compacted_messages == talk(12)
+    assert untouched.summary == ""
+
+
+# --- what the document calls future ------------------------------------------------------------
+
+
+def test_only_what_is_new_is_summarised_again():
+    """S2-46 S2-50: the whole history grown, or the compacted one: the earlier summary is brought up to date."""
+    for whole in (True, False):
+        model = ScriptedModel(["第一份摘要。", "第二份摘要。"])
+        compactor = SoftHardCompactor(SMALL, model=model)
+        first = compactor.compact(talk(12), config={"use_llm": True})
+        grown = [*(talk(12) if whole else first.compacted_messages), *talk(20)[-10:]]
+        second = compactor.compact(grown, config={"use_llm": True})
+        earlier, _, new = model.asked[1].messages[0].text.partition("</previous-summary>")
+        assert "第一份摘要。" in earlier
+        assert "第3步" not in new
+        assert "第15步" in new
+        assert second.summary.startswith("第二份摘要。")
+    rules = SoftHardCompactor(SMALL)
+    once = rules.compact(talk(12)).compacted_messages
+    twice = rules.compact([*once, *talk(20)[-10:]]).summary
+    assert twice.count("[以下是之前对话的摘要]") == 1
+    assert "(已压缩 30 条消息,其中用户 15 条,助手 15 条)" in twice
+
+
+def test_a_compaction_can_be_looked_at_and_edited_first():
+    """S2-47 S2-51: nothing is kept until it is accepted; then exactly what was shown."""
+    compactor = SoftHardCompactor(SMALL, memory=ProcessMemories())
+    history = talk(12)
+    preview = compactor.preview(history, "agent")
+    assert compactor.history(history, "agent")[-1].action == "preview"
+    ((id, text),) = preview.summaries().items()
+    assert text.startswith("[以下是之前对话的摘要]")
+    result = compactor.accept(preview.amend(id, text + "\n端口: 8443"), "agent")
+    assert result.summary.endswith("端口: 8443")
+    assert result.flushed_memories > 0
+    assert compactor.compact([*history, user("继续"), assistant("好")], "agent").summary.startswith(
+        "[以下是之前对话的摘要]"
+    )
+
+
+def test_what_matters_stays_word_for_word():
+    """S2-52"""
+    history = talk(12)
+    history[4] = user("记住：部署端口是 8443。")
+    plain = SoftHardCompactor(SMALL).compact(history)
+    assert history[4] not in plain.compacted_messages
+    kept = SoftHardCompactor(SMALL, scorer=Emphasis()).compact(history)
+    assert history[4] in kept.compacted_messages
+    assert kept.tokens_after_compaction < kept.tokens_before_compaction / 2
+
+
+def test_a_compaction_is_on_record_and_can_be_taken_back():
+    """S2-53"""
+    compactor = SoftHardCompactor(SMALL)
+    history = talk(12)
+    compactor.compact(history, "agent", "talk-1")
+    rows = compactor.history(history, "agent", "talk-1")
+    assert [(row.action, row.outcome, row.actor) for row in rows] == [("compact", "applied", "manual")]
+    assert rows[0].after < rows[0].before
+    assert compactor.history(history, "another") == ()
+    assert compactor.revert(history, rows[0].edit, agent_id="agent", conversation_id="talk-1") == history
+    assert [row.action for row in compactor.history(history, "agent", "talk-1")] == ["compact", "revert"]
+
+
+def test_other_engines_can_listen():
+    """S2-54: memory is a port of two methods, and whatever reflects hears of every compaction."""
+    heard = []
+    SoftHardCompactor(SMALL, on_event=heard.append, memory=ProcessMemories()).compact(talk(12))
+    ended = next(event for event in heard if isinstance(event, Ended))
+    assert ended.edits
+    assert ended.after < ended.before
+
+
+def test_the_page_says_what_it_follows():
+    """S2-01: maturity and date of the document."""
+    page = (ROOT / "docs" / "presets" / "soft-hard.md").read_text(encoding="utf-8")
+    assert "L4" in page
+    assert "2026-03-24" in page
+
+
+# --- the commands ------------------------------------------------------------------------------
+
+
+def test_the_four_commands_are_functions():
+    """S2-33 S2-34 S2-35 S2-36"""
+    assert compactor_estimate_tokens("") == 0
+    assert compactor_estimate_tokens("你好, world\n") == rather_over("你好, world\n") == 6
+    assert compactor_estimate_messages_tokens([]) == 0
+    assert compactor_estimate_messages_tokens([user("你好")]) > compactor_estimate_tokens("你好")
+    assert compactor_check_threshold(talk(3)).urgency == "none"
+    assert compactor_check_threshold(talk(3), DEVELOPMENT).threshold == 5_000
+    result = compactor_compact(talk(12), "agent", None, {"keep_recent_messages": 4})
+    assert result.retained_count == 4
+
+
+def test_one_dispatcher_answers_json_with_json():
+    """S2-32 S2-33 S2-34 S2-35 S2-36: as an HTTP gateway will mount it; JavaScript's spelling is understood."""
+    dispatcher = Dispatcher(SoftHardCompactor(SMALL))
+
+    def call(command: str, **arguments) -> dict:
+        return json.loads(
+            json.dumps(dispatcher.call(json.loads(json.dumps({"command": command, "arguments": arguments}))))
+        )
+
+    assert call("compactor_estimate_tokens", text="abcd") == {"result": 2}
+    assert call("compactor_estimate_messages_tokens", messages=talk(2))["result"] > 50
+    check = call("compactor_check_threshold", messages=talk(30))["result"]
+    assert check == asdict(SoftHardCompactor(SMALL).check_threshold(talk(30)))
+    assert check["urgency"] == "hard"
+    both = [
+        call(
+            "compactor_compact",
+            messages=talk(12),
+            agent_id="a",
+            conversation_id=None,
+            config={"keep_recent_messages": 2},
+        ),
+        call(
+            "compactor_compact", messages=talk(12), agentId="a", conversationId="c", config={"keep_recent_messages": 2}
+        ),
+    ]
+    assert both[0] == both[1]
+    assert both[0]["result"]["retained_count"] == 2
+
+
+@pytest.mark.parametrize(
+    ("request_", "code", "word"),
+    [
+        ({"command": "drop_tables"}, "unknown_command", "compactor_compact"),
+        (None, "unknown_command", "None"),
+        ({"command": ["x"]}, "unknown_command", "x"),
+        ({"command": "compactor_estimate_tokens"}, "bad_arguments", "missing: text"),
+        ({"command": "compactor_estimate_tokens", "arguments": []}, "bad_arguments", "object"),
+        ({"command": "compactor_estimate_tokens", "arguments": {"text": 5}}, "bad_arguments", "int"),
+        ({"command": "compactor_estimate_tokens", "arguments": {"text": "", "by": 1}}, "bad_arguments", "unknown: by"),
+        ({"command": "compactor_check_threshold", "arguments": {"messages": [3]}}, "bad_arguments", ""),
+        (
+            {"command": "compactor_check_threshold", "arguments": {"messages": [], "config": {"x": 1}}},
+            "bad_arguments",
+            "x",
+        ),
+    ],
+)
+def test_a_bad_request_is_answered_not_raised(request_, code, word):
+    """S2-32 S2-35 (C2-6)"""
+    error = Dispatcher().call(request_)["error"]
+    assert error["code"] == code
+    assert word in error["message"]
+
+
+def test_a_store_that_fails_is_said_to_have_failed():
+    """S2-32"""
+
+    class Down(refold.MemoryStore):
+        def load(self, tips):
+            raise StoreError("gone")
+
+    request = {"command": "compactor_compact", "arguments": {"messages": talk(3), "agent_id": "a"}}
+    assert Dispatcher(SoftHardCompactor(store=Down())).call(request)["error"] == {
+        "code": "store_failed",
+        "message": "gone",
+    }
+
+
+def client(**settings) -> CompactorClient:
+    return CompactorClient(in_thread(Dispatcher(SoftHardCompactor(SMALL, **settings))))
+
+
+def test_the_client_gives_types_back_over_any_transport():
+    """S2-32 S2-37"""
+
+    async def main() -> None:
+        for compactor in (client(), CompactorClient(Dispatcher(SoftHardCompactor(SMALL)).call)):
+            assert await compactor.estimate_tokens("abcd") == 2
+            assert await compactor.estimate_messages_tokens(talk(2)) == compactor_estimate_messages_tokens(talk(2))
+            assert (await compactor.check_threshold(talk(30), SMALL)).urgency == "hard"
+            result = await compactor.compact(talk(12), "agent", "conversation", {"keep_recent_messages": 2})
+            assert result == SoftHardCompactor(SMALL).compact(talk(12), config={"keep_recent_messages": 2})
+            with pytest.raises(CommandError, match="no such setting") as raised:
+                await compactor.check_threshold(talk(2), {"soft": 1})
+            assert raised.value.code == "bad_arguments"
+
+    asyncio.run(main())
+
+
+# --- the scenarios -----------------------------------------------------------------------------
+
+
+def test_scenario_1_automatic():
+    """S2-02 S2-23 S2-38 S2-41: soft suggests, hard compacts; the user manages nothing."""
+
+    async def main() -> tuple[ChatStore, list, list]:
+        suggested, done = [], []
+        chat = ChatStore(client(), "agent", suggest=suggested.append)
+        for message in talk(40):
+            if result := await chat.add(message):
+                done.append(f"压缩完成: {result.tokens_before_compaction} → {result.tokens_after_compaction} tokens")
+                assert result.compacted_messages == chat.messages
+        return chat, suggested, done
+
+    chat, suggested, done = asyncio.run(main())
+    assert len(done) >= 2
+    assert all(check.urgency == "soft" for check in suggested)
+    assert len(suggested) > len(done)
+    assert compactor_estimate_messages_tokens(chat.messages) < 2_000
+    assert "永远不要使用 unsafe" in chat.messages[0]["content"]
+    assert chat.messages[-1] == talk(40)[-1]
+
+
+def test_scenario_2_by_hand_with_some_settings():
+    """S2-39"""
+
+    async def main() -> CompactionResult:
+        chat = ChatStore(CompactorClient(in_thread(Dispatcher())), "agent", "conversation", messages=talk(20))
+        return await chat.compact({"soft_threshold_tokens": 12_000, "keep_recent_messages": 10})
+
+    result = asyncio.run(main())
+    assert result.retained_count == 10
+    assert result.tokens_after_compaction < result.tokens_before_compaction
+
+
+def test_scenario_3_memories_first():
+    """S2-40 S2-41: stored by hand before, they are not stored twice (C2-9)."""
+    memory = ProcessMemories()
+    intelligence = Intelligence(client(memory=memory), memory)
+    messages = talk(12)
+
+    async def main() -> CompactionResult:
+        for one in extract_memories(messages):
+            intelligence.memory.store([one])
+        return await intelligence.compactor.compact(messages, "agent")
+
+    result = asyncio.run(main())
+    assert memory.search("北京")
+    assert result.flushed_memories == 0
+    assert result.summary
