@@ -443,10 +443,13 @@ def test_a_runs_config_will_do():
             seen.append(config)
             return super()._asker(config)
 
-    config = {"configurable": {"max_tokens": WINDOW, "model": model, "thread_id": "t1"}}
+    config = {"configurable": {"compression": {"max_tokens": WINDOW, "model": model}, "thread_id": "t1"}}
     _, done = asyncio.run(get_compressor(config, Listening).compress(LONG, config))
     assert done
     assert seen == [config]
+    assert get_compressor({"configurable": {"compression": Settings(7, url="http://x")}}).config.max_tokens == 7
+    with pytest.raises(ValueError, match="compression"):
+        get_compressor({"configurable": {"model": "gpt-5"}})
 
 
 def test_other_strategies_can_be_added():

@@ -4,6 +4,8 @@ import asyncio
 from contextlib import suppress
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from refold import Answer, Ask, Message, Text, ToolCall, ToolResult, check
 from refold.messages import user
@@ -28,7 +30,7 @@ from refold.rules.openai_chat import RULES
 from refold.rules.verdict import Rules
 from refold.strategies import WholeHistory as CoreWholeHistory
 from refold.summary import CONTINUE, previous
-from refold.testing import ScriptedModel
+from refold.testing import ScriptedModel, transcripts
 from refold.triggers import Elapsed, EveryN, Fraction, Messages, Predicate, Tokens
 
 WORDS = "some words that take room " * 60
@@ -536,3 +538,31 @@ def test_asks_are_asks():
     """S3-14: the summary is asked for as such."""
     _, asked, _ = run(replaced(TASK, tldr("x")))
     assert all(isinstance(ask, Ask) and ask.purpose == "summary" for ask in asked)
+
+
+# --- any history ----------------------------------------------------------------------------------
+
+
+def one_result_each(messages):
+    """A transcript as Chat Completions has it: one message for each result."""
+    for message in messages:
+        rest = tuple(part for part in message.parts if not isinstance(part, ToolResult))
+        yield from (Message("tool", (part,)) for part in message.parts if isinstance(part, ToolResult))
+        if rest or not message.results:
+            yield Message(message.role, rest)
+
+
+@given(transcripts(), st.sampled_from([*STRATEGIES, (MyCustomCompressionStrategy(), "")]), st.booleans())
+def test_whatever_the_history_what_is_left_is_valid(messages, chosen, head):
+    """S3-09 S3-22: pairs are whole, first request and open calls are there, the model can go on, and a second time too."""
+    strategy, answer = chosen
+    history = [*[SYSTEM] * head, *one_result_each(messages)]
+    for _ in range(2):
+        left, _, _ = run(replaced(history, *[answer] * 60, strategy=strategy))
+        assert valid(left)
+        assert left[:head] == history[:head]
+        assert left[head] == history[head]
+        if history[-1].role != "assistant" or history[-1].calls:
+            assert left[-1] == history[-1]
+        assert left == history or left[-1].role != "assistant" or left[-1].calls
+        history = left

@@ -1,8 +1,8 @@
 """The gemini preset for LangChain: `await compressor.compress(messages, config)` (S0-07 to S0-10)."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -28,6 +28,7 @@ try:
 except ImportError as error:
     raise ImportError("these compressors need LangChain: pip install 'refold[langchain]'") from error
 
+CONFIGURABLE = "compression"
 KEPT = "refold_steps_kept"
 """In the `additional_kwargs` of a snapshot: how many steps of the model stood behind it when it was made."""
 
@@ -125,15 +126,16 @@ async def _nobody(_: Ask) -> Answer | None:
 
 
 def get_compressor(
-    config: Settings | RunnableConfig | Mapping[str, Any],
-    kind: Callable[[Settings], Compressor] = GoogleStyleCompressor,
+    config: Settings | RunnableConfig, kind: Callable[[Settings], Compressor] = GoogleStyleCompressor
 ) -> Compressor:
-    """A compressor for *config* (S0-44): `Settings`, or a run's config with their names under `configurable`."""
+    """A compressor for *config* (S0-44): `Settings`, or a run's config that has them, or a mapping of
+    their names, under `configurable` as `compression`. Raises ValueError where it has none."""
     if isinstance(config, Settings):
         return kind(config)
-    given: Mapping[str, Any] = config.get("configurable") or {}
-    known = {one.name for one in fields(Settings)}
-    return kind(Settings(**{name: value for name, value in given.items() if name in known}))
+    given = (config.get("configurable") or {}).get(CONFIGURABLE)
+    if given is None:
+        raise ValueError(f"give Settings, or a config with them under configurable as {CONFIGURABLE!r}")
+    return kind(given if isinstance(given, Settings) else Settings(**given))
 
 
 def _snapshot(view: View) -> Snapshot | None:
