@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -383,3 +385,45 @@ def test_arguments_that_are_strings_in_an_echo_stay_strings():
     assert patch(item, one(item)).content[0] is item.content[0]
     after = patch(item, Message("assistant", (ToolCall("c1", "read", '{"path":"b"}'),)))
     assert json.loads(after.content[0]["arguments"]) == {"path": "b"}
+
+
+def test_the_codec_knows_its_own_and_takes_anything_langchain_takes():
+    assert langchain.fits({}, [HumanMessage("a"), {"role": "user"}]) == 3
+    assert langchain.is_system(SystemMessage("s"))
+    assert not langchain.is_system("s")
+    view = Compactor([], Budget(10, 10), format=langchain)(["hi", ("ai", "hello"), HumanMessage("a")])
+    assert [m.role for m in view.messages] == ["user", "assistant", "user"]
+    assert view.payload == ["hi", ("ai", "hello"), HumanMessage("a")]
+
+
+def test_media_by_address_can_be_written_and_embedded_ones_cannot():
+    part = Media("image", "", "https://example.com/a.png")
+    assert one(encode(Message("user", (part,)))) == Message("user", (part,))
+    with pytest.raises(FormatError, match="cannot hold this Media anew"):
+        encode(Message("user", (Media("image", "image/png", "blake2b:00"),)))
+
+
+def test_a_block_that_is_no_object_is_carried():
+    item = HumanMessage.model_construct(content=[3, "a"])
+    assert [type(part) for part in one(item).parts] == [Opaque, Text]
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "refold.adapters.langchain",
+        "refold.adapters.langchain_model",
+        "refold.adapters.langgraph",
+        "refold.presets.gemini_compressor",
+        "refold.presets.koog_graph",
+    ],
+)
+def test_without_langchain_the_extra_is_named(module):
+    """And the presets themselves need none of it."""
+    code = (
+        "import sys; sys.modules['langchain_core'] = sys.modules['langgraph'] = None\n"
+        f"import refold.presets.gemini, refold.presets.koog\ntry: import {module}\n"
+        "except ImportError as error: print(error)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "pip install 'refold[langchain]'" in out

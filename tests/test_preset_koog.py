@@ -1,7 +1,9 @@
 """koog's strategies and sessions (seed 3), row by row, with a scripted model."""
 
 import asyncio
+import re
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -566,3 +568,11 @@ def test_whatever_the_history_what_is_left_is_valid(messages, chosen, head):
             assert left[-1] == history[-1]
         assert left == history or left[-1].role != "assistant" or left[-1].calls
         history = left
+
+
+def test_the_page_says_which_strategy_is_for_what():
+    """S3-28: a row for each, with what is left and when to use it."""
+    page = (Path(__file__).parent.parent / "docs" / "presets" / "koog.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(\w+)\(.*?\)`.*? \| (.{8,}) \| (.{30,}) \|$", page, re.MULTILINE)
+    named = [WholeHistory, FromLastNMessages, Chunked, RetrieveFactsFromHistory, NoCompression]
+    assert [name for name, _, _ in rows] == [strategy.__name__ for strategy in named]
