@@ -11,9 +11,11 @@ from refold.pricing import Rates, find_rates
 from refold.view import View
 from refold.worth import Offer, Worth, best_growth, worth
 
-TAIL = 0.2
+TAIL = 0.25
 """The share of the conversation that a compaction which need not be leaves, and the least of it in tokens."""
-TAIL_LEAST = 8_000
+TAIL_LEAST = 30_000
+REFETCHED = 0.05
+"""The share of what is removed that agents are taken to fetch again."""
 SUMMARY = 3_000
 """Tokens of a summary, as long as there is none."""
 LEAST = 0.1
@@ -71,6 +73,7 @@ def case_of(view: View, rates: Rates, *, base: int | None, idle: float | None, a
         growth=(view.lens.calibrate(view.lens.fixed + view.ground.sums[-1]) - fixed) / past,
         asked=tokens if asks else 0,
         answered=answered,
+        refetched=REFETCHED,
         alive=0.0 if idle is not None and idle > rates.lifetime else 1.0,
     )
     case = Case(offer, rates, past, goal)

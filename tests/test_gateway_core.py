@@ -1,0 +1,806 @@
+"""The gateway's core without sockets: what happens to a request."""
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Any, Self
+
+import pytest
+
+from refold import Budget, Edit, StoreError
+from refold.codecs import decode_all, open_payload
+from refold.compactor import Compactor
+from refold.gateway.counters import Counters
+from refold.gateway.exchange import Exchange, Incoming, Outgoing, Settings
+from refold.gateway.traffic import REASONS
+from refold.pricing import Rates
+from refold.rules.verdict import Violation
+from refold.stores.memory import MemoryStore
+from refold.strategies import ClearToolResults, ClipResults
+from refold.strategy import Answer, Ask
+from refold.transcript import Transcript
+from refold.windows import Window
+
+WORDS = "one two three four five six seven eight nine ten " * 40
+SMALL = {"m": Window(20_000), "claude-opus-5-5": Window(20_000), "g": Window(20_000)}
+
+
+# --- sessions in four formats ---------------------------------------------------------------------
+
+
+def anthropic(
+    steps: int,
+    *,
+    model: str = "claude-opus-5-5",
+    signed: bool = False,
+    mark: bool = True,
+    repeat: int = 1,
+    **more: Any,
+) -> bytes:
+    messages: list[Any] = [{"role": "user", "content": "Find the bug in calc.py and fix it."}]
+    for i in range(steps):
+        thought = [{"type": "thinking", "thinking": f"look at {i}", "signature": f"sig{i}"}] if signed else []
+        call = {"type": "tool_use", "id": f"t{i}", "name": "read", "input": {"path": f"f{i}.py"}}
+        result = {"type": "tool_result", "tool_use_id": f"t{i}", "content": f"file {i}\n{WORDS * repeat}"}
+        messages += [{"role": "assistant", "content": [*thought, call]}, {"role": "user", "content": [result]}]
+    if mark and steps:
+        messages[-1]["content"][-1]["cache_control"] = {"type": "ephemeral"}
+    tools = [{"name": "read", "input_schema": {"type": "object"}}]
+    return json.dumps({"model": model, "max_tokens": 1000, "tools": tools, "messages": messages, **more}).encode()
+
+
+def chat(steps: int, **more: Any) -> bytes:
+    messages: list[Any] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Fix the bug."}]
+    for i in range(steps):
+        function = {"name": "read", "arguments": json.dumps({"path": f"f{i}.py"})}
+        messages += [
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": f"c{i}", "type": "function", "function": function}],
+            },
+            {"role": "tool", "tool_call_id": f"c{i}", "content": f"file {i}\n{WORDS}"},
+        ]
+    return json.dumps({"model": "m", "messages": messages, **more}).encode()
+
+
+def responses(steps: int, **more: Any) -> bytes:
+    items: list[Any] = [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Fix the bug."}]}
+    ]
+    for i in range(steps):
+        items += [
+            {
+                "type": "function_call",
+                "call_id": f"c{i}",
+                "name": "read",
+                "arguments": json.dumps({"path": f"f{i}.py"}),
+            },
+            {"type": "function_call_output", "call_id": f"c{i}", "output": f"file {i}\n{WORDS}"},
+        ]
+    return json.dumps({"model": "m", "input": items, "store": False, **more}).encode()
+
+
+def gemini(steps: int, **more: Any) -> bytes:
+    contents: list[Any] = [{"role": "user", "parts": [{"text": "Fix the bug."}]}]
+    for i in range(steps):
+        call = {"functionCall": {"name": "read", "args": {"path": f"f{i}.py"}}}
+        result = {"functionResponse": {"name": "read", "response": {"output": f"file {i}\n{WORDS}"}}}
+        contents += [{"role": "model", "parts": [call]}, {"role": "user", "parts": [result]}]
+    return json.dumps({"contents": contents, **more}).encode()
+
+
+PATHS = {
+    "anthropic": "/v1/messages",
+    "openai_chat": "/v1/chat/completions",
+    "openai_responses": "/v1/responses",
+    "gemini": "/v1beta/models/g:generateContent",
+}
+FORMATS: dict[str, Callable[..., bytes]] = {
+    "anthropic": anthropic,
+    "openai_chat": chat,
+    "openai_responses": responses,
+    "gemini": gemini,
+}
+
+
+def request(
+    body: bytes, api: str = "anthropic", headers: Iterable[tuple[str, str]] = (), credential: str = "c"
+) -> Incoming:
+    return Incoming(api, "up", PATHS.get(api, "/other"), tuple(headers), body, credential)
+
+
+class Driver:
+    """Runs an exchange on one event loop, as a server would."""
+
+    def __init__(self, store: Any = None, **settings: Any) -> None:
+        self.store = MemoryStore() if store is None else store
+        self.loop = asyncio.new_event_loop()
+        settings = {"windows": SMALL, "economy": False, **settings}
+        self.exchange = Exchange(Settings(**settings), self.store)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.loop.run_until_complete(self.exchange.aclose())
+        self.loop.close()
+
+    def __call__(self, body: bytes, api: str = "anthropic", **more: Any) -> Outgoing:
+        return self.run(self.exchange.prepare(request(body, api, **more)))
+
+    def harder(self, body: bytes, out: Outgoing, error: bytes, api: str = "anthropic") -> Outgoing | None:
+        return self.run(self.exchange.harder(request(body, api), out, error))
+
+    def run(self, work: Any) -> Any:
+        return self.loop.run_until_complete(work)
+
+    def idle(self) -> None:
+        """Let background work end."""
+
+        async def settled() -> None:
+            await asyncio.gather(*self.exchange._tasks)
+
+        self.run(settled())
+
+    def count(self, name: str, **labels: str) -> float:
+        return self.exchange.counters.get(name, **labels)
+
+
+def violations(body: bytes, api: str) -> tuple[Violation, ...]:
+    envelope = open_payload(body, api)
+    return envelope.codec.rules(envelope.body).check(decode_all(envelope), envelope.body)
+
+
+def entries(body: bytes) -> list[Any]:
+    value = json.loads(body)
+    return next(value[name] for name in ("messages", "input", "contents") if name in value)
+
+
+# --- nothing to do --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("api", FORMATS)
+def test_with_nothing_to_do_the_very_bytes_go_on(api: str):
+    with Driver() as driver:
+        for steps in range(4):
+            body = FORMATS[api](steps)
+            out = driver(body, api)
+            assert out.body is body
+            assert (out.outcome, out.reason, out.edits) == ("untouched", "", ())
+            assert 0 < out.before == out.after
+
+
+@pytest.mark.parametrize(
+    ("api", "body", "outcome", "reason"),
+    [
+        ("", b'{"messages": []}', "untouched", "path"),
+        ("embeddings", b'{"input": "x"}', "untouched", "path"),
+        ("anthropic", b"\xff\x00 not json", "opaque", "unreadable"),
+        ("anthropic", b"", "opaque", "unreadable"),
+        ("anthropic", b'{"model": "m"}', "opaque", "unreadable"),
+        ("anthropic", b'{"messages": 3}', "opaque", "unreadable"),
+        ("anthropic", b'{"messages": []}', "untouched", "empty"),
+        ("openai_chat", b'{"messages": [1, null]}', "opaque", "unreadable"),
+        ("gemini", b'{"contents": [' + b"[" * 5000 + b"]" * 5000 + b"]}", "opaque", "unreadable"),
+    ],
+)
+def test_what_cannot_be_read_goes_on_with_a_reason(api: str, body: bytes, outcome: str, reason: str):
+    with Driver() as driver:
+        out = driver(body, api)
+        assert out.body is body
+        assert (out.outcome, out.reason) == (outcome, reason)
+        assert driver.count("requests", outcome=outcome, reason=reason) == 1
+        assert reason in REASONS
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/messages/count_tokens?beta=true", "/v1beta/models/g:countTokens", "/v1/responses/compact"]
+)
+def test_paths_beside_the_conversation_pass(path: str):
+    with Driver() as driver:
+        body = anthropic(40)
+        out = driver.run(driver.exchange.prepare(Incoming("anthropic", "up", path, (), body)))
+        assert out.body is body and out.reason == "path"
+
+
+# --- compaction in the path -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("api", FORMATS)
+def test_a_session_beyond_its_window_goes_on(api: str):
+    """AN-1 OA-1 OA-2 GE-2: nothing that is sent breaks a rule, and all of it fits."""
+    with Driver() as driver:
+        for steps in range(0, 120, 3):
+            out = driver(FORMATS[api](steps), api)
+            assert out.after < 20_000
+            assert violations(out.body, api) == ()
+        assert (out.outcome, out.before > 40_000) == ("edited", True)
+        assert driver.count("requests", reason="hard") >= 2
+        assert driver.count("failures") == 0
+
+
+def test_what_was_decided_is_sent_again_byte_for_byte():
+    """The sent request of one call is the beginning of the next one's, until the next compaction."""
+    with Driver() as driver:
+        sent = [entries(driver(anthropic(steps, mark=False)).body) for steps in range(50, 60)]
+        same = [later[: len(first)] == first for first, later in pairwise(sent)]
+        assert all(same)
+
+
+def test_another_process_with_the_same_store_sends_the_same():
+    store = MemoryStore()
+    with Driver(store) as driver:
+        first = driver(anthropic(60))
+    with Driver(store) as driver:
+        second = driver(anthropic(60))
+    assert first.body == second.body
+    assert (first.reason, second.reason) == ("hard", "shown")
+
+
+def test_a_fork_shows_only_what_is_true_for_its_past():
+    with Driver() as driver:
+        assert driver(anthropic(60)).edits
+        early = driver(anthropic(3))  # rewound to before the compaction
+        assert early.outcome == "untouched"
+        assert driver(anthropic(61)).reason == "shown"
+
+
+def test_local_strategies_act_at_first_sight():
+    with Driver(strategies=(ClipResults(limit=500),)) as driver:
+        one, two = driver(anthropic(1)), driver(anthropic(2))
+        assert one.outcome == "edited" and one.reason == "shown"
+        assert entries(two.body)[:2] == entries(one.body)[:2]
+        assert one.after < one.before
+
+
+def test_tokens_are_counted_from_what_was_reported():
+    with Driver() as driver:
+        out = driver(anthropic(10))
+        driver.exchange.finished(request(b""), out, {"input_tokens": out.after * 2, "output_tokens": 5})
+        again = driver(anthropic(10))
+        assert again.after == out.after * 2
+        driver.exchange.finished(request(b""), Outgoing(b""), None)
+
+
+def test_the_compaction_of_a_client_passes_as_it_came_while_it_fits():
+    asked = {"role": "user", "content": "CONTEXT CHECKPOINT COMPACTION. Create a handoff summary."}
+    with Driver(strategies=(ClipResults(limit=500),)) as driver:
+        edited = driver(chat(5), "openai_chat")
+        body = json.loads(chat(5))
+        body["messages"].append(asked)
+        raw = json.dumps(body).encode()
+        out = driver(raw, "openai_chat")
+        assert edited.edits and out.body is raw
+        assert (out.outcome, out.reason) == ("side", "compaction")
+        assert driver(chat(6), "openai_chat").edits[: len(edited.edits)] == edited.edits
+
+
+# --- signed thinking ------------------------------------------------------------------------------
+
+
+def signatures(body: bytes) -> list[str]:
+    blocks = (block for entry in entries(body) if isinstance(entry["content"], list) for block in entry["content"])
+    return [block["signature"] for block in blocks if block["type"] == "thinking"]
+
+
+def test_conformance_56_signed_thinking_is_unchanged_or_absent():
+    """AN-6 AN-7 AN-11: behind a late edit no thinking stays that was signed before it was made; what is thought afterwards stays."""
+    with Driver() as driver:
+        driver(anthropic(20, signed=True))
+        out = driver(anthropic(60, signed=True))
+        assert out.reason == "hard"
+        assert signatures(out.body) == []
+        later = driver(anthropic(62, signed=True))
+        assert later.reason == "shown"
+        assert signatures(later.body) == ["sig60", "sig61"]
+        assert violations(later.body, "anthropic") == ()
+
+
+def test_local_edits_come_on_time_or_not_at_all_where_thinking_is_bound():
+    """AN-7: a history that was thought over without us is not clipped now; what comes new is, and stays so in another process."""
+    store = MemoryStore()
+    settings: dict[str, Any] = {"strategies": (ClipResults(limit=500),)}
+    with Driver(store, **settings) as driver:
+        late = driver(anthropic(5, signed=True))
+        clipped = [len(str(entry["content"])) < 1000 for entry in entries(late.body) if entry["role"] == "user"][1:]
+        assert clipped == [False, False, False, False, True]
+        grown = driver(anthropic(6, signed=True))
+    with Driver(store, **settings) as driver:
+        again = driver(anthropic(6, signed=True))
+    assert again.body == grown.body
+    assert signatures(again.body) == [f"sig{i}" for i in range(6)]
+
+
+def test_older_models_are_clipped_whenever_they_are_seen():
+    with Driver(strategies=(ClipResults(limit=500),)) as driver:
+        out = driver(anthropic(5, signed=True, model="claude-3-7-sonnet-20250219"))
+        assert len(out.edits) == 5
+
+
+# --- one result, one decision ---------------------------------------------------------------------
+
+
+def rewritten(body: bytes) -> bytes:
+    """As clients do that change the beginning of their history: the date, an old output."""
+    value = json.loads(body)
+    value["messages"][1]["content"] = "Fix the bug. Today is another day."
+    return json.dumps(value).encode()
+
+
+def test_decisions_about_results_survive_a_broken_prefix():
+    store = MemoryStore()
+    settings: dict[str, Any] = {"strategies": (ClearToolResults(keep=3),), "windows": {"m": Window(24_000)}}
+    with Driver(store, **settings) as driver:
+        first = driver(chat(60), "openai_chat")
+        assert first.reason == "hard"
+        broken = driver(rewritten(chat(61)), "openai_chat")
+        assert broken.reason == "shown"
+        assert entries(broken.body)[2:122] == entries(first.body)[2:]
+        assert driver.count("prefix_breaks") == 1
+        assert driver.count("decided_again") > 30
+    with Driver(store, **settings) as driver:  # another process, another session key, the same tenant
+        other = driver(rewritten(chat(61)), "openai_chat", headers=[("x-session-id", "new")])
+        assert entries(other.body) == entries(broken.body)
+    with Driver(store, **settings) as driver:  # another tenant knows nothing of it
+        strange = driver(rewritten(chat(10)), "openai_chat", credential="d")
+        assert strange.outcome == "untouched"
+
+
+def test_a_result_of_the_same_id_that_says_something_else_is_not_decided():
+    with Driver(strategies=(ClearToolResults(keep=3),)) as driver:
+        driver(chat(60), "openai_chat")
+        changed = rewritten(chat(5)).replace(b"file ", b"data ")
+        assert driver(changed, "openai_chat").outcome == "untouched"
+
+
+# --- the cap of output ----------------------------------------------------------------------------
+
+
+def test_the_cap_of_output_is_lowered_where_the_window_asks_for_it():
+    caps = {
+        "anthropic": ({"max_tokens": 19_000}, lambda b: b["max_tokens"]),
+        "openai_chat": ({"max_completion_tokens": 19_000}, lambda b: b["max_completion_tokens"]),
+        "openai_responses": ({"max_output_tokens": 19_000}, lambda b: b["max_output_tokens"]),
+        "gemini": (
+            {"generationConfig": {"temperature": 1, "maxOutputTokens": 19_000}},
+            lambda b: b["generationConfig"]["maxOutputTokens"],
+        ),
+    }
+    with Driver() as driver:
+        for api, (more, read) in caps.items():
+            body = FORMATS[api](15, **more)
+            out = driver(body, api)
+            assert (out.outcome, out.reason) == ("edited", "cap")
+            assert read(json.loads(out.body)) == 20_000 - out.after
+            assert out.body.replace(str(20_000 - out.after).encode(), b"19000") == body
+    with Driver(clamp=False) as driver:
+        assert driver(anthropic(15, max_tokens=19_000)).outcome == "untouched"
+
+
+# --- after a context error ------------------------------------------------------------------------
+
+ERRORS = {
+    "anthropic": {
+        "type": "error",
+        "error": {"type": "invalid_request_error", "message": "prompt is too long: 30000 tokens > 16000 maximum"},
+    },
+    "openai_chat": {
+        "error": {
+            "code": "context_length_exceeded",
+            "message": "This model's maximum context length is 16000 tokens. However, your messages resulted in 30000 tokens.",
+        }
+    },
+    "openai_responses": {
+        "error": {"code": "context_length_exceeded", "message": "Your input exceeds the context window of this model."}
+    },
+    "gemini": {
+        "error": {
+            "code": 400,
+            "message": "The input token count (30000) exceeds the maximum number of tokens allowed (16000).",
+            "status": "INVALID_ARGUMENT",
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("api", FORMATS)
+def test_after_a_context_error_it_is_compacted_harder_once(api: str):
+    with Driver(windows={"claude-opus-5-5": Window(200_000)}) as driver:
+        body = FORMATS[api](40)
+        out = driver(body, api)
+        assert out.outcome == "untouched"
+        error = json.dumps(ERRORS[api]).encode()
+        retried = driver.harder(body, out, error, api)
+        assert retried is not None and (retried.outcome, retried.reason) == ("retried", "context")
+        assert retried.after < 0.65 * out.after
+        assert violations(retried.body, api) == ()
+        assert driver.harder(body, retried, error, api) is None
+        grown = driver(FORMATS[api](41), api)
+        assert grown.outcome == "edited" and grown.after < out.after
+        assert driver.count("context_errors", result="retried") == 1
+
+
+def test_the_window_that_an_upstream_told_of_is_kept_to():
+    with Driver(windows={"claude-opus-5-5": Window(200_000)}) as driver:
+        body = anthropic(40)
+        driver.harder(body, driver(body), json.dumps(ERRORS["anthropic"]).encode())
+        for steps in range(41, 90):
+            out = driver(anthropic(steps))
+            assert out.after < 16_000
+
+
+def test_only_the_cap_is_lowered_where_that_is_enough():
+    said = "input length and `max_tokens` exceed context limit: 10000 + 8000 > 16000, decrease input length or `max_tokens`"
+    error = json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": said}}).encode()
+    with Driver() as driver:
+        body = anthropic(5, max_tokens=8000)
+        retried = driver.harder(body, driver(body), error)
+        assert retried is not None
+        assert json.loads(retried.body) == {**json.loads(body), "max_tokens": 6000}
+
+
+def test_nothing_more_is_tried_where_nothing_is_left_to_cut():
+    with Driver() as driver:
+        body = anthropic(0)
+        assert driver.harder(body, driver(body), json.dumps(ERRORS["anthropic"]).encode()) is None
+        assert driver.harder(b"no json", Outgoing(b"no json"), b"") is None
+        assert driver.count("context_errors", result="given_up") == 2
+
+
+# --- failing open ---------------------------------------------------------------------------------
+
+
+class Failing(MemoryStore):
+    """A store that fails, or waits, while it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = False
+        self.slow = threading.Event()
+        self.slow.set()
+        self.calls = 0
+
+    def load(self, tips: Sequence[str]) -> Sequence[Edit]:
+        self._check()
+        return super().load(tips)
+
+    def save(self, edits: Iterable[Edit]) -> None:
+        self._check()
+        super().save(edits)
+
+    def version(self) -> int:
+        self._check()
+        return super().version()
+
+    def _check(self) -> None:
+        self.calls += 1
+        self.slow.wait(30)
+        if self.down:
+            raise StoreError("database is locked: secret-path")
+
+
+def test_a_store_that_is_down_stops_no_request(caplog: pytest.LogCaptureFixture):
+    store = Failing()
+    store.down = True
+    with Driver(store) as driver, caplog.at_level(logging.WARNING, "refold.gateway"):
+        body = anthropic(60)
+        out = driver(body)
+        assert out.body is body
+        assert (out.outcome, out.reason) == ("failed", "store")
+        assert driver.count("failures", reason="store") == 1
+        assert "StoreError" in caplog.text
+        assert not any(word in caplog.text for word in ("secret", "calc.py", "credential"))
+        store.down = False
+        assert driver(body).outcome == "edited"
+
+
+def test_what_was_shown_is_shown_out_of_memory_while_the_store_is_down():
+    """AN-7: signed thinking stands behind what it was signed over, store or no store."""
+    store = Failing()
+    with Driver(store) as driver:
+        first = driver(anthropic(60, signed=True))
+        assert first.reason == "hard"
+        store.down = True
+        held = driver(anthropic(61, signed=True))
+        assert (held.outcome, held.reason) == ("failed", "store")
+        assert held.edits == first.edits
+        assert held.after < 20_000
+        assert violations(held.body, "anthropic") == ()
+        retried = driver.harder(anthropic(61, signed=True), held, json.dumps(ERRORS["anthropic"]).encode())
+        assert retried is not None and retried.after < held.after
+        store.down = False
+        back = driver(anthropic(61, signed=True))
+        assert back.body == held.body
+
+
+def test_a_store_that_is_slow_is_not_waited_for_and_then_left_alone():
+    store = Failing()
+    with Driver(store, deadline=0.05, rest=1000.0) as driver:
+        store.slow.clear()
+        bodies = [anthropic(1, model=f"m{i}") for i in range(5)]
+        outs = [driver(body, credential=str(i)) for i, body in enumerate(bodies)]
+        calls = store.calls
+        assert [out.reason for out in outs] == ["deadline", "deadline", "deadline", "resting", "resting"]
+        assert all(out.body is body for out, body in zip(outs, bodies, strict=True))
+        assert calls == 3
+        store.slow.set()
+
+
+def test_two_requests_of_one_conversation_do_not_work_on_it_twice():
+    store = Failing()
+    with Driver(store, deadline=0.2) as driver:
+
+        async def both() -> list[Outgoing]:
+            store.slow.clear()
+            first = asyncio.ensure_future(driver.exchange.prepare(request(anthropic(2))))
+            await asyncio.sleep(0.01)
+            second = await driver.exchange.prepare(request(anthropic(2)))
+            store.slow.set()
+            return [await first, second]
+
+        reasons = [out.reason for out in driver.run(both())]
+        assert reasons[1] == "busy" and reasons[0] in ("", "deadline")
+
+
+def test_an_error_of_our_own_stops_no_request(caplog: pytest.LogCaptureFixture):
+    class Broken:
+        local = False
+
+        def __call__(self, view: object) -> Any:
+            raise RuntimeError("quotes the user's words")
+            yield
+
+    with Driver(strategies=(Broken(),)) as driver, caplog.at_level(logging.WARNING, "refold.gateway"):
+        body = anthropic(60)
+        out = driver(body)
+        assert out.body is body and out.reason == "internal"
+        assert "user's words" not in caplog.text
+        assert driver.harder(body, out, b"prompt is too long") is None
+
+
+def test_a_client_that_goes_away_takes_its_question_along():
+    asked, ended = asyncio.Event(), asyncio.Event()
+
+    async def ask(_: Ask) -> Answer:
+        asked.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+        return Answer("too late")
+
+    with Driver(ask=ask, patience=60.0) as driver:
+
+        async def leave() -> None:
+            task = asyncio.ensure_future(driver.exchange.prepare(request(anthropic(60))))
+            await asked.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await ended.wait()
+
+        driver.run(leave())
+
+
+# --- summaries by a model -------------------------------------------------------------------------
+
+
+SUMMARY = "\n".join(
+    f"## {heading}\n- the bug is in add"
+    for heading in ("Goal", "Constraints", "Done", "State", "Decisions", "Open", "Next", "Files")
+)
+
+
+class Writer:
+    """Writes summaries; says what it was asked."""
+
+    def __init__(self, delay: float = 0.0, text: str = SUMMARY) -> None:
+        self.asked: list[Ask] = []
+        self.delay, self.text = delay, text
+
+    async def __call__(self, ask: Ask) -> Answer:
+        self.asked.append(ask)
+        await asyncio.sleep(self.delay)
+        return Answer(self.text, model="writer")
+
+
+def test_a_summary_is_prepared_at_the_soft_level_and_used_at_the_hard_one():
+    writer = Writer()
+    with Driver(ask=writer, soft=0.5, hard=0.9) as driver:
+        steps = next(n for n in range(60) if driver(anthropic(n)).after >= 8_000)
+        soft = driver(anthropic(steps))
+        assert soft.outcome == "untouched"
+        driver.idle()
+        assert driver.count("prepared", result="ready") == 1
+        asked = len(writer.asked)
+        assert asked > 0
+        assert driver(anthropic(steps + 1)).outcome == "untouched"  # not due yet
+        outs = [driver(anthropic(n)) for n in range(steps + 2, steps + 20)]
+        used = next(out for out in outs if out.outcome == "edited")
+        assert used.reason == "prepared"
+        assert driver.count("prepared", result="used") == 1
+        assert violations(used.body, "anthropic") == ()
+
+
+def test_a_prepared_summary_of_a_history_that_was_left_is_not_used():
+    with Driver(ask=Writer(), soft=0.3, hard=0.9) as driver:
+        driver(chat(20), "openai_chat")
+        driver.idle()
+        assert driver.count("prepared", result="ready") == 1
+        out = driver(rewritten(chat(40)), "openai_chat")
+        assert out.reason == "hard"
+        assert driver.count("prepared", result="stale") == 1
+
+
+def test_a_summary_that_takes_too_long_is_done_without():
+    writer = Writer(delay=30.0)
+    with Driver(ask=writer, patience=0.1, deadline=5.0) as driver:
+        out = driver(anthropic(60))
+        assert out.reason == "hard" and out.after < 20_000
+        assert len(writer.asked) == 1
+
+
+# --- what pays ------------------------------------------------------------------------------------
+
+CHEAP = Rates(1.0, 5.0, 0.1, 1.25, lifetime=300.0)
+DEAR = Rates(1.0, 5.0, 0.01, 1.25, lifetime=300.0)
+WIDE = {"claude-opus-5-5": Window(1_000_000)}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def billed(outs: Sequence[Outgoing], rates: Rates) -> float:
+    """What requests cost whose cache is alive, in characters of plain input: what begins as the one before is read."""
+    total, last = 0.0, list[Any]()
+    for out in outs:
+        now = entries(out.body)
+        same = next((at for at, (a, b) in enumerate(zip(last, now, strict=False)) if a != b), min(len(last), len(now)))
+        total += rates.r * len(json.dumps(now[:same])) + rates.w * len(json.dumps(now[same:]))
+        last = now
+    return total
+
+
+def session(steps: int, driver: Driver) -> list[Outgoing]:
+    return [driver(anthropic(n, mark=False, repeat=5)) for n in range(0, steps, 3)]
+
+
+def test_below_the_hard_level_it_is_compacted_where_that_pays():
+    """A long session costs less, with few breaks of the cache; the decision says why."""
+    with Driver(windows=WIDE, economy=True, prices=CHEAP) as driver:
+        outs = session(150, driver)
+        paid = [out for out in outs if out.reason == "pays"]
+        rows = driver.store.ledger()
+    with Driver(windows=WIDE, economy=False) as driver:
+        plain = session(150, driver)
+    assert 1 <= len(paid) <= 8
+    assert billed(outs, CHEAP) < 0.75 * billed(plain, CHEAP)
+    assert any("pays after" in row.actor and "expected" in row.actor for row in rows)
+    assert all(one.body is two.body or one.body == two.body for one, two in zip(outs[:7], plain[:7], strict=True))
+
+
+def test_nothing_pays_where_prices_are_not_known():
+    with Driver(windows={"other": Window(1_000_000)}, economy=True) as driver:
+        assert driver(anthropic(100, model="other", repeat=5)).outcome == "untouched"
+
+
+def test_when_the_cache_has_lapsed_an_edit_costs_nothing():
+    clock = Clock()
+    with Driver(windows=WIDE, economy=True, prices=DEAR, clock=clock) as driver:
+        for steps in range(30, 34):
+            out = driver(anthropic(steps, repeat=5))
+            driver.exchange.finished(request(b""), out, {"input_tokens": out.after, "output_tokens": 1})
+            clock.now += 100
+        assert out.outcome == "untouched"
+        clock.now += 301
+        out = driver(anthropic(34, repeat=5))
+        assert out.reason == "pays"
+        assert any("lapsed" in row.actor for row in driver.store.ledger())
+
+
+def test_a_summary_that_pays_is_written_in_the_background():
+    writer = Writer()
+    with Driver(windows=WIDE, economy=True, prices=CHEAP, ask=writer) as driver:
+        out = driver(anthropic(70, repeat=5))
+        assert out.outcome == "untouched"
+        driver.idle()
+        assert driver.count("prepared", result="ready") == 1
+        out = driver(anthropic(71, repeat=5))
+        assert out.reason == "pays"
+        assert violations(out.body, "anthropic") == ()
+
+
+# --- non-destructive, cache: conformance 53 to 57 -------------------------------------------------
+
+
+def test_conformance_53_a_projection_holds_for_the_prefix_it_was_made_for():
+    """Rejected when the source prefix was edited; accepted when only ids and marks were regenerated."""
+    with Driver() as driver:
+        first = driver(responses(60), "openai_responses")
+        assert first.reason == "hard"
+        value = json.loads(responses(60))
+        for at, item in enumerate(value["input"]):
+            item.update({"id": f"item_{at}", "status": "completed"})
+        again = driver(json.dumps(value).encode(), "openai_responses")
+        assert (again.reason, again.edits) == ("shown", first.edits)
+        value["input"][0]["content"][0]["text"] = "Another task."
+        del value["input"][7:]
+        assert driver(json.dumps(value).encode(), "openai_responses").outcome == "untouched"
+
+
+def test_conformance_54_a_rewind_before_the_compaction_shows_what_was_said():
+    with Driver() as driver:
+        out = driver(anthropic(60))
+        start = max(edit.stop for edit in out.thread.view.edits if edit.id in out.edits)
+        before = anthropic(start // 2 - 2, mark=False)
+        assert driver(before).body is before or driver(before).edits != out.edits
+        tail = driver(anthropic(60))
+        assert tail.edits == out.edits
+
+
+def test_conformance_55_two_runs_send_the_same_bytes():
+    def run() -> list[bytes]:
+        with Driver(MemoryStore()) as driver:
+            return [driver(anthropic(steps)).body for steps in range(0, 90, 5)]
+
+    assert run() == run()
+
+
+def test_conformance_57_one_pass_breaks_the_cached_prefix_once():
+    with Driver() as driver:
+        last, breaks = list[Any](), 0
+        for steps in range(100):
+            out = driver(anthropic(steps, mark=False))
+            now = entries(out.body)
+            breaks += now[: len(last)] != last
+            last = now
+        hard = driver.count("requests", reason="hard")
+        assert 1 <= hard <= 6
+        assert breaks == hard
+
+
+# --- books ----------------------------------------------------------------------------------------
+
+
+def test_counts_are_plain_values():
+    counters = Counters()
+    counters.add("requests", api="gemini", reason="")
+    counters.add("requests", 2, reason="hard", api="gemini")
+    assert counters.get("requests") == 3
+    assert counters.get("requests", reason="hard") == 2
+    assert counters.values()["requests", (("api", "gemini"), ("reason", "hard"))] == 2
+
+
+def test_conversations_that_are_not_used_are_forgotten_and_found_again_in_the_store():
+    with Driver(threads=2) as driver:
+        first = driver(anthropic(60), credential="a")
+        for credential in "bcd":
+            driver(anthropic(1), credential=credential)
+        assert len(driver.exchange.threads) == 2
+        again = driver(anthropic(60), credential="a")
+        assert (again.reason, again.body) == ("shown", first.body)
+
+
+def test_a_known_conversation_keeps_nothing_of_the_requests_it_came_in():
+    """A span of a request would keep the whole request alive: what is remembered is copied out of it."""
+    compactor = Compactor((), Budget(10**9, 10))
+    for steps in range(3):
+        compactor(anthropic(steps))
+    (state,) = compactor._known._states
+    assert all(len(span.source) == span.stop - span.start for span in state.seen)
+
+
+def test_cache_marks_that_moved_leave_a_conversation_known():
+    compactor = Compactor((), Budget(10**9, 10))
+    first, second = compactor(anthropic(5)), compactor(anthropic(6))
+    assert second.transcript.messages[10] is first.transcript.messages[10]
+    assert second.transcript.tips == Transcript.of(decode_all(open_payload(anthropic(6, mark=False)))).tips

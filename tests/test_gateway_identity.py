@@ -1,0 +1,270 @@
+"""Which conversation a request belongs to: recorded clients, keys, sub-agents, tenants, side requests, deltas."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from refold.gateway.exchange import Exchange, Incoming, Outgoing, Settings
+from refold.gateway.identity import session_key, tools_print
+from refold.stores.memory import MemoryStore
+
+
+class Found(NamedTuple):
+    """Of a client's main conversation: pairs of consecutive requests, how many continue, and by which key."""
+
+    pairs: int
+    linked: int
+    key: str
+
+
+def all_of(pairs: int, key: str = "") -> Found:
+    return Found(pairs, pairs, key)
+
+
+TABLE = {
+    "codex": all_of(7, "thread-id"),
+    "codex_gpt6_lite": all_of(4, "thread-id"),
+    "opencode_chat": all_of(7, "x-session-id"),
+    "opencode_responses": all_of(4, "x-session-id"),
+    "opencode_anthropic": all_of(7, "x-session-id"),
+    "opencode_gemini": all_of(4, "x-session-id"),
+    "claude_sonnet45": all_of(7, "x-claude-code-session-id+agent-id"),
+    "claude_opus_multiturn": all_of(5, "x-claude-code-session-id+agent-id"),
+    "gemini": all_of(4),
+    "gemini gemini_resume": Found(7, 6, ""),  # the resumed history says every response twice
+    "qwen": all_of(4),
+    "qwen qwen_resume": Found(7, 6, ""),  # message 1 rewritten
+    "pi_chat": all_of(7),
+    "pi_anthropic": all_of(4),
+    "pi_gemini": all_of(4),
+    "kimi_chat": all_of(7, "prompt_cache_key"),
+    "kimi_anthropic": all_of(4, "metadata.user_id"),
+    "vibe_chat": all_of(4, "x-affinity"),
+    "vibe_anthropic": all_of(7, "x-affinity"),
+    "cline": all_of(4),
+    "continue": all_of(4),
+    "aider": Found(2, 0, ""),  # not append-only
+    "mini": all_of(4),
+    "openhands": all_of(6, "x-litellm-session-id"),
+    "sdk_anthropic_threads_refused": all_of(4),
+    "litellm_gemini": all_of(6),
+    "strands": all_of(6),
+    "adk": all_of(6),
+    "lc_responses": all_of(6),
+    "pyd_responses": all_of(6),
+    "oaia_responses": all_of(6),
+    "deepagents": all_of(6),
+}
+"""The table of real clients; where it counts a longer run than was recorded, the recording's figures."""
+
+
+def api_of(path: str) -> str:
+    path = path.partition("?")[0]
+    ends = {"/messages": "anthropic", "/chat/completions": "openai_chat", "/responses": "openai_responses"}
+    ends |= {"enerateContent": "gemini"}
+    return next((api for end, api in ends.items() if path.endswith(end)), "")
+
+
+def recorded(shared: Path, names: str) -> Iterator[Incoming]:
+    for name in names.split():
+        for line in (shared / "fixtures/requests" / f"{name}.jsonl").read_text("utf-8").splitlines():
+            request = json.loads(line)
+            if isinstance(request["body"], dict):
+                headers = tuple((key.lower(), value) for key, value in request["headers"].items())
+                body = json.dumps(request["body"]).encode()
+                yield Incoming(api_of(request["path"]), "up", request["path"], headers, body, "tenant")
+
+
+def run(requests: list[Incoming], settings: Settings | None = None) -> list[Outgoing]:
+    async def go() -> list[Outgoing]:
+        exchange = Exchange(settings or Settings(), MemoryStore())
+        try:
+            return [await exchange.prepare(one) for one in requests]
+        finally:
+            await exchange.aclose()
+
+    return asyncio.run(go())
+
+
+def conversations(out: list[Outgoing]) -> dict[str, list[Outgoing]]:
+    found: dict[str, list[Outgoing]] = {}
+    for one in out:
+        if one.thread is not None:
+            found.setdefault(one.thread.name, []).append(one)
+    return found
+
+
+def links(requests: list[Outgoing]) -> int:
+    tips = [one.thread.view.transcript.tips for one in requests]
+    return sum(len(a) < len(b) and a[-1] in b for a, b in pairwise(tips))
+
+
+@pytest.mark.parametrize("names", TABLE)
+def test_a_client_s_requests_are_one_growing_conversation(shared: Path, names: str):
+    requests = list(recorded(shared, names))
+    main = max(conversations(run(requests)).values(), key=len)
+    keys = Counter(session_key(dict(one.headers), json.loads(one.body)).name for one in requests)
+    assert Found(len(main) - 1, links(main), keys.most_common(1)[0][0]) == TABLE[names]
+
+
+def test_every_recorded_request_goes_through_as_it_came(shared: Path):
+    for path in sorted((shared / "fixtures/requests").glob("*.jsonl")):
+        requests = list(recorded(shared, path.stem))
+        for sent, got in zip(requests, run(requests), strict=True):
+            assert got.body is sent.body, (path.stem, got.outcome, got.reason)
+            assert got.outcome in ("untouched", "side", "opaque", "refused"), (path.stem, got.reason)
+
+
+SIDES = {
+    "codex_own_compaction": ["", "", "compaction", ""],
+    "codex_remote_compaction_trigger": ["", "", "compaction"],
+    "claude_ctx400_compaction": ["", "", "", "compaction", "", ""],
+    "claude_tui_side_requests": ["", "", "", *["classifier"] * 10, "", "compaction"],
+    "opencode_ctx400_compaction": ["title", "", "", *["compaction", ""] * 3],
+    "kimi_ctx400_compaction": ["", "", "", "compaction", "compaction", "compaction", ""],
+    "qwen_ctx400_compaction": ["", "", "", "compaction", "compaction", "", ""],
+    "qwen_multiturn_memory_agent": ["", "", "", "", "", "", "memory"],
+    "pi_ctx400_compaction": ["", "", "", "compaction", ""],
+    "vibe_own_compaction": ["", "", "", "", "", "compaction", ""],
+    "gemini_own_compaction": None,
+    "aider": ["", "title", "", "title", ""],
+    "opencode_subagent": ["title", "", "", "", "", "", ""],
+}
+
+
+@pytest.mark.parametrize("name", SIDES)
+def test_side_requests_are_recognised(shared: Path, name: str):
+    requests = list(recorded(shared, name))
+    out = run(requests)
+    found = [one.reason if one.outcome == "side" else "" for one in out]
+    expected = SIDES[name]
+    if expected is None:  # the main requests stream, Gemini CLI's own do not
+        expected = ["" if ":stream" in one.path else "compaction" for one in requests]
+        assert "compaction" in expected
+    assert found == expected
+    assert all(one.thread is None for one in out if one.outcome == "side")
+
+
+def test_sub_agents_are_conversations_of_their_own(shared: Path):
+    for name, agents, header in (
+        ("codex_subagents", 3, "thread-id"),
+        ("claude_subagent", 2, "x-claude-code-agent-id"),
+        ("opencode_subagent", 2, "x-session-id"),
+    ):
+        requests = list(recorded(shared, name))
+        out = run(requests)
+        told: dict[str, set[str]] = {}
+        for sent, got in zip(requests, out, strict=True):
+            if got.thread is not None:
+                told.setdefault(got.thread.name, set()).add(sent.header(header))
+        assert len(told) == agents
+        assert all(len(values) == 1 for values in told.values())
+        assert all(links(one) == len(one) - 1 for one in conversations(out).values())
+
+
+def test_a_memory_agent_given_the_same_history_has_other_tools(shared: Path):
+    requests = list(recorded(shared, "qwen_multiturn_memory_agent"))
+    plain = [Incoming(r.api, r.upstream, r.path, r.headers, unrecognisable(r.body), r.credential) for r in requests]
+    out = run(plain)
+    assert out[-1].outcome == "untouched"
+    assert out[-1].thread.name != out[-2].thread.name
+
+
+def unrecognisable(body: bytes) -> bytes:
+    return body.replace(b"managed memory extraction subagent", b"helper").replace(b"TWO directories", b"places")
+
+
+# --- keys, tenants, tools -------------------------------------------------------------------------
+
+
+def chat(*contents: str, tools: tuple[str, ...] = (), **more: object) -> bytes:
+    roles = ("user", "assistant")
+    messages = [{"role": roles[i % 2], "content": text} for i, text in enumerate(contents)]
+    listed = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in tools]
+    return json.dumps({"model": "m", "messages": messages, "tools": listed, **more}).encode()
+
+
+def incoming(body: bytes, headers: dict[str, str] | None = None, credential: str = "a", api: str = "openai_chat"):
+    return Incoming(api, "up", "/v1/chat/completions", tuple((headers or {}).items()), body, credential)
+
+
+def names(*requests: Incoming) -> list[str]:
+    return [one.thread.name for one in run(list(requests))]
+
+
+def test_tenants_sessions_agents_and_tools_part_conversations():
+    one = incoming(chat("hi"))
+    others = [
+        incoming(chat("hi"), credential="b"),
+        incoming(chat("hi"), {"x-session-id": "s"}),
+        incoming(chat("hi"), {"x-claude-code-session-id": "s"}),
+        incoming(chat("hi"), {"x-claude-code-session-id": "s", "x-claude-code-agent-id": "a"}),
+        incoming(chat("hi", tools=("read",))),
+        incoming(chat("hi"), api="openai_chat", credential="c"),
+    ]
+    assert len(set(names(one, *others))) == 1 + len(others)
+    same = incoming(chat("other words", "yes", "go on", temperature=1))
+    assert names(one, same)[0] == names(one, same)[1]
+
+
+def test_the_same_history_has_other_tips_for_another_tenant():
+    a, b = run([incoming(chat("hi")), incoming(chat("hi"), credential="b")])
+    assert a.thread.view.transcript.tips[-1] != b.thread.view.transcript.tips[-1]
+
+
+def test_a_conversation_s_name_tells_nothing():
+    (name,) = names(incoming(chat("hi"), {"x-session-id": "private-id"}, "private-hash"))
+    assert "private" not in name
+
+
+def test_the_most_specific_key_wins():
+    codex = {"session-id": "tree", "thread-id": "agent", "x-client-request-id": "weak"}
+    assert session_key(codex, {"prompt_cache_key": "tree"}) == ("thread-id", "agent")
+    user = json.dumps({"device_id": "d", "session_id": "s"})
+    assert session_key({}, {"metadata": {"user_id": user}}) == ("metadata.user_id", "s")
+    assert session_key({}, {"metadata": {"user_id": "user_1_session_2"}}).value == "user_1_session_2"
+    assert session_key({}, {"metadata": {"user_id": 3}, "prompt_cache_key": 4}) == ("", "")
+
+
+def test_the_order_of_tools_is_no_difference():
+    assert tools_print(("a", "b")) == tools_print(("b", "a")) != tools_print(("a",))
+    assert tools_print(()) == ""
+
+
+# --- deltas ---------------------------------------------------------------------------------------
+
+
+def test_threads_are_refused_so_that_the_client_sends_its_history(shared: Path):
+    out = run(list(recorded(shared, "sdk_anthropic_threads")))
+    assert {one.outcome for one in out} == {"refused"}
+    error = json.loads(out[0].refusal.body)
+    assert out[0].refusal.status == 400
+    assert error["error"]["details"] == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+
+
+def test_deltas_that_are_not_refused_pass_untouched(shared: Path):
+    names = ("sdk_openai_responses_prev", "codex_websocket", "sdk_anthropic_threads")
+    for name in names:
+        requests = list(recorded(shared, name))
+        out = run(requests, Settings(refuse=frozenset()))
+        assert all(got.body is sent.body for sent, got in zip(requests, out, strict=True))
+        assert sum(one.reason == "delta" for one in out) >= len(out) - 2
+
+
+def test_a_previous_response_can_be_refused(shared: Path):
+    out = run(list(recorded(shared, "sdk_openai_responses_prev")), Settings(refuse=frozenset({"previous_response_id"})))
+    refused = [one for one in out if one.outcome == "refused"]
+    assert len(refused) == len(out) - 1  # the first request names none
+    assert json.loads(refused[0].refusal.body)["error"]["code"] == "previous_response_not_found"
+
+
+def test_what_the_provider_holds_in_a_cache_is_left_alone():
+    body = json.dumps({"cachedContent": "cachedContents/1", "contents": [{"role": "user", "parts": [{"text": "x"}]}]})
+    (out,) = run([Incoming("gemini", "up", "/v1beta/models/g:generateContent", (), body.encode())])
+    assert (out.outcome, out.reason) == ("opaque", "delta")

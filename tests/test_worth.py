@@ -1,0 +1,115 @@
+"""When an edit pays: the formulas and their figures."""
+
+from dataclasses import replace
+from math import inf, isclose
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.pricing import Rates, find_rates, prices_date
+from refold.worth import Offer, best_growth, break_even, expected_calls, saving, worth
+
+TENTH = Rates(1.0, 5.0, 0.1, 1.25)
+RATES = st.builds(Rates, st.just(1.0), st.floats(1, 10), st.floats(0.01, 0.5), st.floats(1.0, 2.0), st.floats(60, 4000))
+OFFERS = st.builds(
+    Offer,
+    removed=st.integers(1, 200_000),
+    rewritten=st.integers(0, 200_000),
+    tokens=st.integers(200_000, 900_000),
+    growth=st.floats(0, 5_000),
+    asked=st.integers(0, 100_000),
+    answered=st.integers(0, 4_000),
+    alive=st.floats(0, 1),
+    refetched=st.floats(0, 0.5),
+)
+
+
+def offer(removed: int, rewritten: int, **more: float) -> Offer:
+    return replace(Offer(removed=removed, rewritten=rewritten, tokens=150_000), **more)
+
+
+@pytest.mark.parametrize(
+    ("write", "read", "ratio"),
+    [
+        (1.25, 0.1, 11.5),
+        (2.0, 0.1, 19),
+        (1.25, 0.05, 24),
+        (2.0, 0.05, 39),
+        (1.25, 0.025, 49),
+        (1, 0.1, 9),
+        (1, 0.5, 1),
+        (1, 0.02, 49),
+    ],
+)
+def test_the_cache_that_is_broken_sets_the_break_even(write: float, read: float, ratio: float):
+    rates = Rates(1.0, 5.0, read, write)
+    assert isclose(break_even(offer(1_000, 1_000), rates), ratio)
+
+
+def test_published_figures():
+    """Clearing one result a call needs 144 more calls; in a batch of thirty, 1.4; growth of 49,000 tokens is best."""
+    assert isclose(break_even(offer(2_000, 25_000), TENTH), 143.75)
+    assert isclose(break_even(offer(60_000, 7_500), TENTH), 1.4375)
+    cycle = offer(60_000, 0, growth=2_500, asked=0, answered=9_800)  # 49,000 tokens of cost
+    assert 49_000 < best_growth(cycle, TENTH) < 50_000
+
+
+@given(OFFERS, RATES)
+def test_the_break_even_is_where_the_saving_begins(one: Offer, rates: Rates):
+    after = break_even(one, rates)
+    assert saving(one, rates, after + 1) > 0
+    if after > 0:
+        assert isclose(saving(one, rates, after), 0, abs_tol=1e-3)
+
+
+@given(OFFERS, RATES, st.integers(0, 400))
+def test_what_pays_saves(one: Offer, rates: Rates, past: int):
+    found = worth(one, rates, past)
+    assert found.pays == (found.saving > 0) or isclose(found.saving, 0, abs_tol=1e-3)
+    assert found.expected == expected_calls(past)
+    assert "pays after" in found.reason and "expected" in found.reason
+
+
+@given(OFFERS, RATES)
+def test_a_lapsed_cache_makes_any_edit_cheaper(one: Offer, rates: Rates):
+    assert break_even(replace(one, alive=0.0), rates) <= break_even(replace(one, alive=1.0), rates)
+
+
+def test_what_removes_nothing_never_pays():
+    found = worth(offer(0, 0), TENTH, 100)
+    assert (found.pays, found.after) == (False, inf)
+    assert "never pays" in found.reason
+
+
+def test_below_a_price_cliff_it_pays_at_once():
+    steep = replace(TENTH, cliffs=((100_000, 5.0),))
+    found = worth(offer(60_000, 90_000), steep, 5)
+    assert found.pays and "cliff" in found.reason
+    assert not worth(offer(60_000, 90_000), TENTH, 5).pays
+    assert not worth(offer(10_000, 90_000), steep, 5).pays  # still above it
+
+
+def test_sessions_are_expected_to_last_as_long_again():
+    assert [expected_calls(past) for past in (0, 5, 50, 1000)] == [5, 5, 50, 200]
+
+
+def test_prices_are_data_with_a_date():
+    opus = find_rates("claude-opus-5-5-20261001")
+    assert opus is not None
+    assert (opus.r, opus.w, opus.o) == (0.05, 1.25, 5.0)
+    assert opus.for_an_hour().w == 2.0 and opus.for_an_hour().lifetime == 3600
+    assert find_rates("anthropic/claude-opus-5-5") == find_rates("us.anthropic.claude-opus-5-5-v1:0") == opus
+    assert find_rates("claude-opus-5-1") != opus
+    assert find_rates("nobody-knows-it") is None
+    assert find_rates("x", TENTH) is TENTH
+    assert find_rates("x", lambda model: TENTH if model == "x" else None) is TENTH
+    assert prices_date() >= "2026-11-01"
+    haiku = find_rates("claude-haiku-5-5")
+    assert haiku is not None and [haiku.factor(n) for n in (100_000, 100_001)] == [1.0, 5.0]
+
+
+def test_prices_that_cannot_be_are_refused():
+    for figures in ((0.0, 1.0, 1.0, 1.0), (1.0, 1.0, -1.0, 1.0)):
+        with pytest.raises(ValueError, match="nothing"):
+            Rates(*figures)
