@@ -45,7 +45,7 @@ class Compactor:
 
     *ask* answers strategies that need a model; without it they do without. *format* names the
     wire format (`anthropic`, `openai_chat`, `openai_responses`, `gemini`) where its shape should
-    not decide. *count* counts one message's tokens. *salt* keeps the stored edits of different
+    not decide, or is a codec, such as the module `refold.adapters.langchain`. *count* counts one message's tokens. *salt* keeps the stored edits of different
     tenants apart. *ledger* takes a row for every attempt (the store, where it keeps one and none is
     given). *before* may veto a compaction or add instructions to its prompts, *after* and *on_event*
     watch (`refold.events`). *clock* tells seconds since 1970. Calls may come from several threads.
