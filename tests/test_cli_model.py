@@ -2,7 +2,9 @@
 
 import json
 import os
+import signal
 import subprocess
+import time
 
 import pytest
 
@@ -173,6 +175,20 @@ def test_a_terminal_shows_that_a_model_is_asked(file) -> None:
         command = ["compact", file, "--to", "20k", *at(server)]
         assert b"asking small for a summary" in on_a_terminal(command)
         assert b"asking" not in subprocess.run([*REFOLD, *map(str, command)], capture_output=True, check=True).stderr
+
+
+@pytest.mark.slow
+def test_interrupting_a_question_leaves_nothing_behind(file) -> None:
+    with ScriptedServer(lambda _: Reply(SUMMARY, delay=30)) as server:
+        process = subprocess.Popen(
+            [*REFOLD, "compact", str(file), "--to", "20k", "--preview", *at(server)], stderr=subprocess.PIPE
+        )
+        while not server.received:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate()
+    assert (process.returncode, err) == (130, b"")
+    assert [path.name for path in file.parent.iterdir()] == ["session.json"]
 
 
 # --- strategies by name ----------------------------------------------------------------------

@@ -188,6 +188,30 @@ def test_drafts_of_several_sessions_stand_side_by_side_in_a_store(tmp_path) -> N
     assert not (tmp_path / "edits.db.refold-draft").exists()
 
 
+def test_drafts_of_a_session_and_of_one_that_continues_it_do_not_get_mixed_up(tmp_path) -> None:
+    """One may be a copy or a fork of the other: each has its own draft, whichever was made first."""
+    store, long, short = tmp_path / "edits.refold", tmp_path / "long.json", tmp_path / "short.json"
+    said = session(30)
+    long.write_text(json.dumps(said))
+    short.write_text(json.dumps(said[:-2]))
+    for order in ((long, short), (short, long)):
+        made = {file: {one["id"] for one in preview(file, "--store", store, to="8k")["edits"]} for file in order}
+        drafts = read_drafts(tmp_path / "edits.refold-draft")
+        assert [draft.session[0] for draft in drafts] == [str(file) for file in order]
+        assert [{edit.id for edit in draft.edits} for draft in drafts] == list(made.values())
+    accepted = refold("accept", long, "--store", store, "--json").json["sessions"][0]
+    assert {one["id"] for one in accepted["edits"]} == made[long]
+    assert [draft.session[0] for draft in read_drafts(tmp_path / "edits.refold-draft")] == [str(short)]
+
+
+def test_a_draft_goes_with_a_session_that_is_moved(file, tmp_path) -> None:
+    store = tmp_path / "edits.db"
+    preview(file, "--store", store)
+    moved = file.rename(tmp_path / "elsewhere.json")
+    assert refold("accept", moved, "--store", store).code == 0
+    assert not (tmp_path / "edits.db.refold-draft").exists()
+
+
 def test_a_preview_of_standard_input_needs_a_store(file) -> None:
     data = file.read_bytes()
     assert "name a --store" in refold("compact", "-", *RULES[1:], stdin=data).err

@@ -135,42 +135,47 @@ def draft_file(work: WorkFile) -> Path | None:
 
 
 def find_draft(work: WorkFile) -> Draft | None:
-    """The latest draft of a session, of which the session now is a continuation. None if there is none.
+    """The draft of a session; of a file that was moved or copied, the latest of which it is a continuation.
 
     Raises `EditError` for a draft of this session whose history has changed since, `StoreError`.
     """
-    drafts, tips = read_drafts(draft_file(work)), set(work.view.transcript.tips)
-    mine = [draft for draft in drafts if draft.tip in tips]
-    if not mine and any(draft.session == _session(work) for draft in drafts):
+    found = _matching(work, read_drafts(draft_file(work)))
+    if found and found.tip not in work.view.transcript.tips:
         raise EditError(f"the history in {work.name} has changed since the preview; preview it again")
-    return mine[-1] if mine else None
+    return found
 
 
 def put_draft(work: WorkFile, draft: Draft) -> Path:
-    """Keep a draft in place of earlier ones of the session. Raises `StoreError`."""
+    """Keep a draft in place of the earlier one of the session. Raises `StoreError`."""
     path = draft_file(work)
     if path is None:
         raise StoreError(f"{work.name}: there is no place for a draft; name a store")
-    _write(path, [*_others(work, read_drafts(path)), draft])
+    left = [one for one in read_drafts(path) if one.session != draft.session and one.tip != draft.tip]
+    _write(path, [*left, draft])
     return path
 
 
 def drop_draft(work: WorkFile) -> bool:
-    """Forget the drafts of a session, outdated ones too; tell if there were any. Raises `StoreError`."""
+    """Forget the draft of a session, an outdated one too; tell if there was one. Raises `StoreError`."""
     path = draft_file(work)
     drafts = read_drafts(path)
-    left = _others(work, drafts)
-    if path and len(left) < len(drafts):
-        _write(path, left)
-    return len(left) < len(drafts)
+    gone = _matching(work, drafts)
+    if path and gone:
+        _write(path, [draft for draft in drafts if draft != gone])
+    return gone is not None
 
 
-def _others(work: WorkFile, drafts: Iterable[Draft]) -> list[Draft]:
-    tips, session = set(work.view.transcript.tips), _session(work)
-    return [draft for draft in drafts if draft.tip not in tips and draft.session != session]
+def _matching(work: WorkFile, drafts: Sequence[Draft]) -> Draft | None:
+    session, tips = _session(work), set(work.view.transcript.tips)
+    own = [draft for draft in drafts if draft.session == session]
+    found = own or [draft for draft in drafts if draft.tip in tips]
+    return found[-1] if found else None
 
 
 def _session(work: WorkFile) -> tuple[str, str]:
+    """Which session it is; one from standard input is known by what it says alone."""
+    if work.session.path == Path("-"):
+        return "-", work.view.transcript.tips[-1]
     return str(work.session.path.resolve()), work.session.id
 
 
