@@ -68,7 +68,7 @@ def _capped(state: State, moment: Moment) -> Check | None:
 
 def _held(budget: Budget, found: Check, mark: Mark) -> str:
     """Why what is due is not tried again: the request has hardly grown since (conformance 49, 51)."""
-    if found.level != "hard" or found.paced or mark.tokens is None:
+    if found.level != "hard" or found.paced or mark.tokens is None or not budget.hysteresis:
         return ""
     step = ceil(budget.hysteresis * max(found.threshold or 0, mark.tokens))
     if found.tokens >= mark.tokens + step:
