@@ -36,7 +36,7 @@ TRIGGER = 0.24
 """When layers compact: at this share of a session's full size, as in `benchmarks.kept`; down to `TARGET` of it."""
 POINTS = 6
 """Calls of a dataset at which requests are timed and questions asked, at least one of each session."""
-SESSIONS = 12
+SESSIONS = 6
 """Of a dataset with more, the longest ones."""
 SPEED = Speed()
 

@@ -28,7 +28,7 @@ class Speed:
     cached: float = 200_000
     """Input that is read from a prompt cache."""
     output: float = 100
-    answer: int = 100
+    answer: int = 50
     """Tokens of each answer."""
 
     def seconds(self, fresh: int, cached: int) -> float:
@@ -89,7 +89,7 @@ def shared(a: str, b: str) -> int:
     return low
 
 
-def seconds_of(talks: Sequence[Sequence[Request]], speed: Speed, together: int = 64) -> list[float]:
+def seconds_of(talks: Sequence[Sequence[Request]], speed: Speed, together: int = 24) -> list[float]:
     """Seconds of the last request of each conversation, its requests sent one after the other. So many
     conversations are under way at the same time; each waits for its own answers. Raises RuntimeError if one fails."""
     with ScriptedServer(Model(speed)) as server, ThreadPoolExecutor(together) as pool:

@@ -20,7 +20,7 @@ from refold.tokens.count import count_message
 from refold.view import View
 
 FAST = Speed(fixed=0.0, prefill=1e7, cached=1e8, output=1e6)
-ROUNDS = 40
+ROUNDS = 30
 
 
 def said(text):

@@ -68,7 +68,7 @@ class ScriptedServer:
 
     def __post_init__(self) -> None:
         self._closing, self._lock = Event(), Lock()
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._http = _Listener(("127.0.0.1", 0), _handler(self))
         self._thread = Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
 
     @property
@@ -102,6 +102,11 @@ class ScriptedServer:
         if callable(self.script):
             return self.script(received)
         return self.script[at] if at < len(self.script) else Reply("the script has no more replies", status=400)
+
+
+class _Listener(ThreadingHTTPServer):
+    request_queue_size = 128
+    """Clients that may wait to be let in; of the 5 of the default, some are turned away."""
 
 
 def _handler(server: ScriptedServer) -> type[BaseHTTPRequestHandler]:
