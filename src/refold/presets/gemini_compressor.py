@@ -49,7 +49,7 @@ class Compressor(ABC):
 class CompressionResult:
     """All that is known of one compression (C0-8)."""
 
-    messages: list[BaseMessage]
+    messages: list[BaseMessage] = field(repr=False)
     """What to go on with: the very list that was given, if nothing was compressed."""
     compressed: bool
     original_tokens: int

@@ -174,9 +174,18 @@ def _answerer(model: Any) -> Any:
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
     """Run async code to its end from sync code, also where an event loop is running."""
+    out = list[T]()
+
+    async def kept() -> None:
+        # `asyncio.run` writes out a task's result as text when it takes its signal handler back (CPython
+        # 3.11): 3 ms for each of LangChain's messages. So the task returns nothing.
+        out.append(await work)
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(work)
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(copy_context().run, asyncio.run, work).result()
+        asyncio.run(kept())
+    else:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(copy_context().run, asyncio.run, kept()).result()
+    return out[0]
