@@ -9,6 +9,8 @@ from itertools import pairwise
 from typing import Any, Self
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from refold import Budget, Edit, StoreError
 from refold.codecs import decode_all, open_payload
@@ -717,6 +719,80 @@ def test_a_summary_that_pays_is_written_in_the_background():
         out = driver(anthropic(71, repeat=5))
         assert out.reason == "pays"
         assert violations(out.body, "anthropic") == ()
+
+
+# --- a provider's own clearing --------------------------------------------------------------------
+
+CLEARING = {"edits": [{"type": "clear_tool_uses_20250919", "keep": {"type": "tool_uses", "value": 3}}]}
+
+
+def test_a_provider_s_own_clearing_is_asked_for_where_configured():
+    with Driver(native={"anthropic": {"context_management": CLEARING}}) as driver:
+        body = anthropic(2)
+        out = driver(body, headers=[("anthropic-beta", "a-2025")])
+        assert (out.outcome, out.reason) == ("edited", "native")
+        assert json.loads(out.body) == {**json.loads(body), "context_management": CLEARING}
+        assert out.body.endswith(body[1:])
+        assert out.headers == (("anthropic-beta", "a-2025,context-management-2025-06-27"),)
+        own = anthropic(2, context_management={"edits": []})
+        assert driver(own).body is own  # the client asks for it itself
+        assert driver(chat(2), "openai_chat").outcome == "untouched"
+        again = driver(body, headers=[("anthropic-beta", "context-management-2025-06-27")])
+        assert again.headers == ()
+        long = driver(anthropic(60))
+        assert long.reason == "hard" and b"context_management" in long.body
+
+
+# --- many at once ---------------------------------------------------------------------------------
+
+
+def test_parallel_conversations_do_not_disturb_one_another():
+    """A parent and its sub-agents, and other tenants, at the same time: each is sent what it would be sent alone."""
+    callers = [
+        {"credential": credential, "headers": [("x-claude-code-session-id", "s"), ("x-claude-code-agent-id", agent)]}
+        for credential in "ab"
+        for agent in ("", "one", "two")
+    ]
+
+    def alone(more: dict[str, Any]) -> list[bytes]:
+        with Driver() as driver:
+            return [driver(anthropic(steps), **more).body for steps in (10, 45, 60, 61)]
+
+    with Driver(deadline=20.0) as driver:
+
+        async def one(more: dict[str, Any]) -> list[bytes]:
+            asked = (request(anthropic(steps), **more) for steps in (10, 45, 60, 61))
+            return [(await driver.exchange.prepare(each)).body for each in asked]
+
+        async def all_of_them() -> list[list[bytes]]:
+            return await asyncio.gather(*map(one, callers))
+
+        together = driver.run(all_of_them())
+    assert together == [alone(more) for more in callers]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["role", "content", "type", "parts", "tool_calls", "id", "x"]), inner, max_size=4
+        )
+    ),
+    max_leaves=12,
+)
+NAMES = ["messages", "input", "contents", "tools", "system", "thread", "max_tokens", "metadata", "generationConfig"]
+
+
+@given(st.sampled_from(list(FORMATS)), st.dictionaries(st.sampled_from(NAMES), JSON, max_size=6) | JSON)
+def test_no_request_is_an_error(api: str, body: Any):
+    """Whatever a client sends goes through as it came; never as an error of our own."""
+    raw = json.dumps(body).encode()
+    with Driver() as driver:
+        out = driver(raw, api)
+        assert out.body is raw
+        assert out.reason in REASONS
+        assert driver.count("failures") == 0
 
 
 # --- non-destructive, cache: conformance 53 to 57 -------------------------------------------------

@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 from refold.codecs import open_payload
 from refold.envelope import Envelope
 from refold.errors import FormatError, StoreError
-from refold.gateway import caps
+from refold.gateway import caps, native
 from refold.gateway.counters import Counters
 from refold.gateway.deltas import delta_of, refusal
 from refold.gateway.errors import figures
@@ -152,15 +153,16 @@ class Exchange:
 
     def _sealed(self, turn: Turn, view: View, reason: str, outcome: Outcome = "edited") -> Outgoing:
         """The request that *view* makes, its cap of output lowered where the window asks for it."""
-        source, cap = self._turns.written(turn, view)
-        body = turn.incoming.body
-        if source is body:
-            outcome, reason = "untouched", ""
-        elif cap and not view.top:
-            reason = "cap"
+        source, capped = self._turns.written(turn, view)
+        incoming, headers = turn.incoming, tuple[tuple[str, str], ...]()
+        if outcome == "edited" and not view.top:
+            outcome, reason = ("edited", "cap") if capped else ("untouched", "")
+        if wanted := self.settings.native.get(incoming.api):
+            source, headers = native.asked(incoming, turn.envelope.body, source, wanted)
+            if outcome == "untouched" and source is not incoming.body:
+                outcome, reason = "edited", "native"
         edits = tuple(placed.edit.id for placed in view.top)
-        before = _said(view)
-        return Outgoing(source, edits, before, view.tokens, outcome, reason, Ticket(turn.thread, view))
+        return Outgoing(source, edits, _said(view), view.tokens, outcome, reason, Ticket(turn.thread, view), headers)
 
     # --- after a context error --------------------------------------------------------------------
 
@@ -185,8 +187,7 @@ class Exchange:
         if cap is None or cap.tokens <= room:
             return outgoing
         body = caps.written(outgoing.body, cap._replace(tokens=room))
-        thread, edits = outgoing.thread, outgoing.edits
-        return Outgoing(body, edits, outgoing.before, outgoing.after, "retried", "context", thread)
+        return replace(outgoing, body=body, outcome="retried", reason="context")
 
     # --- failing open -----------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from refold.events import OnEvent
 from refold.loop import AsyncAsker
@@ -34,6 +35,9 @@ class Settings:
     """Compact below the hard level too, where that pays (`refold.worth`)."""
     prices: Rates | Prices | None = None
     """Prices of models, where the table of `refold.pricing` should not say them. Without prices nothing pays."""
+    native: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By API, fields that ask for a provider's own clearing or compaction, added to requests without them:
+    `{"anthropic": {"context_management": {"edits": [...]}}}`. Below the hard level we then compact nothing."""
     on_event: OnEvent | None = None
     """Told of every compaction (`refold.events`), in a worker's thread."""
     clock: Callable[[], float] = time.time

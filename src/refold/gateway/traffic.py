@@ -23,6 +23,7 @@ REASONS = {
     "hard": "the window is nearly full",
     "prepared": "a summary that was prepared is used",
     "pays": "a compaction that pays",
+    "native": "the provider's own clearing or compaction was asked for",
     "cap": "only the cap of output tokens was lowered",
     "context": "the upstream said that the request is too long",
     "store": "the store failed",
@@ -88,5 +89,7 @@ class Outgoing:
     """Why, in one word that counters may be labelled with: `REASONS`."""
     thread: Any = field(default=None, repr=False)
     """What `finished` and `harder` need; None where they have nothing to do."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """Headers to send in place of the client's own of these names, in lower case."""
     refusal: Refusal | None = None
     """Answer with this and send nothing upstream."""

@@ -9,10 +9,11 @@ from typing import Any
 from refold.compactor import Compactor
 from refold.envelope import Envelope
 from refold.errors import EditError, StoreError
-from refold.gateway import caps, decisions, economy, plan
+from refold.gateway import caps, economy, plan
 from refold.gateway.counters import Counters
 from refold.gateway.errors import Figures
 from refold.gateway.identity import hashed
+from refold.gateway.notes import decide_again, note
 from refold.gateway.settings import Settings
 from refold.gateway.threads import Thread
 from refold.gateway.traffic import Incoming
@@ -89,8 +90,10 @@ class Turns:
         compactor.budget = plan.idle(self.limits(turn))
         view = compactor(turn.history)
         if first and not thread.continues(view):
-            self._tell_break(turn, view)
-            if self._decide_again(turn, view):
+            if thread.ends and any(message.role == "assistant" for message in view.transcript.messages):
+                self.counters.add("prefix_breaks", api=turn.incoming.api)
+            if again := decide_again(thread, view, self.store):
+                self.counters.add("decided_again", again, api=turn.incoming.api)
                 view = compactor(turn.history)
         return view, "shown"
 
@@ -105,11 +108,11 @@ class Turns:
             thread.compactor.budget = budget
             view, reason = thread.compactor(turn.history), "hard"
             thread.base = view.tokens
-        elif spare and self.settings.economy:
+        elif spare and self.settings.economy and turn.incoming.api not in self.settings.native:
             view, reason = self._if_it_pays(turn, view, reason)
         if level == "soft" and spare:
             self._wish(turn, self.limits(turn).target)
-        self._note(turn, view)
+        note(turn.thread, view, self.store)
         return view, reason
 
     def fits_as_said(self, turn: Turn, view: View) -> bool:
@@ -214,7 +217,7 @@ class Turns:
             view = self.shown(turn)[0]
             goal = self._goal(turn, view, said, share)
             after = own.now(turn.history, to=goal, actor="auto (context error)")
-            self._note(turn, after)
+            note(turn.thread, after, self.store)
         except StoreError:
             view = self.from_memory(turn)
             goal = self._goal(turn, view, said, share)
@@ -249,39 +252,6 @@ class Turns:
     def _scaled(self, view: View, tokens: int) -> int:
         """*tokens* as they would be estimated, without what was learned from usage."""
         return int(tokens * (view.lens.fixed + view.estimate) / max(view.tokens, 1))
-
-    def _note(self, turn: Turn, view: View) -> None:
-        """Keep new edits where they will be needed: in memory, as decisions about single results, and in
-        the store those of local strategies that signed thinking will be bound to."""
-        thread = turn.thread
-        fresh = [edit for edit in view.edits if edit.id not in thread.noted]
-        if not fresh:
-            return
-        local = {repr(one) for one in thread.compactor.local}
-        late = [edit for edit in fresh if edit.by not in local]
-        kept = fresh if view.lens.rules.thinking == "bound" else late
-        timely = [edit for edit in kept if edit.by in local]
-        if keep := [*timely, *decisions.decided(thread.tenant, view, kept)]:
-            self.store.save(keep)
-        thread.spare.save(fresh)
-        thread.noted.update(edit.id for edit in fresh)
-
-    def _decide_again(self, turn: Turn, view: View) -> bool:
-        """Show again what was decided about single results of a history that is new here."""
-        thread = turn.thread
-        tips = decisions.wanted(thread.tenant, view.transcript.messages)
-        found = self.store.load(tips) if tips else ()
-        edits = decisions.redecided(thread.tenant, view, found) if found else []
-        if not edits:
-            return False
-        self.store.save(edits)
-        self.counters.add("decided_again", len(edits), api=turn.incoming.api)
-        return True
-
-    def _tell_break(self, turn: Turn, view: View) -> None:
-        """Count a history that does not continue what was known of its conversation."""
-        if turn.thread.ends and any(message.role == "assistant" for message in view.transcript.messages):
-            self.counters.add("prefix_breaks", api=turn.incoming.api)
 
 
 class _Unbooked:

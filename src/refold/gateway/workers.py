@@ -71,6 +71,8 @@ class Workers:
         began, wait = monotonic(), asyncio.run_coroutine_threadsafe(_awaited(self._ask, ask), job.loop)
         job.asking = True
         job.waits.append(wait)
+        if job.gone:  # it was abandoned between asking and saying so
+            wait.cancel()
         try:
             return wait.result(job.patience)
         except TimeoutError:

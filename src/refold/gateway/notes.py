@@ -1,0 +1,33 @@
+"""What is kept of a turn: its edits in memory, and its decisions about single results in the store."""
+
+from refold.gateway import decisions
+from refold.gateway.threads import Thread
+from refold.store import Store
+from refold.view import View
+
+
+def note(thread: Thread, view: View, store: Store) -> None:
+    """Keep new edits where they will be needed: in memory, as decisions about single results, and in
+    *store* those of local strategies that signed thinking will be bound to. Raises `StoreError`."""
+    fresh = [edit for edit in view.edits if edit.id not in thread.noted]
+    if not fresh:
+        return
+    local = {repr(one) for one in thread.compactor.local}
+    bound = view.lens.rules.thinking == "bound"
+    timely = [edit for edit in fresh if bound and edit.by in local]
+    kept = fresh if bound else [edit for edit in fresh if edit.by not in local]
+    if saved := [*timely, *decisions.decided(thread.tenant, view, kept)]:
+        store.save(saved)
+    thread.spare.save(fresh)
+    thread.noted.update(edit.id for edit in fresh)
+
+
+def decide_again(thread: Thread, view: View, store: Store) -> int:
+    """Show again what was decided about single results of a history that is new here; how many edits that
+    took. Raises `StoreError`."""
+    tips = decisions.wanted(thread.tenant, view.transcript.messages)
+    found = store.load(tips) if tips else ()
+    edits = decisions.redecided(thread.tenant, view, found) if found else []
+    if edits:
+        store.save(edits)
+    return len(edits)
