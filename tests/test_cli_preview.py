@@ -478,3 +478,25 @@ def test_edits_of_other_hands_stay_when_a_draft_is_refused_by_the_store(file) ->
     assert done.code == 2
     assert "another history" in done.err
     assert edits(file) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "datasets/claude_code_spotter/tool_heavy.jsonl",
+        "datasets/codemie_multi_cli/metrics__fixtures__gemini__session-2025-12-01T21-45-5b959dae.json",
+        "datasets/openhands_sdk_llmlogs/nonfncall-llm-message.json",
+        "datasets/codemie_multi_cli/session__fixtures__claude__incremental-subagents__turn-2.jsonl",
+    ],
+)
+def test_recorded_sessions_are_previewed_accepted_and_reverted_to_the_byte(name, shared, tmp_path) -> None:
+    """S2-51 S2-53: on sessions of real clients, in their formats."""
+    file, store, out = shared / name, tmp_path / "edits.db", tmp_path / "out.json"
+    said, tokens = payload(file), refold("view", file, "--json").json["sessions"][0]["tokens"]
+    done = refold("compact", file, "--to", max(500, tokens // 3), "--preview", "--store", store, "-o", out)
+    assert done.code == 0, done.err
+    assert payload(file, "--store", store) == said != out.read_bytes()
+    assert refold("accept", file, "--store", store).code == 0
+    assert payload(file, "--store", store) == out.read_bytes()
+    assert refold("revert", file, "--store", store).code == 0
+    assert payload(file, "--store", store) == said

@@ -101,8 +101,9 @@ def recall(inputs: Inputs, query: tuple[str, ...], limit: int, as_json: bool) ->
 @SESSIONS
 @takes_sessions
 def history(inputs: Inputs, as_json: bool) -> None:
-    """List every attempt to compact a session: when, with what outcome and reason, tokens, calls, cost,
-    model and prompt, what it costs in content, and who wanted it; oldest first.
+    """List every attempt at a session: outcome, tokens, cost, who.
+
+    Oldest first, with the reason, model and prompt, the edits, and what they cost in content.
     """
     rows = [(work, rows_of(work)) for work in inputs.works()]
     if as_json:
