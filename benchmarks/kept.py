@@ -112,7 +112,8 @@ def compactor(recording: Recording, strategies: Sequence[Strategy], trigger: flo
     """A compactor for one replay; trigger and target are shares of the session's full size."""
     codec = open_payload(recording.payload).codec
     size, fixed = recording.size, recording.fixed
-    budget = Budget(fixed + int(trigger * size), fixed + int(target * size))
+    at_every_call = {"progress": 0.0, "hysteresis": 0.0} if trigger == 0 else {}
+    budget = Budget(fixed + int(trigger * size), fixed + int(target * size), **at_every_call)
     return Compactor(strategies, budget, format=codec.NAME, count=counted)
 
 
