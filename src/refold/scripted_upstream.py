@@ -7,7 +7,7 @@ import json
 import select
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Lock, Thread
@@ -53,8 +53,8 @@ class Played:
     """An answer in detail."""
 
     reply: Reply = field(default_factory=Reply)
-    pieces: tuple[bytes, ...] | None = None
-    """Send these as the body, one by one, whatever *reply* says but its status."""
+    pieces: Iterable[bytes] | None = None
+    """Send these as the body, one by one as they are made, whatever *reply* says but its status."""
     pause: float = 0.0
     """Seconds between the pieces of a body."""
     cut_after: int | None = None
@@ -157,12 +157,13 @@ def _handler(upstream: ScriptedUpstream) -> type[BaseHTTPRequestHandler]:
                 return b"".join(pieces)
             return self.rfile.read(int(self.headers.get("content-length", 0)))
 
-        def _send(self, played: Played, kind: str, pieces: tuple[bytes, ...]) -> None:
+        def _send(self, played: Played, kind: str, pieces: Iterable[bytes]) -> None:
             self.send_response_only(played.reply.status)
             self.send_header("content-type", played.type or kind)
             for name, value in (*played.headers, *_extra(played.reply)):
                 self.send_header(name, value)
             chunked = not played.length
+            pieces = pieces if chunked else tuple(pieces)
             size = ("transfer-encoding", "chunked") if chunked else ("content-length", str(sum(map(len, pieces))))
             self.send_header(*size)
             self.end_headers()
@@ -197,7 +198,7 @@ def _extra(reply: Reply) -> list[tuple[str, str]]:
     return extra + ([("retry-after", f"{reply.retry_after:g}")] if reply.retry_after is not None else [])
 
 
-def _made(played: Played, asked: Asked) -> tuple[str, tuple[bytes, ...]]:
+def _made(played: Played, asked: Asked) -> tuple[str, Iterable[bytes]]:
     """Content type and pieces of the body."""
     if played.pieces is not None:
         return "application/json", played.pieces

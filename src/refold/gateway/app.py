@@ -15,7 +15,7 @@ from refold.gateway.intake import Gone, Receive
 from refold.gateway.logs import LOGGER, places
 from refold.gateway.metrics import Timings
 from refold.gateway.relay import Relay
-from refold.gateway.upstreams import OWN
+from refold.gateway.upstreams import is_own
 from refold.gateway.wire import dialect, read_head
 
 Application = Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]]
@@ -65,7 +65,7 @@ class Gateway:
                     return
 
     async def _http(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
-        if scope["path"].startswith(OWN):
+        if is_own(scope["path"]):
             await self._admin(scope, receive, send)
             return
         note, started = Note(method=scope["method"]), clock()

@@ -1,6 +1,7 @@
 """What the server itself holds clients to, before there is a request that an ASGI application sees."""
 
 from asyncio import TimerHandle
+from socket import AF_INET, AF_INET6, IPPROTO_TCP, TCP_NODELAY
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -26,6 +27,9 @@ def guarded(limits: Limits) -> type[HttpToolsProtocol]:
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
+            line = transport.get_extra_info("socket")
+            if line is not None and line.family in (AF_INET, AF_INET6):
+                line.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)  # asyncio leaves it off for some listening sockets
             self._wait()
 
         def connection_lost(self, exc: Exception | None) -> None:
@@ -69,12 +73,17 @@ def guarded(limits: Limits) -> type[HttpToolsProtocol]:
 
         def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the server's signature
             """Refuse what is no request, and close. An answer that is under way is not written into."""
-            if not self.transport.is_closing() and (self.cycle is None or self.cycle.response_complete):
+            if not self.transport.is_closing() and not self._is_answering():
                 status, phrase = self._refused
                 self.transport.write(
                     f"HTTP/1.1 {status} {phrase}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".encode()
                 )
             self.transport.close()
+
+        def _is_answering(self) -> bool:
+            """Is part of an answer on its way, so that nothing else may be written?"""
+            begun = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
+            return begun or bool(self.pipeline)
 
         def _size(self) -> int:
             return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)

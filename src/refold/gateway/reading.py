@@ -92,12 +92,11 @@ class Table:
 
     def fields(self, cls: Any, kinds: Mapping[str, Kind] | None = None, besides: Sequence[str] = ()) -> dict[str, Any]:
         """Those fields of the dataclass *cls* that are set; `kinds` for those whose annotation is no plain type."""
-        known = {one.name: one for one in fields(cls) if one.name not in besides}
-        self.only(*known, *(name for name in besides if name not in known and name == "preset"))
         hints = get_type_hints(cls)
-        said = {
-            name: self.value(name, (kinds or {}).get(name) or _kind(hints[name])) for name in known if name in self.raw
-        }
+        kinds = {name: kind for name, hint in hints.items() if (kind := _kind(hint))} | dict(kinds or {})
+        known = [one.name for one in fields(cls) if one.name not in besides and one.name in kinds]
+        self.only(*known, *(name for name in besides if name not in known and name == "preset"))
+        said = {name: self.value(name, kinds[name]) for name in known if name in self.raw}
         return {name: tuple(value) if isinstance(value, list) else value for name, value in said.items()}
 
     def made(self, cls: Callable[..., T]) -> T:
@@ -126,11 +125,11 @@ def _is(value: Any, kind: Kind) -> bool:
     return isinstance(value, int | float) if kind is float else isinstance(value, kind)
 
 
-def _kind(hint: Any) -> Kind:
-    """What a field's annotation asks for."""
+def _kind(hint: Any) -> Kind | None:
+    """What a field's annotation asks for; None for what no file can hold."""
     if hint in (str, int, float, bool):
         return hint  # type: ignore[no-any-return]  # it is one of the four types
-    return int if "int" in str(hint) else (str,)
+    return {int | None: int, tuple[str, ...]: (str,)}.get(hint)
 
 
 def _line(text: str, path: Sequence[str | int], key: str) -> int:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 APIS = ("anthropic", "openai_chat", "openai_responses", "gemini")
 """The wire formats an upstream can be chosen by."""
-OWN = ("/refold", "/metrics")
+_OWN = ("/refold", "/metrics")
 """Paths that the gateway answers itself; no upstream's prefix may be one of them."""
 
 
@@ -35,7 +35,7 @@ class Upstream:
         _check_address(self.url)
         if self.prefix and (not self.prefix.startswith("/") or self.prefix.endswith("/")):
             raise ValueError(f"a prefix begins with a slash and does not end with one, and {self.prefix!r} does not")
-        if any(_below(self.prefix, own) for own in OWN):
+        if is_own(self.prefix):
             raise ValueError(f"the gateway answers {self.prefix} itself")
         strange = [api for api in self.apis if api not in APIS]
         if strange:
@@ -66,6 +66,11 @@ def choose(upstreams: Sequence[Upstream], api: str, model: str) -> Upstream | No
     free = (one for one in upstreams if not one.models and not one.apis)
     alone = upstreams if len(upstreams) == 1 and not upstreams[0].models else ()
     return next((one for group in (by_model, by_api, free, alone) for one in group), None)
+
+
+def is_own(path: str) -> bool:
+    """Does the gateway answer this path itself?"""
+    return any(_below(path, own) for own in _OWN)
 
 
 def provider(name: str) -> dict[str, Any] | None:

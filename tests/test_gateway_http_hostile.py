@@ -1,0 +1,257 @@
+"""Clients that mean harm, on raw sockets against the server that `refold serve` runs."""
+
+import socket
+
+import pytest
+
+from raw_http import eventually, pour, rest, statuses, talk
+from refold.gateway.config import Config
+from refold.gateway.limits import Limits
+from refold.gateway.scripted import ScriptedExchange, serving
+from refold.gateway.upstreams import Upstream
+from refold.scripted_server import Reply
+from refold.scripted_upstream import Played, ScriptedUpstream
+
+LIMITS = Limits(head_seconds=0.4, body_seconds=0.4, head_bytes=8_192, headers=50, idle_seconds=1, body_bytes=100_000)
+SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.fixture
+def place():
+    with ScriptedUpstream() as upstream:
+        config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=LIMITS)
+        with serving(config) as gateway:
+            yield upstream, gateway
+
+
+def targets(upstream: ScriptedUpstream) -> list[str]:
+    return [asked.target for asked in upstream.asked]
+
+
+AMBIGUOUS = {
+    "length and chunks": b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "chunks and length": b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+    "two lengths": b"Content-Length: 5\r\nContent-Length: 0\r\n\r\nhello",
+    "two equal lengths": b"Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello",
+    "a list of lengths": b"Content-Length: 5, 5\r\n\r\nhello",
+    "a signed length": b"Content-Length: +5\r\n\r\nhello",
+    "a negative length": b"Content-Length: -1\r\n\r\n",
+    "a hexadecimal length": b"Content-Length: 0x5\r\n\r\nhello",
+    "a length beyond numbers": b"Content-Length: 99999999999999999999999\r\n\r\n",
+    "an unknown coding": b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+    "chunked, identity": b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+    "chunked twice": b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "a coding with a tab": b"Transfer-Encoding:\tgzip, chunked\r\n\r\n0\r\n\r\n",
+    "a space before the colon": b"Content-Length : 5\r\n\r\nhello",
+    "a folded header": b"Content-Length: 0\r\n 5\r\n\r\nhello",
+    "a chunk size that is none": b"Transfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n",
+    "a negative chunk": b"Transfer-Encoding: chunked\r\n\r\n-1\r\nhello\r\n0\r\n\r\n",
+    "an endless chunk size": b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffffffff\r\nhello\r\n0\r\n\r\n",
+    "a chunk that is too short": b"Transfer-Encoding: chunked\r\n\r\n3\r\nhello\r\n0\r\n\r\n",
+    "a bare line feed in a header": b"X: 1\nContent-Length: 5\r\n\r\nhello",
+    "a nul in a header": b"X: a\x00b\r\nContent-Length: 0\r\n\r\n",
+    "no host": b"",
+}
+
+
+@pytest.mark.parametrize("name", AMBIGUOUS)
+@pytest.mark.parametrize("path", [b"/v1/messages", b"/v1/models"])
+def test_no_request_is_smuggled(place, name: str, path: bytes) -> None:
+    """Whatever a parser may think of these, nothing behind them reaches the upstream."""
+    upstream, gateway = place
+    host = b"" if name == "no host" else b"Host: x\r\n"
+    raw = b"POST " + path + b" HTTP/1.1\r\n" + host + (AMBIGUOUS[name] or b"\r\n") + SMUGGLED
+    answer = talk(gateway.port, raw, wait=5)
+    assert "/smuggled" not in targets(upstream)
+    assert statuses(answer) and all(400 <= status < 600 for status in statuses(answer)), answer
+
+
+def test_two_hosts_are_none(place) -> None:
+    upstream, gateway = place
+    raw = b"GET /v1/models HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"
+    assert statuses(talk(gateway.port, raw)) == [400] and upstream.asked == []
+
+
+TARGETS = {
+    "absolute": b"GET http://other.example/v1/models HTTP/1.1",
+    "absolute to us": b"GET http://127.0.0.1/v1/models HTTP/1.1",
+    "authority": b"CONNECT other.example:443 HTTP/1.1",
+    "at sign": b"GET @other.example/ HTTP/1.1",
+    "asterisk": b"OPTIONS * HTTP/1.1",
+    "dots": b"GET /local/../admin HTTP/1.1",
+    "encoded dots": b"GET /local/%2e%2E/admin HTTP/1.1",
+    "encoded slash and dots": b"GET /local/..%2fadmin HTTP/1.1",
+    "backslashes": b"GET /local/..\\admin HTTP/1.1",
+    "fragment": b"GET /v1/models#x HTTP/1.1",
+    "space": b"GET /v1/mo dels HTTP/1.1",
+    "line break": b"GET /v1/models%0d%0aX:1\r\nY HTTP/1.1",
+    "nothing": b"GET  HTTP/1.1",
+}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_targets_that_lead_elsewhere_are_refused(place, name: str) -> None:
+    upstream, gateway = place
+    answer = talk(gateway.port, TARGETS[name] + b"\r\nHost: x\r\nConnection: close\r\n\r\n", wait=5)
+    assert upstream.asked == []
+    assert statuses(answer) == [400], answer
+
+
+def test_a_host_of_another_server_changes_nothing(place) -> None:
+    """No open relay: the host header never decides where a request goes."""
+    upstream, gateway = place
+    raw = b"GET //other.example/v1/models HTTP/1.1\r\nHost: other.example\r\nConnection: close\r\n\r\n"
+    assert statuses(talk(gateway.port, raw)) == [200]
+    assert targets(upstream)[0].endswith("/other.example/v1/models")
+    assert upstream.asked[0].all("host") == [upstream.url.removeprefix("http://")]
+
+
+def test_large_heads_are_refused(place) -> None:
+    upstream, gateway = place
+    many = b"".join(b"X-%d: 1\r\n" % n for n in range(60))
+    for head in (many, b"X: " + b"a" * 9_000 + b"\r\n"):
+        answer = talk(gateway.port, b"GET /v1/models HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n")
+        assert statuses(answer) == [431]
+    assert statuses(talk(gateway.port, b"GET /" + b"a" * 9_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n")) in ([431], [400])
+    assert upstream.asked == []
+
+
+@pytest.mark.parametrize("start", [b"GET /", b"GET / HTTP/1.1\r\nX: ", b"GET / HTTP/1.1\r\nX"])
+def test_a_head_without_end_is_cut_off(place, start: bytes) -> None:
+    _, gateway = place
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=10) as line:
+        line.sendall(start)
+        assert pour(line, b"a" * 8_192, 2_000)
+
+
+@pytest.mark.parametrize("path", [b"/v1/messages", b"/v1/files"])
+def test_chunk_extensions_and_trailers_without_end_are_cut_off(place, path: bytes) -> None:
+    _, gateway = place
+    for start in (b"1;x=", b"0\r\nX: "):
+        with socket.create_connection(("127.0.0.1", gateway.port), timeout=10) as line:
+            line.sendall(b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + start)
+            assert pour(line, b"a" * 8_192, 4_000)
+
+
+def test_trailers_do_not_become_headers(place) -> None:
+    upstream, gateway = place
+    raw = (
+        b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTrailer: x-api-key\r\n"
+        b"Connection: close\r\n\r\n2\r\n{}\r\n0\r\nx-api-key: stolen\r\n\r\n"
+    )
+    assert statuses(talk(gateway.port, raw)) == [200]
+    assert upstream.asked[0].body == b"{}" and upstream.asked[0].all("x-api-key") == []
+
+
+def test_who_says_nothing_is_shown_out(place) -> None:
+    _, gateway = place
+    assert statuses(talk(gateway.port, wait=10)) == [408]
+
+
+def test_who_says_a_letter_at_a_time_is_shown_out(place) -> None:
+    _, gateway = place
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=10) as line:
+        line.sendall(b"GET /v1/models HTTP/1.1\r\nHost: ")
+        assert pour(line, b"x", 1_000, 0.01)
+
+
+@pytest.mark.parametrize("path", [b"/v1/messages", b"/v1/files"])
+def test_a_body_that_does_not_come_is_not_awaited_for_ever(place, path: bytes) -> None:
+    _, gateway = place
+    raw = b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{"
+    assert statuses(talk(gateway.port, raw, wait=10)) == [408]
+
+
+def test_an_unused_connection_is_closed(place) -> None:
+    _, gateway = place
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=10) as line:
+        line.sendall(b"GET /refold/health HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert statuses(rest(line)) == [200]
+
+
+def test_pipelined_requests_are_answered_in_order(place) -> None:
+    upstream, gateway = place
+    raw = b"".join(b"GET /v1/models/%d HTTP/1.1\r\nHost: x\r\n\r\n" % n for n in range(5))
+    assert statuses(talk(gateway.port, raw, wait=10)) == [200] * 5
+    assert targets(upstream) == [f"/v1/models/{n}" for n in range(5)]
+
+
+def test_rubbish_behind_a_request_does_not_get_into_its_answer() -> None:
+    slow = Played(pieces=(b"data: 1\n\n", b"data: 2\n\n"), pause=0.3, type="text/event-stream")
+    with ScriptedUpstream([slow]) as upstream:
+        config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=LIMITS)
+        with serving(config) as gateway:
+            answer = talk(gateway.port, b"GET /v1/stream HTTP/1.1\r\nHost: x\r\n\r\n", b"\x00rubbish\r\n\r\n")
+    assert b"400 Bad Request" not in answer.partition(b"\r\n\r\n")[2]
+
+
+def test_what_is_no_http_is_refused(place) -> None:
+    upstream, gateway = place
+    for raw in (
+        b"\x16\x03\x01\x02\x00\x01\x00",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"hello\r\n\r\n",
+        b"\r\n" * 9_000,
+    ):
+        assert set(statuses(talk(gateway.port, raw))) <= {400, 408, 431}
+    assert upstream.asked == []
+
+
+def test_an_upgrade_is_no_way_around(place) -> None:
+    upstream, gateway = place
+    raw = (
+        b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\r\n" + SMUGGLED
+    )
+    talk(gateway.port, raw, wait=3)
+    assert "/smuggled" not in targets(upstream)
+    assert not [one for one in upstream.asked if one.all("upgrade")]
+
+
+def test_hostile_answers_of_an_upstream_do_not_split_ours(place) -> None:
+    bad = Played(Reply(), (b"{}",), headers=(("x-evil", "a\x7fb"),))
+    with ScriptedUpstream([bad, "Done."]) as upstream:
+        config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
+        exchange = ScriptedExchange()
+        with serving(config, exchange) as gateway:
+            first = talk(gateway.port, b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert b"\x7f" not in first
+            second = talk(gateway.port, b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert statuses(second) == [200]
+            assert eventually(lambda: gateway.gateway.under_way == 0)
+
+
+ADMIN = ("/metrics", "/refold/anything")
+
+
+def get(port: int, path: str, *headers: str) -> list[int]:
+    lines = "".join(f"{one}\r\n" for one in headers)
+    return statuses(talk(port, f"GET {path} HTTP/1.1\r\n{lines}Connection: close\r\n\r\n".encode()))
+
+
+@pytest.mark.parametrize("path", ADMIN)
+def test_without_a_token_only_this_machine_may_administer(place, path: str) -> None:
+    _, gateway = place
+    allowed = [200] if path == "/metrics" else [404]
+    assert get(gateway.port, path, f"Host: 127.0.0.1:{gateway.port}") == allowed
+    assert get(gateway.port, path, "Host: localhost") == allowed
+    assert get(gateway.port, path, "Host: [::1]:1") == allowed
+    assert get(gateway.port, path, "Host: evil.example") == [401], "a name that was made to lead here"
+    assert get(gateway.port, path, "Host: localhost", "Origin: https://evil.example") == [401]
+    assert get(gateway.port, path, "Host: localhost", "Origin: null") == [401]
+    assert get(gateway.port, path, "Host: localhost", "X-Forwarded-For: 127.0.0.1") == [401]
+    assert get(gateway.port, path, "Host: localhost", "Forwarded: for=1.2.3.4") == [401]
+
+
+@pytest.mark.parametrize("path", ADMIN)
+def test_with_a_token_who_has_it_may(path: str) -> None:
+    token = "correct horse battery"
+    with ScriptedUpstream() as upstream:
+        config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", admin_token=token)
+        with serving(config) as gateway:
+            assert get(gateway.port, path, "Host: any.example", f"Authorization: Bearer {token}") != [401]
+            for wrong in ("", "Bearer", f"Bearer {token}x", f"Bearer {token[:-1]}", f"Basic {token}"):
+                assert get(gateway.port, path, "Host: localhost", f"Authorization: {wrong}") == [401]
+            assert get(gateway.port, "/refold/health", "Host: x") == [200]
+            assert get(gateway.port, "/refold/ready", "Host: x") == [200]
+            assert get(gateway.port, "/refoldx", "Host: x") == [200]
+        assert targets(upstream) == ["/refoldx"], "only the gateway's own paths are kept from the upstream"
