@@ -474,7 +474,7 @@ def test_what_matters_can_stay_word_for_word():
 
 
 def test_the_shapes_of_the_example():
-    """S1-34 S1-35: each layer brings the tokens down; the newest results stay as they are. The figures
+    """S1-34: each layer brings the tokens down; the newest results stay as they are. The figures
     of the document are no measurements (C1-10); `make bench` prints those that are."""
     start = [SYSTEM, user("用户问题1"), assistant("思考1"), *ran("a", "loadContent", "内容" * 2_500)]
     start += [assistant("思考2"), *ran("b", "search", "结果" * 1_000), user("用户问题2"), *rounds(3, 8_000)]
