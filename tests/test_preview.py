@@ -168,6 +168,20 @@ def test_what_would_vanish_is_named():
     assert "src/core/parse_tree.py" not in (*better.vanished.paths, *better.vanished.identifiers)
 
 
+def test_a_path_that_a_summary_tells_with_others_has_not_vanished():
+    paths = [f"src/harbor/{name}.py" for name in ("service", "store", "holds", "ledger")]
+    calls = [{"role": "user", "content": "Read them all."}]
+    for n, path in enumerate(paths):
+        use = {"type": "tool_use", "id": f"c{n}", "name": "read", "input": {"path": path}}
+        answer = {"type": "tool_result", "tool_use_id": f"c{n}", "content": f"one line of {n} " * 200}
+        calls += [{"role": "assistant", "content": [use]}, {"role": "user", "content": [answer]}]
+    calls += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "Thanks."}]
+    draft = refold.Compactor([Summarize(keep=1, max_tokens=600)], refold.Budget(FAR, 500)).preview(calls)
+    (text,) = draft.summaries().values()
+    assert "{" in text and paths[0] not in text
+    assert draft.vanished.paths == ()
+
+
 def test_nothing_vanishes_where_nothing_is_hidden():
     view = compactor()(conversation(10))
     assert vanished(view, view) == Vanished()

@@ -36,8 +36,10 @@ def vanished(before: View, after: View) -> Vanished:
     messages nor in system prompt or tools. Found by the rules of `refold.summarizers.RuleSummary`."""
     said = _digest(before, after)
     sent = _plain("\n".join(_sent(after)))
-    listed = [entry for entry in said.index if entry.text not in sent]
-    paths = [path for path in said.files if path not in sent] + [e.text for e in listed if e.kind == "path"]
+    told = _told(after)
+    listed = [entry for entry in said.index if entry.text not in sent and entry.text not in told]
+    paths = [path for path in said.files if path not in sent and path not in told]
+    paths += [entry.text for entry in listed if entry.kind == "path"]
     return Vanished(
         requests=tuple(text for text in said.requests if _plain(text) not in sent),
         constraints=tuple(text for text in said.constraints if _plain(text) not in sent),
@@ -53,6 +55,12 @@ def _digest(before: View, after: View) -> Digest:
     earlier = [text for text in map(previous, gone) if text is not None]
     rest = (message for message in map(without_summary, gone) if message.parts)
     return reduce(merge, [*map(parse, earlier), gather(rest)], Digest())
+
+
+def _told(view: View) -> set[str]:
+    """Names that summaries tell in fewer characters, such as `src/{app,main}.py`."""
+    digests = [parse(text) for text in map(previous, view.messages) if text is not None]
+    return {name for digest in digests for name in (*digest.files, *(entry.text for entry in digest.index))}
 
 
 def _plain(text: str) -> str:
