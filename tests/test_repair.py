@@ -680,6 +680,12 @@ def spoken(items: list[Any], format: str) -> list[str]:
     return [said for said in texts if said and not said.startswith(NO_CALL)]
 
 
+def has_twins(item: dict[str, Any]) -> bool:
+    """Two equal results may have changed places, which shows in nothing but the object."""
+    blocks = item.get("content")
+    return isinstance(blocks, list) and any(blocks.count(block) > 1 for block in blocks)
+
+
 @given(ANY)
 def test_entries_that_were_not_mended_are_the_same_objects(case: tuple[str, list[Any]]) -> None:
     format, items = case
@@ -688,7 +694,7 @@ def test_entries_that_were_not_mended_are_the_same_objects(case: tuple[str, list
     fixed = repair(marked, format)
     merged = any(one.rule == "AN-5" for one in fixed.repairs)  # a text merged into a neighbour, then found to be empty
     for item in fixed.payload:
-        assert id(item) in originals or item not in marked or merged
+        assert id(item) in originals or item not in marked or merged or has_twins(item)
 
 
 @given(ANY)

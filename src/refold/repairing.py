@@ -78,12 +78,7 @@ def _mend(envelope: Envelope, messages: Sequence[Message]) -> tuple[list[Entry],
 
 def _pieces(envelope: Envelope, messages: Sequence[Message], entries: Sequence[Entry]) -> Iterator[slice | Wire]:
     for entry in entries:
-        if entry.whole:
-            yield slice(entry.near, entry.near + 1)
-            continue
-        wire, first = _wire(envelope, messages, entry), entry.refs[0]
-        same = first is not None and wire == envelope.item(first.at)  # two equal results changed places
-        yield slice(first.at, first.at + 1) if first is not None and same else wire
+        yield slice(entry.near, entry.near + 1) if entry.whole else _wire(envelope, messages, entry)
 
 
 def _wire(envelope: Envelope, messages: Sequence[Message], entry: Entry) -> Wire:
