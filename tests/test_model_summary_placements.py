@@ -63,6 +63,7 @@ def pin(message):
     st.sampled_from([None, pin]), st.sampled_from([120, 500]),
 )  # fmt: skip
 def test_every_placement_keeps_the_laws_of_every_dialect(messages, dialect, place, keep, pin, max_tokens):
+    """X-2: all five ways to carry a summary."""
     strategy = Summarize(keep=keep, max_tokens=max_tokens, place=place, pin=pin)
     check_strategy(strategy, DIALECTS[dialect], examples=[messages])
 

@@ -96,7 +96,7 @@ def sized(*tokens):
 
 @pytest.mark.parametrize(("last", "total", "cut"), [(69, 1399, 0), (70, 1400, 14), (71, 1401, 16)])
 def test_of_a_window_of_2000_the_trigger_is_1400(last, total, cut):
-    """S0-03 S0-12 S0-17 S0-19 S0-20 S0-33: 1,399 tokens come back as they are, the very list, and nobody is
+    """S0-03 S0-05 S0-12 S0-17 S0-19 S0-20 S0-33: 1,399 tokens come back as they are, the very list, and nobody is
     asked; at exactly 1,400 the first 70 % are compressed and the last 30 % stay (C0-4)."""
     history = sized(*[70] * 19, last)
     result, asked = compress(history, snapshot(), max_tokens=2_000, count=labelled)

@@ -244,13 +244,14 @@ def test_between_two_phases(run):
 @pytest.mark.parametrize(
     ("strategy", "answer"),
     [
+        (WholeHistory(), TLDR),
         (Chunked(10), TLDR),
         (RetrieveFactsFromHistory(About("rows", "How many rows the tables have")), '{"rows": ["t1 has 12"]}'),
     ],
-    ids=["chunked", "facts"],
+    ids=["whole", "chunked", "facts"],
 )
 def test_the_node_takes_every_strategy(strategy, answer):
-    """S3-13 S3-16 S3-17: and memory, and another model for the compression."""
+    """S3-13 S3-16 S3-17 S3-27: and memory, and another model for the compression."""
     memory = langchain.encode(remember("Tables are in Chinese."))
     history = [*counted(12), memory, AIMessage("So far."), HumanMessage("Go on.")]
     main, cheap = ScriptedModel(), ScriptedModel([answer] * 9)

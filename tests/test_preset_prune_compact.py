@@ -289,7 +289,8 @@ def opened(history: list[dict]) -> View:
 
 
 def test_the_whole_flow():
-    """S4-01 S4-03 S4-16 S4-18: prune every round; only what that leaves over is compacted."""
+    """S4-01 S4-03 S4-16 S4-18: prune every round; only what that leaves over is compacted, by the usage less what
+    was pruned (C4-5)."""
     model = ScriptedModel([SUMMARY])
     flow = PruneAndCompact(model, count=COUNT)
     messages = [*work(30_000, 30_000), *ran("x", 15_000), assistant("读完了。")]
@@ -398,14 +399,25 @@ def test_a_model_that_fails_does_not_stop_the_work():
 
 
 def test_the_budget_of_the_example():
-    """S4-02: system prompt, simple turns, file reads, code output, by category (C4-14)."""
-    history = [SYSTEM]
-    for n in range(10):
-        history += [user("q " * 60 + str(n)), assistant("a " * 60)]
-    history += [m for n in range(5) for m in ran(f"f{n}", 2_000, "read_file")]
-    history += [m for n in range(3) for m in ran(f"x{n}", 1_000, "run_code")]
+    """S4-02: the example's own figures, by category: a system prompt of 2,000 tokens, ten turns of 500, five files of
+    10,000, three outputs of 5,000, 72,000 in all; tools, if there are any, count apart (C4-14)."""
+
+    def words(tokens: int) -> str:
+        return "word " * (tokens * 10 // 9)
+
+    def results(count: int, tokens: int, name: str) -> list[dict]:
+        made = [ran(f"{name}{n}", 1, name) for n in range(count)]
+        return [m for call, result in made for m in (call, {**result, "content": words(tokens)})]
+
+    history = [{"role": "system", "content": words(2_000)}]
+    history += [m for _ in range(10) for m in (user(words(200)), assistant(words(300)))]
+    history += [*results(5, 10_000, "read_file"), *results(3, 5_000, "run_code")]
     parts = breakdown(opened({"model": "gpt-4-turbo", "messages": history, "tools": []}))
-    assert parts.total == sum(parts.roles.values())
-    assert parts.names["read_file"] > parts.names["run_code"] > 0
-    assert parts.roles["system"] == parts.system > 0
-    assert parts.kinds["result"] > parts.total / 2
+    near = {"system": 2_000, "text": 5_000, "read_file": 50_000, "run_code": 15_000}
+    found = {**parts.names, "system": parts.system, "text": parts.kinds["text"]}
+    for name, tokens in near.items():
+        assert found[name] == pytest.approx(tokens, rel=0.05)
+    assert parts.total == sum(parts.roles.values()) == pytest.approx(72_000, rel=0.05)
+    tool = {"type": "function", "function": {"name": "read_file", "parameters": {"type": "object"}}}
+    more = breakdown(opened({"model": "gpt-4-turbo", "messages": history, "tools": [tool]}))
+    assert more.total - parts.total == more.tools > 0

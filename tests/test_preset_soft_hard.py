@@ -5,7 +5,10 @@ import copy
 import json
 import logging
 from dataclasses import asdict, fields
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from urllib.request import urlopen
 
 import pytest
 
@@ -162,7 +165,8 @@ def test_the_reserve_counts_in_the_check():
 
 
 def test_old_messages_become_a_summary_and_the_newest_stay():
-    """S2-02 S2-07 S2-15 S2-16 S2-17 S2-18 S2-19 S2-20 S2-21 S2-22 S2-23: seven fields that agree with each other."""
+    """S2-02 S2-07 S2-15 S2-16 S2-17 S2-18 S2-19 S2-20 S2-21 S2-22 S2-23: seven fields that agree with each other; the
+    summary is in the user's role (C2-14)."""
     system = {"role": "system", "content": "你是一个助手。"}
     history = [system, *(message | {"id": n, "timestamp": n * 1_000} for n, message in enumerate(talk(12)))]
     before = copy.deepcopy(history)
@@ -173,6 +177,7 @@ def test_old_messages_become_a_summary_and_the_newest_stay():
     assert result.compacted_messages[2:] == history[-4:]
     assert result.compacted_messages[-1]["timestamp"] == 23_000
     assert result.summary.startswith("[以下是之前对话的摘要]\n讨论主题: ")
+    assert result.compacted_messages[1]["role"] == "user"
     assert result.summary in result.compacted_messages[1]["content"]
     assert (result.original_count, result.retained_count) == (25, 5)
     assert result.flushed_memories == len(memory.search("", 100)) > 0
@@ -388,7 +393,7 @@ def test_the_page_says_what_it_follows():
 
 
 def test_the_four_commands_are_functions():
-    """S2-33 S2-34 S2-35 S2-36"""
+    """S2-33 S2-34 S2-35 S2-36: with these arguments, the last ones optional (C2-15)."""
     assert compactor_estimate_tokens("") == 0
     assert compactor_estimate_tokens("你好, world\n") == rather_over("你好, world\n") == 6
     assert compactor_estimate_messages_tokens([]) == 0
@@ -489,11 +494,50 @@ def test_the_client_gives_types_back_over_any_transport():
     asyncio.run(main())
 
 
+class Commands(BaseHTTPRequestHandler):
+    """The dispatcher behind HTTP: a JSON object in, one out."""
+
+    def do_POST(self):
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = json.dumps(Dispatcher(SoftHardCompactor(SMALL)).call(request)).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+def test_the_client_works_over_http():
+    """S2-32 S2-37: the four entries by HTTP and JSON, as `intelligence.compactor` has them."""
+
+    async def main(address: str) -> None:
+        def post(request: dict) -> dict:
+            with urlopen(address, json.dumps(request).encode(), timeout=30) as response:
+                return json.load(response)
+
+        async def transport(request: dict) -> dict:
+            return await asyncio.to_thread(post, request)
+
+        compactor = Intelligence(CompactorClient(transport), ProcessMemories()).compactor
+        here = SoftHardCompactor(SMALL)
+        assert await compactor.estimate_tokens("你好") == compactor_estimate_tokens("你好")
+        assert await compactor.estimate_messages_tokens(talk(3)) == compactor_estimate_messages_tokens(talk(3))
+        assert await compactor.check_threshold(talk(30)) == here.check_threshold(talk(30))
+        assert await compactor.compact(talk(12), "agent") == here.compact(talk(12), "agent")
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Commands) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        asyncio.run(main(f"http://127.0.0.1:{server.server_port}/"))
+        server.shutdown()
+
+
 # --- the scenarios -----------------------------------------------------------------------------
 
 
 def test_scenario_1_automatic():
-    """S2-02 S2-23 S2-38 S2-41: soft suggests, hard compacts; the user manages nothing."""
+    """S2-02 S2-23 S2-32 S2-38 S2-41: soft suggests, hard compacts; the user manages nothing."""
 
     async def main() -> tuple[ChatStore, list, list]:
         suggested, done = [], []

@@ -111,12 +111,18 @@ def test_the_threshold_can_follow_the_models_window():
 
 
 def test_every_role_is_counted_and_calls_with_name_and_arguments():
-    """S1-14 S1-16: nothing is nothing; one Chinese character is no longer 0 tokens (C1-12)."""
+    """S1-14 S1-16: user, assistant and results by the formula, the system prompt by the default estimate; nothing
+    is nothing; one Chinese character is no longer 0 tokens (C1-12)."""
     count = counter(two_ratios)
     assert estimate_tokens(None) == estimate_tokens([]) == 0
     frame = estimate_tokens([user("")], count)
     assert estimate_tokens([user("你")], count) == frame + 1
     assert estimate_tokens([user("你" * 30 + "a" * 40)], count) == frame + 30
+    call, long = ran("c", "b", "")[0], "你好" * 30
+    for before, message in (([], user("")), ([], assistant("")), ([call], ran("c", "b", "")[1])):
+        grown = estimate_tokens([*before, {**message, "content": long}], count)
+        assert grown == estimate_tokens([*before, message], count) + 40
+    assert estimate_tokens([{**SYSTEM, "content": long}, call]) > estimate_tokens([call]) + 20
     bare = estimate_tokens([SYSTEM, user("a"), *ran("c1", "bash", "ok", command="ls")], count)
     assert estimate_tokens([SYSTEM, user("a"), *ran("c1", "bash", "ok", command="ls" * 40)], count) > bare + 15
     assert estimate_tokens([SYSTEM, user("a"), *ran("c1", "bash" * 10, "ok", command="ls")], count) > bare + 5
@@ -311,6 +317,15 @@ def test_none_and_two_messages_are_not_summarised():
     assert three[1]["content"] == "[truncated: 2300 chars]"
 
 
+def test_where_nothing_is_older_than_what_is_kept_nobody_is_asked():
+    """S1-27: an empty list to summarise is no summary, though the threshold is passed."""
+    start = [SYSTEM, {**SYSTEM, "content": "今天是星期六。"}, user(WORDS * 100)]
+    messages, model = copy.deepcopy(start), ScriptedModel([SUMMARY])
+    ContextCompactor(small(token_threshold=10), model).compact(messages)
+    assert estimate_tokens(messages) > 100
+    assert (messages, model.asked) == (start, [])
+
+
 def test_the_request_knows_the_current_question():
     """S1-28 S1-30 S1-31: the history as a record, the question, what to keep."""
     model = ScriptedModel([SUMMARY] * 2)
@@ -326,7 +341,7 @@ def test_the_request_knows_the_current_question():
 
 
 def test_one_long_turn_keeps_its_question():
-    """S1-05 S1-26: forty rounds on one question (C1-9)."""
+    """S1-05 S1-26: forty rounds on one question (C1-9), cut between rounds, never within a pair (C1-7)."""
     messages = [SYSTEM, user("修复解析器，不要修改 tests/。"), *rounds(40, 190)]
     ContextCompactor(small(), ScriptedModel([SUMMARY])).compact(messages)
     assert len(messages) < 45

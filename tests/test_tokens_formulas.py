@@ -34,7 +34,7 @@ def test_chinese_and_english_have_ratios_of_their_own(chinese, english):
 
 
 def test_the_table_of_the_soft_and_hard_compactor():
-    """S2-24: each row of the table, and the sum rounded up."""
+    """S2-24: each row of the table, and the sum rounded up; 0.3 of a token for a letter is rather too much (C2-2)."""
     assert rather_over("你好") == 3
     assert rather_over("㐀㐁") == 3
     assert rather_over("、。") == 2
