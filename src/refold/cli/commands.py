@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from refold.cli import changing, documents, looking, report, screen, tour
+from refold.cli import serve as serving
 from refold.cli.inputs import reason
 from refold.cli.options import JSON
 from refold.demo.trial import trial
@@ -90,6 +91,7 @@ for command in (
     looking.unfold,
     looking.recall,
     looking.check,
+    serving.serve,
 ):
     refold.add_command(command)
 

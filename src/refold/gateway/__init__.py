@@ -1,1 +1,75 @@
-"""A gateway between agents and model providers: one base URL, nothing else to change."""
+"""A gateway between agents and model providers: one base URL, nothing else to change (docs/gateway.md).
+
+Names are imported when they are first used; those that speak HTTP need the extra `gateway`.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from refold.gateway.app import Gateway
+    from refold.gateway.config import Config, from_environment, load, upstream
+    from refold.gateway.exchange import Exchange
+    from refold.gateway.limits import Limits
+    from refold.gateway.reading import ConfigError
+    from refold.gateway.serve import application, gateway, run, server
+    from refold.gateway.settings import Settings
+    from refold.gateway.traffic import Incoming, Outgoing, Refusal
+    from refold.gateway.upstreams import Upstream
+
+__all__ = [
+    "Config",
+    "ConfigError",
+    "Exchange",
+    "Gateway",
+    "Incoming",
+    "Limits",
+    "Outgoing",
+    "Refusal",
+    "Settings",
+    "Upstream",
+    "application",
+    "from_environment",
+    "gateway",
+    "load",
+    "run",
+    "server",
+    "upstream",
+]
+
+_HOMES = {
+    "Config": "config",
+    "ConfigError": "reading",
+    "Exchange": "exchange",
+    "Gateway": "app",
+    "Incoming": "traffic",
+    "Limits": "limits",
+    "Outgoing": "traffic",
+    "Refusal": "traffic",
+    "Settings": "settings",
+    "Upstream": "upstreams",
+    "application": "serve",
+    "from_environment": "config",
+    "gateway": "serve",
+    "load": "config",
+    "run": "serve",
+    "server": "serve",
+    "upstream": "config",
+}
+_NEEDED = {"aiohttp", "brotli", "httptools", "uvicorn", "yarl"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        value = globals()[name] = getattr(import_module(f"refold.gateway.{_HOMES[name]}"), name)
+    except ImportError as missing:
+        if missing.name is None or missing.name.partition(".")[0] not in _NEEDED:
+            raise
+        raise ImportError(f"the gateway needs {missing.name}: pip install 'refold[gateway]'") from missing
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from refold.gateway.limits import Limits
-from refold.gateway.reading import ConfigError, Table
+from refold.gateway.reading import ConfigError, Kind, Table
 from refold.gateway.settings import Settings
 from refold.gateway.upstreams import Upstream, provider, providers
 from refold.models import HTTPModel, Ladder
@@ -82,10 +82,8 @@ def load(path: str | os.PathLike[str], environment: Mapping[str, str] = os.envir
 def read(text: str, name: str = "refold.toml", environment: Mapping[str, str] = os.environ) -> Config:
     """The settings that *text* holds; *name* is what errors call it. Raises `ConfigError`."""
     table = Table.parsed(text, name)
-    plain = table.values(
-        host=str, port=int, store=str, log=str, answer_headers=bool, hold_seconds=float, admin_token=str, salt=str
-    )
-    table.only(*plain, "upstream", "limits", "compaction", "windows", "summaries")
+    table.only(*_PLAIN, "upstream", "limits", "compaction", "windows", "summaries")
+    plain = table.values(**_PLAIN)
     made: dict[str, Any] = {
         **plain,
         "upstreams": tuple(_upstream(one) for one in table.tables("upstream")),
@@ -101,6 +99,19 @@ def from_environment(config: Config, environment: Mapping[str, str] = os.environ
     """*config* with the secrets that the environment holds, which win."""
     token, salt = environment.get(ADMIN_TOKEN, ""), environment.get(SALT, "")
     return replace(config, admin_token=token or config.admin_token, salt=salt.encode() or config.salt)
+
+
+_PLAIN: Mapping[str, Kind] = {
+    "host": str,
+    "port": int,
+    "store": str,
+    "log": str,
+    "answer_headers": bool,
+    "hold_seconds": float,
+    "admin_token": str,
+    "salt": str,
+}
+"""The keys of a file that stand in no table."""
 
 
 def upstream(text: str) -> Upstream:

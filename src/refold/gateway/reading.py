@@ -60,7 +60,7 @@ class Table:
         """Raise `ConfigError` for a key that is none of *known*."""
         for key in self.raw:
             if key not in known:
-                near = get_close_matches(key, known, 1)
+                near = get_close_matches(key, known, 1, 0.5)
                 raise self.error(
                     key, f"unknown; did you mean {near[0]}?" if near else f"unknown; there are {', '.join(known)}"
                 )
@@ -127,9 +127,10 @@ def _is(value: Any, kind: Kind) -> bool:
 
 def _kind(hint: Any) -> Kind | None:
     """What a field's annotation asks for; None for what no file can hold."""
-    if hint in (str, int, float, bool):
-        return hint  # type: ignore[no-any-return]  # it is one of the four types
-    return {int | None: int, tuple[str, ...]: (str,)}.get(hint)
+    return _KINDS.get(hint)
+
+
+_KINDS: Mapping[Any, Kind] = {str: str, int: int, float: float, bool: bool, int | None: int, tuple[str, ...]: (str,)}
 
 
 def _line(text: str, path: Sequence[str | int], key: str) -> int:

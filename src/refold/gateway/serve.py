@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import socket
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -65,10 +66,12 @@ def server(config: Config, app: Application) -> uvicorn.Server:
 
 
 def run(config: Config) -> None:
-    """Serve until stopped (SIGINT, SIGTERM). Raises as `gateway` does, and SystemExit where the port is taken."""
+    """Serve until stopped (SIGINT, SIGTERM). Raises as `gateway` does, and OSError where the port is taken."""
     app = gateway(config)
     write_json_lines(config.log)
-    server(app.config, app).run()
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    with socket.create_server((config.host.strip("[]"), config.port), family=family, backlog=2_048) as listening:
+        server(app.config, app).run(sockets=[listening])
 
 
 def salted(config: Config) -> Config:

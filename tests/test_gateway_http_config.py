@@ -1,0 +1,322 @@
+"""refold.toml, flags and environment: what is taken, and what errors say."""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raw_http import eventually
+from refold import gateway as gateways
+from refold.gateway.config import ADMIN_TOKEN, SALT, Config, from_environment, is_loopback, load, read, upstream
+from refold.gateway.limits import Limits
+from refold.gateway.logs import JSONLines, write_json_lines
+from refold.gateway.reading import ConfigError
+from refold.gateway.serve import application, salted
+from refold.gateway.upstreams import APIS, Upstream, below_prefix, choose, providers
+from refold.scripted_server import ScriptedServer
+from refold.scripted_upstream import ScriptedUpstream
+from refold.strategies import ClearToolResults
+from refold.strategy import Ask
+from refold.windows import Window
+
+WHOLE = """
+host = "127.0.0.1"
+port = 9000
+store = ":memory:"
+answer_headers = false
+hold_seconds = 1
+
+[[upstream]]
+preset = "anthropic"
+prefix = "/claude"
+
+[[upstream]]
+name = "here"
+url = "http://127.0.0.1:8000/v1"
+models = ["qwen*", "glm-?"]
+apis = ["openai_chat"]
+
+[limits]
+body_bytes = 1_000_000
+head_seconds = 2.5
+
+[compaction]
+soft = 0.5
+hard = 0.8
+target = 0.3
+economy = false
+refuse = ["thread", "previous_response_id"]
+strategies = ["ClearToolResults(keep=2)"]
+
+[windows]
+"my-model" = 32_000
+"other" = { context = 100_000, output = 8_000 }
+"""
+
+
+def test_a_whole_file() -> None:
+    config = read(WHOLE, environment={})
+    assert config.port == 9000 and config.hold_seconds == 1.0 and not config.answer_headers
+    claude, here = config.upstreams
+    assert (claude.name, claude.prefix, claude.apis) == ("anthropic", "/claude", ("anthropic",))
+    assert here.models == ("qwen*", "glm-?") and here.url == "http://127.0.0.1:8000/v1"
+    assert config.limits == Limits(body_bytes=1_000_000, head_seconds=2.5)
+    settings = config.settings
+    assert (settings.soft, settings.hard, settings.target, settings.economy) == (0.5, 0.8, 0.3, False)
+    assert settings.refuse == {"thread", "previous_response_id"}
+    assert settings.strategies == (ClearToolResults(keep=2),)
+    assert settings.windows == {"my-model": Window(32_000), "other": Window(100_000, output=8_000)}
+    assert settings.ask is None
+
+
+def test_summaries_are_asked_of_the_named_model() -> None:
+    with ScriptedServer(["A summary."]) as server:
+        text = f'[summaries]\nmodel = "small"\nurl = "{server.url}/v1"\nkey_env = "SUMMARY_KEY"\n'
+        config = read(text, environment={"SUMMARY_KEY": "k-1"})
+        answer = asyncio.run(config.settings.ask(Ask("Summarise.", 100)))
+        assert answer.text == "A summary."
+        assert server.received[0].body["model"] == "small"
+        assert server.received[0].headers["authorization"] == "Bearer k-1"
+
+
+ERRORS = {
+    "port = ": (1, ""),
+    "port = 1\nport = 2": (2, ""),
+    'prot = 9000\nhost = "x"': (1, "prot: unknown; did you mean port?"),
+    '\n\nport = "9000"': (3, "port: a whole number is needed, not '9000'"),
+    "port = true": (1, "port: a whole number is needed"),
+    'answer_headers = "yes"': (1, "answer_headers: true or false is needed"),
+    "[limits]\n\nbody_bytes = -1": (3, "limits.body_bytes: body_bytes must be above 0"),
+    "[limits]\nbody = 1": (2, "limits.body: unknown; did you mean body_bytes?"),
+    "limits = 3": (1, "limits: a table is needed"),
+    "[upstream]\nurl = 'https://a.example'": (1, "upstream: write [[upstream]] for each"),
+    "[[upstream]]\nname = 'a'": (1, "upstream: an upstream needs a url or a preset"),
+    "[[upstream]]\nurl = 'https://a.example'\n\n[[upstream]]\nname = 'b'\nurl = 'ftp://b.example'": (
+        4,
+        "begins with http:// or https://",
+    ),
+    "[[upstream]]\npreset = 'openay'": (2, "upstream.preset: no provider is called 'openay'"),
+    "[[upstream]]\nurl = 'https://a.example'\nmodels = 'gpt'": (3, "upstream.models: a list of texts is needed"),
+    "[[upstream]]\nurl = 'https://a.example'\napis = ['chat']": (1, "no API is called 'chat'"),
+    "[[upstream]]\nurl = 'https://a.example'\nprefix = 'a'": (1, "a prefix begins with a slash"),
+    "[[upstream]]\nurl = 'https://a.example'\nprefix = '/refold/x'": (1, "the gateway answers /refold/x itself"),
+    "[[upstream]]\nurl = 'https://a.example'\n[[upstream]]\nurl = 'https://b.example'": (1, "two upstreams"),
+    "port = 1\n[compaction]\nstrategies = ['Nothing()']": (3, "compaction.strategies: no strategy is called 'Nothing'"),
+    "[compaction]\nclock = 1": (2, "compaction.clock: unknown"),
+    "[windows]\nm = { context = 0 }": (1, "a window of 0 tokens"),
+    "[windows]\nm = {}": (1, "context is missing"),
+    "[summaries]\nurl = 'http://x.example'": (1, "summaries: model is missing"),
+    "[summaries]\nmodel = 'm'\nkey_env = 'NONE'": (3, "summaries.key_env: the environment has no NONE"),
+    "[summaries]\nmodel = 'm'\nurl = 'x.example'": (3, "summaries.url: an endpoint's address begins"),
+}
+
+
+@pytest.mark.parametrize("text", ERRORS)
+def test_errors_name_file_line_and_key(text: str) -> None:
+    line, said = ERRORS[text]
+    with pytest.raises(ConfigError) as error:
+        read(text, "refold.toml", {})
+    assert str(error.value).startswith(f"refold.toml:{line}:"), error.value
+    assert said in str(error.value)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.toml: No such file"):
+        load(tmp_path / "none.toml")
+    (tmp_path / "odd.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match=r"odd\.toml: not UTF-8"):
+        load(tmp_path / "odd.toml")
+
+
+def said_of(text: str) -> str:
+    try:
+        read(text, "refold.toml", {})
+    except ConfigError as error:
+        return str(error)
+    return "refold.toml: fine"
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_settings_or_an_error_that_names_a_line(text: str) -> None:
+    assert said_of(text).startswith("refold.toml:")
+
+
+def test_secrets_come_from_the_environment_and_are_not_shown() -> None:
+    config = from_environment(Config(admin_token="from file"), {ADMIN_TOKEN: "t" * 16, SALT: "s"})
+    assert (config.admin_token, config.salt) == ("t" * 16, b"s")
+    assert "t" * 16 not in repr(config) and "b's'" not in repr(config)
+
+
+LONG = "t" * 16
+
+
+@pytest.mark.parametrize(
+    ("host", "token", "fine"),
+    [
+        ("127.0.0.1", "", True),
+        ("127.1.2.3", "", True),
+        ("::1", "", True),
+        ("localhost", "", True),
+        ("0.0.0.0", "", False),
+        ("0.0.0.0", "short", False),
+        ("0.0.0.0", LONG, True),
+        ("::", "", False),
+        ("192.168.1.2", "", False),
+        ("example.com", "", False),
+        ("", "", False),
+    ],
+)
+def test_other_machines_may_reach_it_only_with_a_token(host: str, token: str, fine: bool) -> None:
+    config = Config(upstreams=(Upstream(name="u", url="https://a.example"),), host=host, admin_token=token)
+    if fine:
+        assert config.checked() is config
+    else:
+        with pytest.raises(ValueError, match="other machines"):
+            config.checked()
+
+
+def test_names_of_this_machine() -> None:
+    assert not is_loopback("localhost.evil.example") and not is_loopback("127.0.0.1.evil.example")
+
+
+def test_upstreams_on_the_command_line() -> None:
+    assert upstream("https://a.example/x") == Upstream(name="default", url="https://a.example/x")
+    assert upstream("anthropic").apis == ("anthropic",)
+    assert upstream("local=http://127.0.0.1:1").prefix == "/local"
+    for wrong in ("nobody", "https://user:secret@a.example", "https://a.example?key=secret", "http://", "ftp://a"):
+        with pytest.raises(ValueError) as error:  # noqa: PT011 - the text is checked below
+            upstream(wrong)
+        assert "secret" not in str(error.value)
+
+
+def test_providers_are_upstreams() -> None:
+    for name, said in providers().items():
+        assert Upstream(name=name, url=said["url"], apis=tuple(said.get("apis", ()))).url
+
+
+@given(st.lists(st.sampled_from(["", "/a", "/a/b", "/ab"]), max_size=4), st.sampled_from(["/a", "/a/b/c", "/ab", "/x"]))
+def test_the_longest_prefix_wins(prefixes: list[str], path: str) -> None:
+    ups = [Upstream(name=str(n), url="https://a.example", prefix=prefix) for n, prefix in enumerate(prefixes)]
+    found, rest = below_prefix(ups, path)
+    assert rest.startswith("/")
+    assert len({one.prefix for one in found}) <= 1
+    fitting = [prefix for prefix in prefixes if prefix and (path == prefix or path.startswith(prefix + "/"))]
+    assert {one.prefix for one in found} <= ({max(fitting, key=len)} if fitting else {""})
+
+
+def test_an_api_without_an_upstream_has_none() -> None:
+    only = Upstream(name="a", url="https://a.example", apis=("anthropic",))
+    other = Upstream(name="b", url="https://b.example", apis=("gemini",))
+    assert choose((only, other), "openai_chat", "") is None
+    assert choose((only,), "openai_chat", "") is only, "one upstream alone takes everything"
+    assert [choose((only, other), api, "") for api in APIS] == [only, None, None, other]
+
+
+def test_a_salt_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
+    config = Config(store=str(tmp_path / "edits.db"))
+    first = salted(config)
+    assert len(first.salt) == 32 and salted(config).salt == first.salt
+    assert stat.S_IMODE((tmp_path / "edits.db.salt").stat().st_mode) == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["edits.db.salt"]
+    assert salted(Config(salt=b"own")).salt == b"own"
+    assert salted(Config(store=":memory:")).salt != salted(Config(store=":memory:")).salt
+
+
+def test_an_application_for_any_server(tmp_path: Path) -> None:
+    path = tmp_path / "refold.toml"
+    path.write_text(f'store = "{tmp_path}/e.db"\nlog = "error"\n[[upstream]]\nurl = "https://a.example"\n')
+    before = [(logging.getLogger(name), list(logging.getLogger(name).handlers)) for name in ("refold", "uvicorn.error")]
+    try:
+        made = application({"REFOLD_CONFIG": str(path)})
+        assert made.config.upstreams[0].url == "https://a.example"
+        named = application({"REFOLD_CONFIG": str(path), "REFOLD_UPSTREAMS": "openai gemini"})
+        assert [one.name for one in named.config.upstreams] == ["openai", "gemini"]
+        with pytest.raises(ValueError, match="no log level is called 'loud'"):
+            write_json_lines("loud")
+    finally:
+        for logger, handlers in before:
+            logger.handlers, logger.propagate = handlers, True
+            logger.setLevel(logging.NOTSET)
+
+
+def test_log_lines_hold_types_and_places_and_no_message_of_an_error() -> None:
+    def fail() -> None:
+        raise RuntimeError("SECRET")
+
+    try:
+        fail()
+    except RuntimeError:
+        record = logging.LogRecord("refold", logging.ERROR, __file__, 1, "it failed", (), sys.exc_info())
+    record.fields = {"status": 500}
+    line = json.loads(JSONLines().format(record))
+    assert line["error"] == "RuntimeError" and line["status"] == 500 and line["level"] == "error"
+    assert line["at"][-1].startswith("test_gateway_http_config.py:") and "SECRET" not in json.dumps(line)
+
+
+def test_every_public_name_can_be_had() -> None:
+    assert all(getattr(gateways, name) for name in gateways.__all__)
+    assert set(gateways.__all__) <= set(dir(gateways))
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        gateways.nothing  # noqa: B018 - reading it is the test
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-W", "error", "-m", "refold.cli", "serve", *arguments]
+
+
+def test_refold_serve_says_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_text("prot = 1\n")
+    for arguments, said in (
+        ((), "no upstream"),
+        (("--config", "bad.toml"), "bad.toml:1: prot: unknown; did you mean port?"),
+        (("--upstream", "https://a.example", "--host", "0.0.0.0"), ADMIN_TOKEN),
+    ):
+        done = subprocess.run(command(*arguments), cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 2 and said in done.stderr and len(done.stderr.splitlines()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.toml"]
+
+
+@pytest.mark.slow
+def test_refold_serve_serves_and_stops(tmp_path: Path) -> None:
+    """The command itself, in a process of its own: one flag is enough; SIGTERM ends it cleanly."""
+    port = "18484"
+    with ScriptedUpstream(["Hello."]) as upstream_server:
+        process = subprocess.Popen(
+            command("--upstream", upstream_server.url, "--port", port),
+            cwd=tmp_path,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "HOME": str(tmp_path)},
+        )
+        try:
+            url = f"http://127.0.0.1:{port}"
+            assert eventually(lambda: answers(f"{url}/refold/ready"))
+            body = {"model": "m", "messages": [{"role": "user", "content": "SECRET CONTENT"}]}
+            answer = httpx.post(f"{url}/v1/chat/completions", json=body, headers={"authorization": "Bearer SECRET KEY"})
+            assert answer.json()["choices"][0]["message"]["content"] == "Hello."
+        finally:
+            process.send_signal(signal.SIGTERM)
+            log = process.communicate(timeout=30)[1]
+    lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+    request = next(line for line in lines if line["event"] == "request")
+    assert (request["api"], request["status"], request["usage"]["input"]) == ("openai_chat", 200, 100)
+    assert "SECRET" not in log
+    kept = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
+    assert b"SECRET" not in kept and (tmp_path / "refold.db.salt").exists()
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(url).status_code == 200
+    except httpx.TransportError:
+        return False

@@ -1,0 +1,235 @@
+"""What the gateway is made of, without sockets: events, usage, codings, metrics, headers."""
+
+import gzip
+import itertools
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.gateway.answers import Refused, refusal
+from refold.gateway.counters import Counters
+from refold.gateway.encodings import decoded, decoder
+from refold.gateway.limits import Limits
+from refold.gateway.metrics import Timings, render
+from refold.gateway.sse import LONGEST, Events, data_of, error_of, sort_of
+from refold.gateway.taps import LARGEST, Tap, usage_in
+from refold.gateway.upstreams import APIS
+from refold.gateway.wire import Head, api_of, credential, dialect, keyless, onward, read_head
+from refold.scripted_server import Received, Reply, encoded
+from refold.scripted_streams import events
+from refold.tokens.usage import read_usage
+
+ENDS = st.sampled_from([b"\n\n", b"\r\n\r\n", b"\r\r"])
+LINES = st.binary(min_size=1, max_size=40).map(lambda b: b"data: " + b.replace(b"\n", b"x").replace(b"\r", b"x"))
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    edges = sorted({min(place, len(data)) for place in places} | {0, len(data)})
+    return [data[a:b] for a, b in itertools.pairwise(edges)]
+
+
+@given(st.lists(st.tuples(LINES, ENDS), max_size=8), st.lists(st.integers(0, 400), max_size=12), LINES)
+def test_events_are_the_same_however_the_pieces_fall(sent: list, places: list[int], rest: bytes) -> None:
+    reader = Events()
+    stream = b"".join(line + end for line, end in sent) + rest
+    assert [event for piece in cut(stream, places) for event in reader.feed(piece)] == [line for line, _ in sent]
+    assert reader.rest() == rest
+
+
+def test_an_event_that_is_too_long_is_skipped_and_the_next_is_read() -> None:
+    reader = Events()
+    for _ in range(LONGEST // (1024 * 1024) + 2):
+        assert list(reader.feed(b"x" * 1024 * 1024)) == []
+    assert list(reader.feed(b"end\n\ndata: 1\n\n")) == [b"data: 1"]
+
+
+def test_data_of_several_lines_is_joined() -> None:
+    assert data_of(b"event: a\ndata: 1\ndata:2\nid: 3\n: comment") == b"1\n2"
+
+
+SORTS = {
+    b": keep-alive": "opening",
+    b'event: ping\ndata: {"type": "ping"}': "opening",
+    b'data: {"type": "response.created"}': "opening",
+    b'data: {"type": "error", "message": "x"}': "error",
+    b'data: {"error": {"code": 400}}': "error",
+    b'data: {"type": "response.failed", "response": {}}': "error",
+    b'data: {"choices": [], "error": null}': "content",
+    b"data: [DONE]": "content",
+    b"data: {broken": "content",
+    b'data: {"type": "message_start"}': "content",
+    b"data: " + b"{" * 70_000: "content",
+}
+
+
+@pytest.mark.parametrize("event", SORTS)
+def test_the_sort_of_a_first_event(event: bytes) -> None:
+    assert sort_of(event) == SORTS[event]
+
+
+def test_errors_in_events_read_as_errors_of_their_own() -> None:
+    failed = b'data: {"type": "response.failed", "response": {"error": {"code": "c"}}}'
+    assert json.loads(error_of(failed)) == {"error": {"code": "c"}}
+    flat = b'data: {"type": "error", "code": "c", "message": "m", "sequence_number": 3}'
+    assert json.loads(error_of(flat)) == {"error": {"type": "error", "code": "c", "message": "m"}}
+    nested = b'data: {"type": "error", "error": {"type": "t"}}'
+    assert json.loads(error_of(nested)) == {"type": "error", "error": {"type": "t"}}
+
+
+PATHS = {
+    "openai_chat": "/v1/chat/completions",
+    "openai_responses": "/v1/responses",
+    "anthropic": "/v1/messages",
+    "gemini": "/v1beta/models/m:generateContent",
+}
+
+
+@given(
+    st.sampled_from(APIS),
+    st.tuples(st.integers(1, 10**6), st.integers(0, 10**5), st.integers(0, 1)),
+    st.text(max_size=60),
+    st.lists(st.integers(0, 6_000), max_size=9),
+    st.sampled_from(["", "gzip"]),
+)
+def test_usage_of_streams_and_of_answers_is_one(api: str, usage: tuple, text: str, places: list, coding: str) -> None:
+    asked = {"model": "m", "stream_options": {"include_usage": True}}
+    _, whole = encoded(Reply(text, usage=usage), Received(PATHS[api], {}, asked))
+    stream = b"".join(events(PATHS[api], json.loads(whole), asked))
+    heard = []
+    for kind, body in (("application/json", whole), ("text/event-stream; charset=utf-8", stream)):
+        tap = Tap(kind, coding)
+        for piece in cut(gzip.compress(body) if coding else body, places):
+            tap.feed(piece)
+        heard.append(read_usage(tap.usage()))
+    assert heard[0] == heard[1]
+    assert (heard[0].input, heard[0].output, heard[0].cached) == usage
+
+
+@given(st.lists(st.binary(max_size=60), max_size=6), st.sampled_from(["", "gzip", "br", "zstd", "deflate", "odd"]))
+def test_a_tap_never_fails(pieces: list[bytes], coding: str) -> None:
+    for kind in ("text/event-stream", "application/json", ""):
+        tap = Tap(kind, coding)
+        for piece in (*pieces, b'data: {"usage": 3}\n\n', b'{"usage": '):
+            tap.feed(piece)
+        assert tap.usage() is None
+
+
+def test_an_answer_that_is_too_large_is_not_kept() -> None:
+    tap = Tap("application/json")
+    for _ in range(LARGEST // 2**20 + 1):
+        tap.feed(b" " * 2**20)
+    assert tap.is_deaf and tap.usage() is None
+
+
+def test_usage_that_is_null_is_none() -> None:
+    assert usage_in({"usage": None}) is None and usage_in([]) is None and usage_in({"response": "x"}) is None
+
+
+def test_codings_without_a_reader_are_none() -> None:
+    assert decoder("compress") is None and decoder("gzip, br") is None
+    assert decoded(b"x", "compress", 10) is None and decoded(b"x", " Identity ", 10) == b"x"
+
+
+def test_a_body_that_needs_no_reading_is_the_very_same() -> None:
+    body = b"{}"
+    assert decoded(body, "", 10) is body
+
+
+LINE = re.compile(r'[a-z_]+(\{([a-z_]+="(\\.|[^"\\])*",?)+\})? [0-9.e+]+')
+
+
+@given(st.text(max_size=20), st.floats(0, 1000))
+def test_metrics_are_what_prometheus_reads(label: str, seconds: float) -> None:
+    counters, timings = Counters(), Timings()
+    counters.add("http_requests", upstream=label, status="200")
+    counters.add("other", 2)
+    timings.observe("prepare_seconds", seconds, api=label)
+    lines = render(counters, timings, [("http_under_way", 3)]).decode().split("\n")
+    assert lines[-1] == "" and "refold_other_total 2" in lines and "refold_http_under_way 3" in lines
+    assert all(line.startswith("# ") or LINE.fullmatch(line) for line in lines[:-1])
+    buckets = [int(line.rpartition(" ")[2]) for line in lines if "_bucket" in line]
+    assert buckets == sorted(buckets) and buckets[-1] == 1
+
+
+def head(path: str = "/v1/x", query: str = "", *headers: tuple[bytes, bytes]) -> Head:
+    return Head("POST", path, query, headers)
+
+
+def test_apis_are_known_by_path() -> None:
+    assert api_of("POST", "/openai/deployments/d/chat/completions") == ("openai_chat", "")
+    assert api_of("POST", "/v1beta/models/a/models/gemini-x:streamGenerateContent") == ("gemini", "gemini-x")
+    assert api_of("POST", "/v1/projects/p/models/g%2Fh:generateContent") == ("gemini", "g/h")
+    for path in ("/v1/messages/count_tokens", "/v1/responses/compact", "/v1beta/models/m:countTokens", "/v1/files"):
+        assert api_of("POST", path) == ("", "")
+    assert api_of("GET", "/v1/responses") == ("", "")
+
+
+def test_the_callers_words_are_guessed_for_other_paths() -> None:
+    assert dialect(head("/v1/models", "", (b"anthropic-version", b"1")), "/v1/models") == "anthropic"
+    assert dialect(head("/v1beta/models"), "/v1beta/models") == "gemini"
+    assert dialect(head("/v1/responses/x"), "/v1/responses/x") == "openai_responses"
+    assert dialect(head("/v1/models"), "/v1/models") == "openai_chat"
+
+
+def test_credentials_differ_by_key_place_and_salt() -> None:
+    made = {
+        credential(head("/", "", (b"authorization", b"Bearer a")), b"1"),
+        credential(head("/", "", (b"authorization", b"Bearer b")), b"1"),
+        credential(head("/", "", (b"authorization", b"Bearer a")), b"2"),
+        credential(head("/", "", (b"x-api-key", b"Bearer a")), b"1"),
+        credential(head("/", "", (b"authorization", b"Bearer a"), (b"x-api-key", b"c")), b"1"),
+        credential(head("/", "key=a"), b"1"),
+        credential(head("/", "", (b"cookie", b"a")), b"1"),
+    }
+    assert len(made) == 7 and "" in made
+    assert keyless("/p?a=1&key=SECRET&api_key=S2&monkey=1") == "/p?a=1&key=&api_key=&monkey=1"
+
+
+@given(st.binary(max_size=200))
+def test_long_salts_and_odd_keys_are_no_error(key: bytes) -> None:
+    assert len(credential(head("/", "", (b"authorization", key)), key * 3)) == 32
+
+
+def test_headers_of_the_connection_stay_behind() -> None:
+    sent = ((b"connection", b"close, x-a"), (b"x-a", b"1"), (b"x-b", b"2"), (b"x-b", b"3"), (b"te", b"trailers"))
+    assert onward(sent) == [("x-b", "2"), ("x-b", "3")]
+
+
+def scope(*headers: tuple[bytes, bytes], raw: bytes = b"/v1/x", **more) -> dict:
+    fixed = {"method": "POST", "raw_path": raw, "path": raw.decode(), "query_string": b"", "http_version": "1.1"}
+    return {**fixed, "headers": [(b"host", b"h"), *headers], **more}
+
+
+def test_a_server_that_checks_less_is_checked_here() -> None:
+    """Smuggling and other servers: the application itself refuses what uvicorn's parser would."""
+    for headers, status in (
+        ([(b"content-length", b"1"), (b"content-length", b"2")], 400),
+        ([(b"content-length", b"1"), (b"transfer-encoding", b"chunked")], 400),
+        ([(b"content-length", b"+1")], 400),
+        ([(b"transfer-encoding", b"gzip, chunked")], 501),
+        ([(b"host", b"h2")], 400),
+        ([(b"x", b"1")] * 300, 431),
+        ([(b"x", b"1" * 70_000)], 431),
+    ):
+        with pytest.raises(Refused) as refused:
+            read_head(scope(*headers), Limits())
+        assert refused.value.status == status
+    with pytest.raises(Refused):
+        read_head(scope(raw=b"http://other.example/"), Limits())
+    with pytest.raises(Refused):
+        read_head({**scope(), "headers": []}, Limits())
+
+
+def test_an_application_below_a_path_or_without_raw_paths() -> None:
+    assert read_head(scope(raw=b"/llm/v1/x", root_path="/llm"), Limits()).path == "/v1/x"
+    assert read_head({**scope(), "raw_path": None, "path": "/v1/你"}, Limits()).path == "/v1/%E4%BD%A0"
+
+
+@given(st.sampled_from(APIS), st.sampled_from([400, 401, 404, 408, 413, 426, 431, 500, 501, 502, 503, 504]))
+def test_every_refusal_is_json_with_the_message(api: str, status: int) -> None:
+    told, headers, body = refusal(api, Refused(status, "why"))
+    assert told == status and dict(headers)["content-length"] == str(len(body))
+    assert json.loads(body)["error"]["message"] == "why"
