@@ -9,6 +9,7 @@ byte, and a span is decoded when its value is wanted.
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from json.decoder import WHITESPACE, JSONDecoder  # type: ignore[attr-defined]
 from operator import is_
 from typing import Any
@@ -24,7 +25,8 @@ _decoder = JSONDecoder(strict=False)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Span:
-    """A value inside a JSON text, not parsed. Spans are equal when they are spelled alike."""
+    """A value inside a JSON text, not parsed. Spans are equal when they are spelled alike, and a span
+    equals its own fingerprint: so what was seen is known again without keeping it."""
 
     source: Source
     start: int
@@ -32,10 +34,12 @@ class Span:
     order: int = 0
 
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, bytes):
+            return self.fingerprint == other
         return isinstance(other, Span) and self.spelling == other.spelling
 
     def __hash__(self) -> int:
-        return hash(self.spelling)
+        return hash(self.fingerprint)
 
     @property
     def spelling(self) -> Source:
@@ -43,9 +47,11 @@ class Span:
         return self.source[self.start : self.stop]
 
     @property
-    def alone(self) -> "Span":
-        """The same value as a text of its own."""
-        return Span(self.spelling, 0, self.stop - self.start)
+    def fingerprint(self) -> bytes:
+        """Hash of the spelling: 16 bytes."""
+        spelling = self.spelling
+        data = spelling if isinstance(spelling, bytes) else spelling.encode("utf-8", "surrogatepass")
+        return blake2b(data, digest_size=16).digest()
 
     def load(self) -> Any:
         """The parsed value."""

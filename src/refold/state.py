@@ -25,7 +25,8 @@ class State:
     view: View
     """The view with those of local strategies too: what was answered last."""
     seen: Log[Any]
-    """Copies of the entries that were decoded: a list that its owner changed in place is another."""
+    """Copies of the entries that were decoded, or their fingerprints: a list that its owner changed in
+    place is another."""
     frame: Any
     """Copies of system prompt, tools and the rest of the body, from which `fixed` was counted."""
     version: int
@@ -51,9 +52,9 @@ def frame_of(envelope: Envelope) -> Any:
 
 
 def copy_of(value: Any) -> Any:
-    """A copy of JSON-like data, strings shared. A span is taken out of its text, so as not to keep all of that."""
+    """A copy of JSON-like data, strings shared. Of a span its fingerprint, so as not to keep the text it is in."""
     if type(value) is dict:
         return {key: copy_of(item) for key, item in value.items()}
     if type(value) is list:
         return [copy_of(item) for item in value]
-    return value.alone if type(value) is Span else value
+    return value.fingerprint if type(value) is Span else value
