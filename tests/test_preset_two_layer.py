@@ -211,7 +211,7 @@ def test_the_json_form_is_json_and_a_failure_keeps_what_it_said():
 
 
 def test_protected_tools_are_left_alone():
-    """S1-10 S1-25"""
+    """S1-10 S1-20 S1-25: known by the names that their calls have."""
     messages = [SYSTEM, user("q"), *ran("s", "Skill", WORDS * 50), *ran("n", "notes", WORDS * 50), *rounds(3)]
     policy = ContextPolicy.builder().keep_recent_tools(1).protected_tools("notes").build()
     ContextCompactor(policy).compact(messages)
