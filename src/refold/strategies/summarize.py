@@ -53,14 +53,14 @@ class Summarize:
             return None
         pinned = self._pinned(view, stop)
         shown = _tokens(view, stop)
-        hidden = shown - sum(view.ground.tokens(at, at + 1) for at in pinned)
+        place = PLACEMENTS[self.place] if isinstance(self.place, str) else self.place
+        hidden = shown - self._beside(view, stop, place, pinned)
         cap = min(self.max_tokens, hidden - hidden // 8)
         if cap <= 0:
             return Ending("noop", "nothing but what is pinned")
         text, ending = yield from self.summarizer(view, 0, stop, cap)
         if not text.strip():
             return ending
-        place = PLACEMENTS[self.place] if isinstance(self.place, str) else self.place
         insert = placed(place, view, stop, text, pinned)
         if sum(map(view.lens.count, insert)) >= shown:
             return Ending("rejected", "the summary is not smaller than what it stands for")
@@ -69,6 +69,11 @@ class Summarize:
         except EditError as error:  # what is pinned holds calls and results that never paired
             return Ending("rejected", str(error))
         return ending
+
+    def _beside(self, view: View, stop: int, place: Placement, pinned: Sequence[int]) -> int:
+        """Tokens of what stays beside the summary: what is pinned, and the current request, however long."""
+        frame = placed(place, view, stop, "", pinned)
+        return sum(view.lens.count(message) for message in frame if not carried(frame, frame.index(message)))
 
     def _pinned(self, view: View, stop: int) -> Sequence[int]:
         """Positions before *stop* that stay, each with what it cannot be parted from."""

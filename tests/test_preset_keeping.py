@@ -1,0 +1,78 @@
+"""What the presets share: where the kept tail begins, lists with everything they ever said."""
+
+import refold
+from refold.messages import Message, Text, user
+from refold.presets.in_place import Unabridged
+from refold.presets.keeping import KeepFrom, LastMessages, LastTurns, OnlyBeyond
+from refold.strategies import Summarize
+from refold.testing import proposals
+from refold.view import View
+
+
+def said(text: str) -> Message:
+    return Message("assistant", (Text(text),))
+
+
+def turns(count: int, size: int = 20) -> View:
+    return View.of([m for n in range(count) for m in (user(f"question {n}"), said("word " * size))])
+
+
+def test_the_last_turns_stay_unless_they_hold_too_much():
+    assert LastTurns(2)(turns(8)) == 12
+    assert LastTurns(8)(turns(8)) == LastTurns(0)(turns(8)) == 8
+    heavy = View.of([*turns(6).messages, user("one more"), said("word " * 2_000)])
+    assert LastTurns(2)(heavy) >= 12
+
+
+def test_the_last_messages_stay_up_to_a_number_of_tokens():
+    view = turns(8)
+    assert LastMessages(4, 10_000)(view) == 12
+    assert LastMessages(99, 10_000)(view) == 0
+    assert 12 < LastMessages(4, 40)(view) < 16
+    waiting = View.of([*view.messages, user("word " * 500)])
+    assert LastMessages(4, 60)(waiting) == 16
+
+
+def test_nothing_is_proposed_where_everything_older_is_summarised():
+    strategy = KeepFrom(Summarize(max_tokens=200), LastMessages(4, 10_000))
+    view = proposals(turns(8, 200), strategy)
+    assert [(edit.start, edit.stop) for edit in view.edits] == [(0, 12)]
+    assert proposals(view, strategy).edits == view.edits
+
+
+def test_a_strategy_can_be_left_to_what_gentler_ones_left_over():
+    view = turns(8, 200)
+    assert proposals(view, OnlyBeyond(Summarize(keep=2), view.tokens)).edits == ()
+    assert proposals(view, OnlyBeyond(Summarize(keep=2), view.tokens - 1)).edits
+
+
+def test_a_long_request_that_the_model_is_still_at_does_not_refuse_the_summary():
+    """The request stays beside the summary word for word, so the summary has what is left (C1-9)."""
+    task = "Migrate the module as follows. " * 120
+    history = View.of([user(task), *(said(f"Step {n}: " + "done so far. " * 12) for n in range(12))])
+    view = proposals(history, Summarize(keep=2, max_tokens=4_000))
+    assert view.edits
+    assert task.strip() in "".join(message.text for message in view.messages)
+
+
+def test_a_list_that_was_compacted_is_known_by_how_it_begins():
+    lists, said_, shown = Unabridged(), ["a", "b", "c"], ["summary", "c"]
+    messages = list(said_)
+    lists.show(messages, lists.said(messages), shown)
+    assert messages == shown
+    messages.append("d")
+    assert lists.said(messages) == ["a", "b", "c", "d"]
+    lists.show(messages, lists.said(messages), ["second", "d"])
+    assert lists.said(messages) == ["a", "b", "c", "d"]
+    messages[0] = "changed"
+    assert lists.said(messages) == ["changed", "d"]
+
+
+def test_a_hysteresis_of_0_never_holds_back():
+    """Two compactors on one store: what the one makes smaller is no reason for the other to wait."""
+    store, history = refold.MemoryStore(), turns(8, 200)
+    wire = [{"role": m.role, "content": m.text} for m in history.messages]
+    each = refold.Compactor([Summarize(keep=4)], refold.Budget(0, 0, progress=0, hysteresis=0), store)
+    each(wire[:6])
+    refold.Compactor([Summarize(keep=2)], refold.Budget(0, 0), store)(wire[:12])
+    assert each(wire[:13]).attempts
