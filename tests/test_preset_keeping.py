@@ -1,12 +1,28 @@
 """What the presets share: where the kept tail begins, lists with everything they ever said."""
 
+from dataclasses import dataclass
+
 import refold
 from refold.messages import Message, Text, user
 from refold.presets.in_place import Unabridged
 from refold.presets.keeping import KeepFrom, LastMessages, LastTurns, OnlyBeyond
 from refold.strategies import Summarize
+from refold.summarizer import Summary
+from refold.summary import wrap
 from refold.testing import proposals
 from refold.view import View
+
+
+@dataclass(frozen=True)
+class Fills:
+    """A summarizer that takes all the room it is given."""
+
+    def __call__(self, view, start, stop, max_tokens):
+        yield from ()
+        text = "word"
+        while view.lens.count(wrap(f"{text} word")) <= max_tokens:
+            text += " word"
+        return Summary(text)
 
 
 def said(text: str) -> Message:
@@ -47,10 +63,11 @@ def test_a_strategy_can_be_left_to_what_gentler_ones_left_over():
 
 
 def test_a_long_request_that_the_model_is_still_at_does_not_refuse_the_summary():
-    """The request stays beside the summary word for word, so the summary has what is left (C1-9)."""
+    """The request stays beside the summary word for word, so the summary has the room that is left (C1-9):
+    also one that takes all of its room."""
     task = "Migrate the module as follows. " * 120
     history = View.of([user(task), *(said(f"Step {n}: " + "done so far. " * 12) for n in range(12))])
-    view = proposals(history, Summarize(keep=2, max_tokens=4_000))
+    view = proposals(history, Summarize(keep=2, max_tokens=4_000, summarizer=Fills()))
     assert view.edits
     assert task.strip() in "".join(message.text for message in view.messages)
 
