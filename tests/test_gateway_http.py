@@ -252,6 +252,14 @@ def test_what_cannot_be_unpacked_passes_unread(packed: bytes) -> None:
         assert exchange.incoming == [] and exchange.finishes == []
 
 
+def test_headers_of_the_core_stand_in_for_the_clients() -> None:
+    beta = (("anthropic-beta", "a,b"),)
+    exchange = ScriptedExchange(lambda incoming: Outgoing(incoming.body, headers=beta))
+    with ScriptedUpstream() as upstream, serving(config(upstream), exchange) as gateway:
+        CLIENT.post(f"{gateway.url}/v1/messages", json={}, headers={"anthropic-beta": "a", "x-other": "1"})
+        assert upstream.asked[0].all("anthropic-beta") == ["a,b"] and upstream.asked[0].all("x-other") == ["1"]
+
+
 def test_headers_that_tell_can_be_turned_off() -> None:
     exchange = ScriptedExchange(lambda incoming: Outgoing(b"{}", ("e",), 9, 3, "edited"))
     with ScriptedUpstream() as upstream, serving(config(upstream, answer_headers=False), exchange) as gateway:

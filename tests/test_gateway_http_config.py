@@ -23,6 +23,7 @@ from refold.gateway.logs import JSONLines, write_json_lines
 from refold.gateway.reading import ConfigError
 from refold.gateway.serve import application, salted
 from refold.gateway.upstreams import APIS, Upstream, below_prefix, choose, providers
+from refold.pricing import Rates
 from refold.scripted_server import ScriptedServer
 from refold.scripted_upstream import ScriptedUpstream
 from refold.strategies import ClearToolResults
@@ -58,6 +59,16 @@ economy = false
 refuse = ["thread", "previous_response_id"]
 strategies = ["ClearToolResults(keep=2)"]
 
+[compaction.native.anthropic.context_management]
+edits = [{ type = "clear_tool_uses_20250919" }]
+
+[prices.my-model]
+input = 1
+output = 5.0
+read = 0.1
+write = 1.25
+hour = 2
+
 [windows]
 "my-model" = 32_000
 "other" = { context = 100_000, output = 8_000 }
@@ -77,6 +88,9 @@ def test_a_whole_file() -> None:
     assert settings.strategies == (ClearToolResults(keep=2),)
     assert settings.windows == {"my-model": Window(32_000), "other": Window(100_000, output=8_000)}
     assert settings.ask is None
+    edits = [{"type": "clear_tool_uses_20250919"}]
+    assert settings.native == {"anthropic": {"context_management": {"edits": edits}}}
+    assert settings.prices("my-model") == Rates(1.0, 5.0, 0.1, 1.25, hour=2.0) and settings.prices("other") is None
 
 
 def test_summaries_are_asked_of_the_named_model() -> None:
@@ -113,6 +127,8 @@ ERRORS = {
     "[[upstream]]\nurl = 'https://a.example'\n[[upstream]]\nurl = 'https://b.example'": (1, "two upstreams"),
     "port = 1\n[compaction]\nstrategies = ['Nothing()']": (3, "compaction.strategies: no strategy is called 'Nothing'"),
     "[compaction]\nclock = 1": (2, "compaction.clock: unknown"),
+    "[compaction]\nwindows = 1": (2, "compaction.windows: unknown"),
+    "[prices.m]\ninput = '1'": (2, "prices.m.input: a number is needed"),
     "[windows]\nm = { context = 0 }": (1, "a window of 0 tokens"),
     "[windows]\nm = {}": (1, "context is missing"),
     "[summaries]\nurl = 'http://x.example'": (1, "summaries: model is missing"),

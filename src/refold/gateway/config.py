@@ -14,6 +14,7 @@ from refold.gateway.settings import Settings
 from refold.gateway.upstreams import Upstream, provider, providers
 from refold.models import HTTPModel, Ladder
 from refold.named import strategy
+from refold.pricing import Prices, Rates
 from refold.windows import Window
 
 ADMIN_TOKEN = "REFOLD_ADMIN_TOKEN"  # noqa: S105 - the name of a variable
@@ -82,7 +83,7 @@ def load(path: str | os.PathLike[str], environment: Mapping[str, str] = os.envir
 def read(text: str, name: str = "refold.toml", environment: Mapping[str, str] = os.environ) -> Config:
     """The settings that *text* holds; *name* is what errors call it. Raises `ConfigError`."""
     table = Table.parsed(text, name)
-    table.only(*_PLAIN, "upstream", "limits", "compaction", "windows", "summaries")
+    table.only(*_PLAIN, "upstream", "limits", "compaction", "windows", "prices", "summaries")
     plain = table.values(**_PLAIN)
     made: dict[str, Any] = {
         **plain,
@@ -134,7 +135,7 @@ def _upstream(table: Table) -> Upstream:
     if known is None:
         raise table.error("preset", f"no provider is called {preset!r}; there are {', '.join(providers())}")
     table.only("preset", *Upstream.__dataclass_fields__)
-    said = table.fields(Upstream, besides=("preset",))
+    said = table.fields(Upstream, also=("preset",))
     merged = {"name": preset or "default", **known, **said}
     merged["apis"] = tuple(merged.get("apis", ()))
     if "url" not in merged:
@@ -145,12 +146,14 @@ def _upstream(table: Table) -> Upstream:
 def _settings(table: Table, environment: Mapping[str, str]) -> Settings:
     own = table.table("compaction")
     simple = {"strategies": (str,), "refuse": (str,)}
-    made = own.fields(Settings, simple, besides=("windows", "ask"))
+    made = own.fields(Settings, simple, also=("native",))
     if "strategies" in made:
         made["strategies"] = tuple(own.guard(partial(strategy, one), "strategies") for one in made["strategies"])
     if "refuse" in made:
         made["refuse"] = frozenset(made["refuse"])
     made["windows"] = dict(_windows(table.table("windows")))
+    made["prices"] = _prices(table.table("prices"))
+    made["native"] = own.table("native").raw
     made["ask"] = _asker(table.table("summaries"), environment)
     return own.guard(lambda: Settings(**made))
 
@@ -161,6 +164,11 @@ def _windows(table: Table) -> Any:
             yield model, table.guard(partial(Window, table.raw[model]), model)
         else:
             yield model, table.table(model).made(Window)
+
+
+def _prices(table: Table) -> Prices | None:
+    rates = {model: table.table(model).made(Rates) for model in table.names}
+    return rates.get if rates else None
 
 
 def _asker(table: Table, environment: Mapping[str, str]) -> Any:

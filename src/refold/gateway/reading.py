@@ -90,12 +90,13 @@ class Table:
             raise self.error(key, f"write [[{key}]] for each")
         return (Table(one, self.text, self.file, (*self.path, key, at)) for at, one in enumerate(value))
 
-    def fields(self, cls: Any, kinds: Mapping[str, Kind] | None = None, besides: Sequence[str] = ()) -> dict[str, Any]:
-        """Those fields of the dataclass *cls* that are set; `kinds` for those whose annotation is no plain type."""
+    def fields(self, cls: Any, kinds: Mapping[str, Kind] | None = None, also: Sequence[str] = ()) -> dict[str, Any]:
+        """Those fields of the dataclass *cls* that are set. *kinds* is for those whose annotation is no plain type;
+        *also* are keys that are read elsewhere."""
         hints = get_type_hints(cls)
         kinds = {name: kind for name, hint in hints.items() if (kind := _kind(hint))} | dict(kinds or {})
-        known = [one.name for one in fields(cls) if one.name not in besides and one.name in kinds]
-        self.only(*known, *(name for name in besides if name not in known and name == "preset"))
+        known = [one.name for one in fields(cls) if one.name not in also and one.name in kinds]
+        self.only(*known, *also)
         said = {name: self.value(name, kinds[name]) for name in known if name in self.raw}
         return {name: tuple(value) if isinstance(value, list) else value for name, value in said.items()}
 
@@ -130,7 +131,15 @@ def _kind(hint: Any) -> Kind | None:
     return _KINDS.get(hint)
 
 
-_KINDS: Mapping[Any, Kind] = {str: str, int: int, float: float, bool: bool, int | None: int, tuple[str, ...]: (str,)}
+_KINDS: Mapping[Any, Kind] = {
+    str: str,
+    int: int,
+    float: float,
+    bool: bool,
+    int | None: int,
+    float | None: float,
+    tuple[str, ...]: (str,),
+}
 
 
 def _line(text: str, path: Sequence[str | int], key: str) -> int:

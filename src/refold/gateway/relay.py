@@ -48,7 +48,9 @@ class Call:
     def order(self) -> Order:
         """What goes to the upstream: the very bytes that came, unless the exchange changed them."""
         as_it_came = self.outgoing.body is self.incoming.body
-        headers = onward(self.head.headers, drop=() if as_it_came else (b"content-encoding", b"content-md5"))
+        drop = [name.encode() for name, _ in self.outgoing.headers]
+        drop += [] if as_it_came else [b"content-encoding", b"content-md5"]
+        headers = [*onward(self.head.headers, drop=drop), *self.outgoing.headers]
         target = f"{self.path}?{self.head.query}" if self.head.query else self.path
         return Order(self.upstream, "POST", target, headers, self.raw if as_it_came else self.outgoing.body)
 
