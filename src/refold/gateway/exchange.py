@@ -4,6 +4,7 @@ import asyncio
 import logging
 from dataclasses import replace
 from functools import partial
+from traceback import walk_tb
 from typing import Any, NamedTuple
 
 from refold.codecs import open_payload
@@ -204,6 +205,7 @@ class Exchange:
             self._breaker.failed(reason)
         if job.thread is None:
             return Outgoing(incoming.body, outcome="failed", reason=reason)
+        job.thread.torn = True
         held = partial(self._held, incoming, job.thread, reason)
         try:
             return await self._workers.run(held, Job(0.0), self.settings.deadline)
@@ -261,7 +263,8 @@ class Exchange:
 
     def _tell(self, incoming: Incoming, reason: str, error: BaseException) -> None:
         """A line in the log: never content, never a key. What an error says may quote either, so only its kind is told."""
-        _log.warning("passed through: %s (%s), %s over %s", reason, REASONS[reason], type(error).__name__, incoming.api)
+        kind, place = type(error).__name__, _where(error)
+        _log.warning("passed through: %s (%s), %s at %s over %s", reason, REASONS[reason], kind, place, incoming.api)
         self.counters.add("failures", reason=reason)
 
 
@@ -287,6 +290,12 @@ def is_aside(path: str) -> bool:
 def _said(view: View) -> int:
     """Tokens of the request as it came."""
     return view.lens.calibrate(view.lens.fixed + view.ground.sums[-1])
+
+
+def _where(error: BaseException) -> str:
+    """The module and line that raised: enough to find it, and nothing that was sent."""
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    return f"{frames[-1].f_globals.get('__name__')}:{frames[-1].f_lineno}" if frames else "?"
 
 
 def _why(error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 from refold.gateway import decisions
 from refold.gateway.threads import Thread
+from refold.settle import BY, settle
 from refold.store import Store
 from refold.view import View
 
@@ -20,6 +21,33 @@ def note(thread: Thread, view: View, store: Store) -> None:
         store.save(saved)
     thread.spare.save(fresh)
     thread.noted.update(edit.id for edit in fresh)
+
+
+def note_unsaved(thread: Thread, view: View) -> None:
+    """Keep new edits that were made while the store failed, until it takes them."""
+    fresh = [edit for edit in view.edits if edit.id not in thread.noted]
+    thread.spare.save(fresh)
+    thread.unsaved += fresh
+    thread.noted.update(edit.id for edit in fresh)
+
+
+def save_unsaved(thread: Thread, store: Store) -> None:
+    """Give the store what it could not take. Raises `StoreError`."""
+    if thread.unsaved:
+        store.save(thread.unsaved)
+        thread.unsaved.clear()
+
+
+def mended(thread: Thread, view: View, store: Store) -> bool:
+    """After a turn that failed: edits may have been saved that were never shown. What was thought meanwhile was
+    thought without them, so its signatures go (AN-7, AN-11). Was there anything to do? Raises `StoreError`."""
+    unseen = [edit for edit in view.edits if edit.id not in thread.noted and edit.by != BY]
+    if view.lens.rules.thinking == "bound" and unseen:
+        before = view.revert(*(edit.id for edit in unseen))
+        after = before.keep(unseen)
+        store.save(edits := settle(after, before).edits[len(after.edits) :])
+        return bool(edits)
+    return False
 
 
 def decide_again(thread: Thread, view: View, store: Store) -> int:

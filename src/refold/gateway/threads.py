@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 from refold.compactor import Compactor
+from refold.edits import Edit
 from refold.messages import Message
 from refold.preview import Preview
 from refold.stores.memory import MemoryStore
@@ -28,6 +29,10 @@ class Thread:
     """Every edit that was shown, for when the store fails."""
     noted: set[str] = field(default_factory=set, repr=False)
     """Ids of the edits in `spare`."""
+    unsaved: list[Edit] = field(default_factory=list, repr=False)
+    """Edits that were shown and are not in the store yet, since it failed."""
+    torn: bool = False
+    """Did a turn fail, of which it is not known what it saved?"""
     ends: tuple[tuple[int, str], ...] = ()
     """Length and tip of the latest histories."""
     recent: Sequence[Message] = ()

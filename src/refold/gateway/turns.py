@@ -1,7 +1,7 @@
 """One turn of a conversation: what is shown of it, and what more is done to it."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
 from typing import Any
@@ -13,7 +13,7 @@ from refold.gateway import caps, economy, plan
 from refold.gateway.counters import Counters
 from refold.gateway.errors import Figures
 from refold.gateway.identity import hashed
-from refold.gateway.notes import decide_again, note
+from refold.gateway.notes import decide_again, mended, note, note_unsaved, save_unsaved
 from refold.gateway.settings import Settings
 from refold.gateway.threads import Thread
 from refold.gateway.traffic import Incoming
@@ -48,7 +48,7 @@ class Turn:
 
     def encode(self, view: View) -> bytes:
         """The request that *view* makes; the very bytes that came where nothing shows."""
-        source: bytes = self.envelope.parcel.close(list(view.payload[self.envelope.parcel.field]))
+        source: bytes = replace(view, envelope=self.envelope).payload
         return source
 
 
@@ -88,7 +88,11 @@ class Turns:
         from the request. *first* looks for decisions about single results where the history is new here."""
         thread, compactor = turn.thread, turn.thread.compactor
         compactor.budget = plan.idle(self.limits(turn))
+        save_unsaved(thread, self.store)
         view = compactor(turn.history)
+        if thread.torn and mended(thread, view, self.store):
+            view = compactor(turn.history)
+        thread.torn = False
         if first and not thread.continues(view):
             if thread.ends and any(message.role == "assistant" for message in view.transcript.messages):
                 self.counters.add("prefix_breaks", api=turn.incoming.api)
@@ -137,7 +141,9 @@ class Turns:
         """The view out of the edits that this process has shown, the store aside."""
         own = turn.thread.compactor
         spare = Compactor(own.local, plan.idle(self.limits(turn)), turn.thread.spare, format=own.format, salt=own.salt)
-        return spare(turn.history)
+        view = spare(turn.history)
+        note_unsaved(turn.thread, view)
+        return view
 
     # --- compaction that need not be --------------------------------------------------------------
 
@@ -219,12 +225,13 @@ class Turns:
             after = own.now(turn.history, to=goal, actor="auto (context error)")
             note(turn.thread, after, self.store)
         except StoreError:
+            turn.thread.torn = True
             view = self.from_memory(turn)
             goal = self._goal(turn, view, said, share)
             ways = (*own.local, *own.retrospective)
             spare = Compactor(ways, own.budget, turn.thread.spare, ask=own.ask, format=own.format, salt=own.salt)
             after = spare.now(turn.history, to=goal, actor="auto (context error)")
-            turn.thread.noted.update(edit.id for edit in after.edits)
+            note_unsaved(turn.thread, after)
         turn.thread.base = after.tokens
         return after if after.tokens < view.tokens else None
 
