@@ -6,6 +6,8 @@ JSON text of either (`str` or `bytes`), which keeps its spelling (`refold.spans`
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import Any
 
 from refold.codec import Codec, Wire
@@ -27,8 +29,8 @@ class Parcel:
     """Every other field, parsed."""
     wires: Sequence[Any]
     """The entries: parsed objects, or spans of a JSON text."""
-    close: Callable[[list[Any]], Any]
-    """Puts entries back where they came from."""
+    close: Callable[[Iterable[slice | Any]], Any]
+    """Puts entries back where they came from; a slice stands for those that were there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +70,9 @@ class Envelope:
 
     def seal(self, pieces: Iterable[slice | Wire]) -> Any:
         """The payload with these entries: a slice stands for untouched ones, anything else for itself."""
-        wires, out = self.parcel.wires, list(self.parcel.wires[: self.head])
-        for piece in pieces:
-            if isinstance(piece, slice):
-                out += wires[piece.start + self.head : piece.stop + self.head]
-            else:
-                out.append(piece)
-        return self.parcel.close(out)
+        head = self.head
+        moved = (slice(p.start + head, p.stop + head) if isinstance(p, slice) else p for p in pieces)
+        return self.parcel.close(chain([slice(0, head)], moved))
 
 
 def unpack(payload: Any) -> Parcel:
@@ -86,22 +84,29 @@ def unpack(payload: Any) -> Parcel:
     if isinstance(payload, Mapping):
         return _of_body(payload)
     if isinstance(payload, Sequence):
-        return Parcel("", {}, payload, _as_it_is)
+        return Parcel("", {}, payload, partial(_laid, payload))
     raise FormatError(f"a payload is a list of messages, a request body or JSON text, not {type(payload).__name__}")
 
 
-def _as_it_is(wires: list[Any]) -> list[Any]:
-    return wires
+def _laid(wires: Sequence[Any], pieces: Iterable[slice | Any]) -> list[Any]:
+    out = list[Any]()
+    for piece in pieces:
+        if isinstance(piece, slice):
+            out += wires[piece]
+        else:
+            out.append(piece)
+    return out
 
 
 def _of_body(payload: Mapping[str, Any]) -> Parcel:
     field = conversation_field(payload, FIELDS)
     value = payload[field]
     if isinstance(value, str):
-        return Parcel(field, _without(payload, field), [value], lambda wires: {**payload, field: _lone(wires)})
+        lone = [value]
+        return Parcel(field, _without(payload, field), lone, lambda out: {**payload, field: _lone(_laid(lone, out))})
     if not isinstance(value, Sequence):
         raise FormatError(f"{field!r} must be a list of messages, not {type(value).__name__}")
-    return Parcel(field, _without(payload, field), value, lambda wires: {**payload, field: wires})
+    return Parcel(field, _without(payload, field), value, lambda out: {**payload, field: _laid(value, out)})
 
 
 def _without(payload: Mapping[str, Any], field: str) -> Mapping[str, Any]:

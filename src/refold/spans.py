@@ -7,11 +7,11 @@ byte, and a span is decoded when its value is wanted.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import chain, islice
 from json.decoder import WHITESPACE, JSONDecoder  # type: ignore[attr-defined]
-from operator import is_
 from typing import Any
 
 from refold.errors import FormatError
@@ -95,41 +95,48 @@ def open_json(source: Source, fields: Sequence[str]) -> Document:
     return document
 
 
-def rejoin(source: Source, found: Conversation, out: Sequence[Any]) -> Source:
-    """*source* with other entries: between two that were neighbours stands what stood there."""
-    if len(found.wires) == len(out) and all(map(is_, found.wires, out)):
+def rejoin(source: Source, found: Conversation, pieces: Iterable[slice | Any]) -> Source:
+    """*source* with other entries: a slice stands for those of its own, anything else for itself.
+    Between two that were neighbours stands what stood there; all of them give back *source* itself."""
+    runs = merged(pieces)
+    first = list(islice(runs, 2))
+    if first == ([slice(0, len(found.wires))] if found.wires else []):
         return source
+    whole = chain(first, runs)
     if isinstance(source, str):
-        return "".join(_parts(source, found, out, str))
-    return b"".join(_parts(memoryview(source), found, out, str.encode))  # a view's slices copy nothing
+        return "".join(_parts(source, found, whole, str))
+    return b"".join(_parts(memoryview(source), found, whole, str.encode))  # a view's slices copy nothing
 
 
-def _parts(source: Any, found: Conversation, out: Sequence[Any], spell: Callable[[str], Any]) -> Iterator[Any]:
-    """The pieces of *source* and, between them, what is new; runs of neighbours are one piece."""
-    done = 0
+def merged(pieces: Iterable[slice | Any]) -> Iterator[slice | Any]:
+    """The same pieces, with slices that follow one another as one, and without empty ones."""
+    run = slice(0, 0)
+    for piece in pieces:
+        if isinstance(piece, slice) and piece.start == run.stop:
+            run = slice(run.start, piece.stop)
+            continue
+        if run.start < run.stop:
+            yield run
+        run = piece if isinstance(piece, slice) else slice(-1, -1)
+        if not isinstance(piece, slice):
+            yield piece
+    if run.start < run.stop:
+        yield run
+
+
+def _parts(source: Any, found: Conversation, runs: Iterable[Any], spell: Callable[[str], Any]) -> Iterator[Any]:
+    """The pieces of *source* and, between them, what is new."""
     yield source[: found.start]
-    yield spell("[")
-    while done < len(out):
-        if done:
-            yield spell(",")
-        stop = _run(out, done)
-        first, last = out[done], out[stop - 1]
-        yield source[first.start : last.stop] if isinstance(first, Span) else spell(dump(first))
-        done = stop
-    yield spell("]")
+    mark = "["
+    for run in runs:
+        yield spell(mark)
+        mark = ","
+        if isinstance(run, slice):
+            yield source[found.wires[run.start].start : found.wires[run.stop - 1].stop]
+        else:
+            yield spell(dump(run))
+    yield spell("]" if mark == "," else "[]")
     yield source[found.stop :]
-
-
-def _run(out: Sequence[Any], start: int) -> int:
-    """Where the run of entries that were neighbours ends that begins at *start*."""
-    stop = start + 1
-    while stop < len(out) and _neighbours(out[stop - 1], out[stop]):
-        stop += 1
-    return stop
-
-
-def _neighbours(before: Any, after: Any) -> bool:
-    return isinstance(before, Span) and isinstance(after, Span) and after.order == before.order + 1
 
 
 def dump(value: Any) -> str:
