@@ -85,7 +85,7 @@ class ScriptedUpstream:
 
     def __post_init__(self) -> None:
         self.closing, self._lock = Event(), Lock()
-        self._http = _Server(("127.0.0.1", 0), _handler(self))
+        self._http = _Server(self)
         self._thread = Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
 
     @property
@@ -126,71 +126,76 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
+    def __init__(self, upstream: ScriptedUpstream) -> None:
+        self.upstream = upstream
+        super().__init__(("127.0.0.1", 0), _Handler)
 
-def _handler(upstream: ScriptedUpstream) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
 
-        def handle_one_request(self) -> None:
-            try:
-                super().handle_one_request()
-            except OSError:
-                self.close_connection = True
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
-        def _answer(self) -> None:
-            headers = tuple((name, value) for name, value in self.headers.items())
-            asked = Asked(self.command, self.path, headers, self._body())
-            played = upstream.answer_to(asked)
-            if self._waits(played.reply.delay):
-                self._send(played, *_made(played, asked))
+    @property
+    def _upstream(self) -> ScriptedUpstream:
+        return self.server.upstream  # type: ignore[attr-defined, no-any-return]  # `_Server` has it
 
-        do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _answer  # noqa: N815 - the server's names
+    def handle_one_request(self) -> None:
+        try:
+            super().handle_one_request()
+        except OSError:
+            self.close_connection = True
 
-        def _body(self) -> bytes:
-            if "chunked" in self.headers.get("transfer-encoding", ""):
-                pieces = list[bytes]()
-                while size := int(self.rfile.readline().partition(b";")[0], 16):
-                    pieces.append(self.rfile.read(size))
-                    self.rfile.readline()
+    def _answer(self) -> None:
+        headers = tuple((name, value) for name, value in self.headers.items())
+        asked = Asked(self.command, self.path, headers, self._body())
+        played = self._upstream.answer_to(asked)
+        if self._waits(played.reply.delay):
+            self._send(played, *_made(played, asked))
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _answer  # noqa: N815 - the server's names
+
+    def _body(self) -> bytes:
+        if "chunked" in self.headers.get("transfer-encoding", ""):
+            pieces = list[bytes]()
+            while size := int(self.rfile.readline().partition(b";")[0], 16):
+                pieces.append(self.rfile.read(size))
                 self.rfile.readline()
-                return b"".join(pieces)
-            return self.rfile.read(int(self.headers.get("content-length", 0)))
+            self.rfile.readline()
+            return b"".join(pieces)
+        return self.rfile.read(int(self.headers.get("content-length", 0)))
 
-        def _send(self, played: Played, kind: str, pieces: Iterable[bytes]) -> None:
-            self.send_response_only(played.reply.status)
-            self.send_header("content-type", played.type or kind)
-            for name, value in (*played.headers, *_extra(played.reply)):
-                self.send_header(name, value)
-            chunked = not played.length
-            pieces = pieces if chunked else tuple(pieces)
-            size = ("transfer-encoding", "chunked") if chunked else ("content-length", str(sum(map(len, pieces))))
-            self.send_header(*size)
-            self.end_headers()
-            if self.command == "HEAD":
+    def _send(self, played: Played, kind: str, pieces: Iterable[bytes]) -> None:
+        self.send_response_only(played.reply.status)
+        self.send_header("content-type", played.type or kind)
+        for name, value in (*played.headers, *_extra(played.reply)):
+            self.send_header(name, value)
+        chunked = not played.length
+        pieces = pieces if chunked else tuple(pieces)
+        size = ("transfer-encoding", "chunked") if chunked else ("content-length", str(sum(map(len, pieces))))
+        self.send_header(*size)
+        self.end_headers()
+        if self.command == "HEAD":
+            return
+        for at, piece in enumerate(pieces):
+            if at == played.cut_after or (at and not self._waits(played.pause)):
+                self.close_connection = True
                 return
-            for at, piece in enumerate(pieces):
-                if at == played.cut_after or (at and not self._waits(played.pause)):
-                    self.close_connection = True
-                    return
-                self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece) if chunked else piece)
-            if chunked:
-                self.wfile.write(b"0\r\n\r\n")
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece) if chunked else piece)
+        if chunked:
+            self.wfile.write(b"0\r\n\r\n")
 
-        def _waits(self, seconds: float) -> bool:
-            """Wait; False as soon as the client has left."""
-            until = time.monotonic() + seconds
-            while (left := until - time.monotonic()) > 0 and not upstream.closing.is_set():
-                ready, _, _ = select.select([self.connection], [], [], min(left, 0.05))
-                if ready and not self.connection.recv(1, socket.MSG_PEEK):
-                    upstream.count_left()
-                    return False
-            return True
+    def _waits(self, seconds: float) -> bool:
+        """Wait; False as soon as the client has left."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and not self._upstream.closing.is_set():
+            ready, _, _ = select.select([self.connection], [], [], min(left, 0.05))
+            if ready and not self.connection.recv(1, socket.MSG_PEEK):
+                self._upstream.count_left()
+                return False
+        return True
 
-        def log_message(self, format: str, *args: Any) -> None:
-            """Tests want no log."""
-
-    return Handler
+    def log_message(self, format: str, *args: Any) -> None:
+        """Tests want no log."""
 
 
 def _extra(reply: Reply) -> list[tuple[str, str]]:

@@ -13,95 +13,105 @@ class _UnfitError(Exception):
     """Thrown through the parser, which stops at it."""
 
 
-def guarded(limits: Limits) -> type[HttpToolsProtocol]:
+class Guarded(HttpToolsProtocol):
     """The protocol of uvicorn with limits on the request's head: bytes, headers, seconds; without targets that
     name another server, without headers that come after the body, and without more than a little between
     the pieces of a body (chunk extensions, trailers)."""
 
-    class Guarded(HttpToolsProtocol):
-        _limits = limits
-        _timer: TimerHandle | None = None
-        _head_bytes = 0
-        _is_reading_head = True
-        _refused = (400, "Bad Request")
+    _limits = Limits()
+    _timer: TimerHandle | None = None
+    _head_bytes = 0
+    _is_reading_head = True
+    _refused = (400, "Bad Request")
 
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            line = transport.get_extra_info("socket")
-            if line is not None and line.family in (AF_INET, AF_INET6):
-                line.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)  # asyncio leaves it off for some listening sockets
-            self._wait()
+    def connection_made(self, transport: Any) -> None:
+        """The head is awaited from now on."""
+        super().connection_made(transport)
+        line = transport.get_extra_info("socket")
+        if line is not None and line.family in (AF_INET, AF_INET6):
+            line.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)  # asyncio leaves it off for some listening sockets
+        self._wait()
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._stop_waiting()
-            super().connection_lost(exc)
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing is awaited any more."""
+        self._stop_waiting()
+        super().connection_lost(exc)
 
-        def data_received(self, data: bytes) -> None:
-            self._head_bytes += len(data)
-            super().data_received(data)
-            if self._head_bytes > 2 * self._limits.head_bytes and not self.transport.is_closing():
-                self._refused = (431, "Request Header Fields Too Large")
-                self.send_400_response("")
-
-        def on_message_begin(self) -> None:
-            self._is_reading_head = True
-            self._wait()
-            super().on_message_begin()
-
-        def on_header(self, name: bytes, value: bytes) -> None:
-            if not self._is_reading_head:
-                return  # a trailer: it must not be taken for a header
-            super().on_header(name, value)
-            if len(self.headers) > self._limits.headers or self._size() > self._limits.head_bytes:
-                self._refused = (431, "Request Header Fields Too Large")
-                raise _UnfitError
-
-        def on_headers_complete(self) -> None:
-            self._is_reading_head, self._head_bytes = False, 0
-            self._stop_waiting()
-            if not self.url.startswith(b"/") or b"#" in self.url:
-                raise _UnfitError  # an absolute target or CONNECT: this is no proxy
-            super().on_headers_complete()
-
-        def on_body(self, body: bytes) -> None:
-            self._head_bytes = 0
-            super().on_body(body)
-
-        def on_message_complete(self) -> None:
-            self._is_reading_head, self._head_bytes = True, 0
-            super().on_message_complete()
-
-        def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the server's signature
-            """Refuse what is no request, and close. An answer that is under way is not written into."""
-            if not self.transport.is_closing() and not self._is_answering():
-                status, phrase = self._refused
-                self.transport.write(
-                    f"HTTP/1.1 {status} {phrase}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".encode()
-                )
-            self.transport.close()
-
-        def _is_answering(self) -> bool:
-            """Is part of an answer on its way, so that nothing else may be written?"""
-            begun = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
-            return begun or bool(self.pipeline)
-
-        def _size(self) -> int:
-            return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
-
-        def _wait(self) -> None:
-            self._stop_waiting()
-            self._timer = self.loop.call_later(self._limits.head_seconds, self._too_late)
-
-        def _stop_waiting(self) -> None:
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-
-        def _too_late(self) -> None:
-            if self.cycle is not None and not self.cycle.response_complete:
-                self._wait()  # a next request began while this one is answered
-                return
-            self._refused = (408, "Request Timeout")
+    def data_received(self, data: bytes) -> None:
+        """Close where much comes that is neither a whole head nor a body."""
+        self._head_bytes += len(data)
+        super().data_received(data)
+        if self._head_bytes > 2 * self._limits.head_bytes and not self.transport.is_closing():
+            self._refused = (431, "Request Header Fields Too Large")
             self.send_400_response("")
 
-    return Guarded
+    def on_message_begin(self) -> None:
+        """Another head."""
+        self._is_reading_head = True
+        self._wait()
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header: counted, and left out where it is a trailer."""
+        if not self._is_reading_head:
+            return  # a trailer: it must not be taken for a header
+        super().on_header(name, value)
+        if len(self.headers) > self._limits.headers or self._size() > self._limits.head_bytes:
+            self._refused = (431, "Request Header Fields Too Large")
+            raise _UnfitError
+
+    def on_headers_complete(self) -> None:
+        """The head is whole: only a path of ours is a target."""
+        self._is_reading_head, self._head_bytes = False, 0
+        self._stop_waiting()
+        if not self.url.startswith(b"/") or b"#" in self.url:
+            raise _UnfitError  # an absolute target or CONNECT: this is no proxy
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body, which others count."""
+        self._head_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The next that comes is a head."""
+        self._is_reading_head, self._head_bytes = True, 0
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the server's signature
+        """Refuse what is no request, and close. An answer that is under way is not written into."""
+        if not self.transport.is_closing() and not self._is_answering():
+            status, phrase = self._refused
+            self.transport.write(
+                f"HTTP/1.1 {status} {phrase}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".encode()
+            )
+        self.transport.close()
+
+    def _is_answering(self) -> bool:
+        """Is part of an answer on its way, so that nothing else may be written?"""
+        begun = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
+        return begun or bool(self.pipeline)
+
+    def _size(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+
+    def _wait(self) -> None:
+        self._stop_waiting()
+        self._timer = self.loop.call_later(self._limits.head_seconds, self._too_late)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _too_late(self) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._wait()  # a next request began while this one is answered
+            return
+        self._refused = (408, "Request Timeout")
+        self.send_400_response("")
+
+
+def guarded(limits: Limits) -> type[Guarded]:
+    """The protocol with these limits."""
+    return type("Guarded", (Guarded,), {"_limits": limits})
