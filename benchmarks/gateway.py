@@ -1,0 +1,316 @@
+"""What the gateway adds: milliseconds to a request and requests per second, against a direct connection, a bare
+pass-through of the same stack (ASGI, uvicorn, aiohttp), our own wire without its core, and the LiteLLM proxy where it is installed in .bench.
+
+python -m benchmarks.gateway [seconds per measurement]
+
+All servers run at once, one process each; measurements of them alternate, so that the machine's other load falls on
+all alike. `small`: 1 kB and a short answer. `stream`: 16 events. `200k`: a session of 200,000 tokens that grows by one turn
+a request, as agents' do.
+"""
+
+import asyncio
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import aiohttp
+import uvicorn
+
+from benchmarks.table import table
+from refold.codecs import decode_all, open_payload
+from refold.gateway.app import Gateway
+from refold.gateway.config import Config
+from refold.gateway.scripted import ScriptedExchange
+from refold.gateway.serve import run, server
+from refold.gateway.settings import Settings
+from refold.gateway.upstreams import Upstream
+from refold.tokens.count import count_message
+from refold.windows import Window
+
+AT_ONCE = 16
+"""Requests under way when throughput is measured."""
+EVENTS = 16
+LITELLM = Path(".bench/bin/litellm")
+PATH = "/v1/chat/completions"
+USAGE = {"prompt_tokens": 100, "completion_tokens": 9, "total_tokens": 109}
+ANSWER = json.dumps(
+    {
+        "id": "c",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "bench",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "Done."}, "finish_reason": "stop"}],
+        "usage": USAGE,
+    }
+).encode()
+CHUNK = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "bench"}
+PIECE = {**CHUNK, "choices": [{"index": 0, "delta": {"content": "word "}, "finish_reason": None}]}
+STREAM = [f"data: {json.dumps(PIECE)}\n\n".encode()] * (EVENTS - 2)
+STREAM += [f"data: {json.dumps({**CHUNK, 'choices': [], 'usage': USAGE})}\n\n".encode(), b"data: [DONE]\n\n"]
+
+
+async def upstream(scope, receive, send):
+    """A provider that answers at once."""
+    if scope["type"] != "http":
+        return
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body, more = body + message.get("body", b""), message.get("more_body", False)
+    streams = b'"stream": true' in body[:200]
+    kind = b"text/event-stream" if streams else b"application/json"
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
+    for piece in STREAM if streams else (ANSWER,):
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+class Bare:
+    """The least that passes a request on with the same libraries."""
+
+    def __init__(self, url):
+        self.url, self.session = url, None
+
+    async def __call__(self, scope, receive, send):
+        """Pass one request on."""
+        if scope["type"] != "http":
+            return
+        if self.session is None:
+            connector = aiohttp.TCPConnector(limit=0)
+            self.session = aiohttp.ClientSession(auto_decompress=False, connector=connector)
+        pieces, more = [], True
+        while more:
+            message = await receive()
+            pieces.append(message.get("body", b""))
+            more = message.get("more_body", False)
+        headers = [(n.decode(), v.decode()) for n, v in scope["headers"] if n not in (b"host", b"content-length")]
+        async with self.session.request(
+            scope["method"], self.url + scope["path"], headers=headers, data=b"".join(pieces)
+        ) as reply:
+            back = [(n, v) for n, v in reply.raw_headers if n.lower() != b"transfer-encoding"]
+            await send({"type": "http.response.start", "status": reply.status, "headers": back})
+            async for piece in reply.content.iter_any():
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+
+
+def serve(app, port):
+    uvicorn.run(app, port=port, log_level="error", access_log=False, lifespan="off", http="httptools")
+
+
+def serve_gateway(url, port, directory):
+    settings = Settings(windows={"bench": Window(1_000_000)})
+    ups = (Upstream(name="bench", url=url),)
+    run(Config(upstreams=ups, port=port, settings=settings, store=f"{directory}/edits.db", log="error"))
+
+
+def serve_wire(url, port):
+    """The gateway's HTTP side, without its core."""
+    config = Config(upstreams=(Upstream(name="bench", url=url),), port=port, salt=b"s", log="error")
+    server(config, Gateway(config, ScriptedExchange())).run()
+
+
+def started(*arguments, command=None):
+    """A server in a process of its own."""
+    return subprocess.Popen(command or [sys.executable, "-m", "benchmarks.gateway", *map(str, arguments)])
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return one.getsockname()[1]
+
+
+def small(stream=False):
+    content = "Please look at the file and say what is wrong with it. " * 16
+    body = {"model": "bench", "stream": stream, "messages": [{"role": "user", "content": content}]}
+    if stream:
+        body["stream_options"] = {"include_usage": True}
+    data = json.dumps(body).encode()
+    return lambda: data
+
+
+class Growing:
+    """A session of 200,000 tokens that grows; each asker has one of its own."""
+
+    def __init__(self, mark):
+        self.messages = [{"role": "user", "content": f"Session {mark}: find the bug."}]
+        self.turns = 0
+        while self._tokens() < 200_000:
+            for _ in range(100):
+                self._turn()
+
+    def _tokens(self):
+        return sum(map(count_message, decode_all(open_payload(self.messages, "openai_chat"))))
+
+    def _turn(self):
+        self.turns += 1
+        call = {
+            "id": f"c{self.turns}",
+            "type": "function",
+            "function": {"name": "read", "arguments": '{"path":"a.py"}'},
+        }
+        self.messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        lines = "\n".join(f"{self.turns:06}:{n:04} value_{n} = compute({self.turns}, {n})" for n in range(30))
+        self.messages.append({"role": "tool", "tool_call_id": f"c{self.turns}", "content": lines})
+
+    def __call__(self):
+        """The next request."""
+        self._turn()
+        return json.dumps({"model": "bench", "stream": False, "messages": self.messages}).encode()
+
+
+async def one(client, url, body):
+    start = time.perf_counter()
+    async with client.post(url, data=body, headers={"content-type": "application/json"}) as reply:
+        await reply.read()
+        if reply.status != 200:
+            raise RuntimeError(f"{url} answered {reply.status}: {(await reply.text())[:200]}")
+    return time.perf_counter() - start
+
+
+async def latencies(client, url, make, seconds, warm):
+    """Seconds of requests one after another."""
+    for _ in range(warm):
+        await one(client, url, make())
+    spans, until = [], time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        spans.append(await one(client, url, make()))
+    return spans
+
+
+async def throughput(client, url, make, seconds):
+    """Requests per second, so many at once."""
+    until, done = time.perf_counter() + seconds, 0
+
+    async def ask():
+        nonlocal done
+        while time.perf_counter() < until:
+            await one(client, url, make())
+            done += 1
+
+    start = time.perf_counter()
+    await asyncio.gather(*(ask() for _ in range(AT_ONCE)))
+    return done / (time.perf_counter() - start)
+
+
+ROUNDS = 3
+
+
+async def measured(places, seconds):
+    """Rows for all kinds of request and all places, the places in turn."""
+    kinds = {
+        "small": {name: small() for name in places},
+        "stream": {name: small(stream=True) for name in places},
+        "200k": {name: Growing(name) for name in places},
+    }
+    spans = {(kind, name): [] for kind in kinds for name in places}
+    rates = {(kind, name): [] for kind in kinds for name in places}
+    timeout = aiohttp.ClientTimeout(total=120)
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as client:
+        for at in range(ROUNDS):
+            for kind, makes in kinds.items():
+                for name, url in places.items():
+                    warm = 0 if at else 3
+                    key = kind, name
+                    spans[key] += await latencies(client, url + PATH, makes[name], seconds, warm)
+                    if kind != "200k":
+                        rates[key].append(await throughput(client, url + PATH, makes[name], seconds))
+    return rows(kinds, places, spans, rates)
+
+
+def rows(kinds, places, spans, rates):
+    for kind in kinds:
+        base = quantiles(spans[kind, "direct"])
+        bare = statistics.median(rates[kind, "bare"]) if rates[kind, "bare"] else 0
+        for name in places:
+            p50, p99 = quantiles(spans[kind, name])
+            rate = statistics.median(rates[kind, name]) if rates[kind, name] else 0
+            added = ("", "") if name == "direct" else (f"{p50 - base[0]:.2f}", f"{p99 - base[1]:.2f}")
+            speed = (f"{rate:,.0f}", f"{rate / bare:.2f}") if rate else ("", "")
+            yield [kind, name, f"{p50:.2f}", f"{p99:.2f}", *added, *speed]
+
+
+def quantiles(spans):
+    """p50 and p99 in milliseconds."""
+    cuts = statistics.quantiles(spans, n=100, method="inclusive")
+    return cuts[49] * 1000, cuts[98] * 1000
+
+
+def litellm_config(directory, url):
+    path = Path(directory) / "litellm.yaml"
+    path.write_text(
+        "model_list:\n  - model_name: bench\n    litellm_params:\n      model: openai/bench\n"
+        f"      api_base: {url}/v1\n      api_key: k\n"
+    )
+    return path
+
+
+async def ready(places):
+    async with aiohttp.ClientSession() as client:
+        for url in places.values():
+            for _ in range(600):
+                try:
+                    await one(client, url + PATH, small()())
+                    break
+                except (aiohttp.ClientError, RuntimeError):
+                    await asyncio.sleep(0.1)
+
+
+def main(seconds):
+    ports = {name: free_port() for name in ("direct", "bare", "wire", "gateway", "litellm")}
+    places = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
+    if not LITELLM.exists():
+        del places["litellm"]
+    with tempfile.TemporaryDirectory() as directory, ExitStack() as running:
+        servers = [
+            started("upstream", ports["direct"]),
+            started("bare", places["direct"], ports["bare"]),
+            started("wire", places["direct"], ports["wire"]),
+            started("gateway", places["direct"], ports["gateway"], directory),
+        ]
+        if "litellm" in places:
+            config = litellm_config(directory, places["direct"])
+            command = [str(LITELLM), "--config", str(config), "--port", str(ports["litellm"]), "--num_workers", "1"]
+            servers.append(started(command=command))
+        for server in servers:
+            running.callback(server.wait)
+            running.callback(server.terminate)
+        asyncio.run(ready(places))
+        told = list(asyncio.run(measured(places, seconds)))
+    head = [
+        "request",
+        "through",
+        "p50 ms",
+        "p99 ms",
+        "added p50",
+        "added p99",
+        f"requests/s ({AT_ONCE} at once)",
+        "of bare",
+    ]
+    print(table(head, told))
+    print(
+        f"\n{seconds:g} s a measurement, {ROUNDS} rounds, {os.cpu_count()} cores, one process each, Python {sys.version.split()[0]}."
+    )
+    if "litellm" not in places:
+        print(f"The LiteLLM proxy is not at {LITELLM} (pip install 'litellm[proxy]').")
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["upstream", port]:
+            serve(upstream, int(port))
+        case ["bare", url, port]:
+            serve(Bare(url), int(port))
+        case ["wire", url, port]:
+            serve_wire(url, int(port))
+        case ["gateway", url, port, directory]:
+            serve_gateway(url, int(port), directory)
+        case rest:
+            main(float(rest[0]) if rest else 5.0)
