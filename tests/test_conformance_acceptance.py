@@ -102,6 +102,7 @@ def test_conformance_32_reasoning_around_a_summary_is_taken_off(text):
 
 
 def test_conformance_34_off_the_template_is_asked_for_once_more():
+    """C0-10"""
     model = ScriptedModel(["They fixed twenty parts.", GOOD])
     compaction = run(model, ModelSummary(fallback=None))
     assert only(compaction).outcome == "applied"
@@ -198,6 +199,7 @@ def test_conformance_36_no_request_exceeds_the_window(window, calls):
 
 
 def test_conformance_36_an_overflow_is_put_again_in_a_smaller_size():
+    """C4-9"""
     model = ScriptedModel([OVERFLOW, GOOD])
     compaction = run(model, ModelSummary(fallback=None), big)
     first, second = (len(ask.messages[0].text) for ask in model.asked)

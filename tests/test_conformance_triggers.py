@@ -106,6 +106,7 @@ def test_conformance_48_usage_from_before_a_compaction_is_stale() -> None:
 
 
 def test_conformance_49_a_floor_above_the_trigger_is_tried_once_until_something_changes() -> None:
+    """X-4: what does not fit is said to have no headroom."""
     compact = refold.Compactor([ClearToolResults(keep=2), Summarize(keep=4)], refold.Budget(2_000, 1_000))
     history, system, tried = conversation(40, size=60), floor(4_000), []
     first = compact(body(history[:31], system=system))

@@ -238,6 +238,19 @@ def test_fifty_messages_become_four():
     assert SUMMARY in messages[2]["content"]
 
 
+@pytest.mark.parametrize("heads", [0, 1, 3])
+def test_any_number_of_system_messages_stays_and_none_is_summarised(heads):
+    """S4-22 (C4-8)"""
+    head = [{**SYSTEM, "content": f"Rule {n}: be careful."} for n in range(heads)]
+    messages = rebuild_messages([*head, *fifty()[1:]], SUMMARY)
+    assert messages[:heads] == head
+    assert [message["role"] for message in messages[heads:]] == ["user", "assistant"]
+    model = ScriptedModel([SUMMARY])
+    generate_summary([*head, *fifty()[1:]], model)
+    assert "be careful" not in model.asked[0].messages[0].text
+    assert "0: 细节很多。" in model.asked[0].messages[0].text
+
+
 def test_the_question_that_waits_stays_as_it_was_asked():
     """S4-13 (C4-11)"""
     messages = rebuild_messages([*fifty(), user("用户的新问题")], SUMMARY)

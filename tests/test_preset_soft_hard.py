@@ -393,7 +393,8 @@ def test_the_page_says_what_it_follows():
 
 
 def test_the_four_commands_are_functions():
-    """S2-33 S2-34 S2-35 S2-36: with these arguments, the last ones optional (C2-15)."""
+    """S2-33 S2-34 S2-35 S2-36: with these arguments, the last ones optional (C2-15); messages cost
+    more than their texts (C2-2)."""
     assert compactor_estimate_tokens("") == 0
     assert compactor_estimate_tokens("你好, world\n") == rather_over("你好, world\n") == 6
     assert compactor_estimate_messages_tokens([]) == 0

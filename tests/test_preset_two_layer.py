@@ -183,6 +183,9 @@ def test_only_what_is_longer_than_the_limit_and_than_its_placeholder_is_replaced
     messages = [SYSTEM, user("q"), *rounds(2, size)]
     ContextCompactor(ContextPolicy(keep_recent_tools=1)).compact(messages)
     assert results(messages)[0].startswith("[truncated: ") == (size > 200)
+    tight = [SYSTEM, user("q"), *rounds(2, size)]
+    ContextCompactor(ContextPolicy(keep_recent_tools=1, max_tool_length=0)).compact(tight)
+    assert results(tight)[0].startswith("[truncated: ") == (size > 2)
 
 
 def test_the_limit_is_a_setting():

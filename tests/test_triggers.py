@@ -178,7 +178,7 @@ def test_figures_that_cannot_be_are_refused(wrong):
 
 
 def test_each_level_takes_a_trigger_of_its_own():
-    """S2-03 S2-04 S2-11 S2-12 S2-13 S2-14: soft suggests, hard forces; the figure is the one crossed (C2-8)."""
+    """S2-03 S2-04 S2-11 S2-12 S2-13 S2-14: soft suggests, hard forces; the figure is the one crossed (C2-8, X-1)."""
     compact = refold.Compactor([Summarize(keep=2)], refold.Budget(Tokens(10**6), 100, soft=Messages(5) | Tokens(400)))
     none, soft = compact.check(talk(1)), compact.check(talk(3))
     assert (none.level, none.due, none.threshold) == ("none", False, 400)
