@@ -7,12 +7,13 @@ byte, and a span is decoded when its value is wanted.
 """
 
 import json
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from json.decoder import WHITESPACE, JSONDecoder  # type: ignore[attr-defined]
-from typing import Any
+from typing import Any, overload
 
 from refold.errors import FormatError
 
@@ -31,7 +32,6 @@ class Span:
     source: Source
     start: int
     stop: int
-    order: int = 0
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, bytes):
@@ -58,13 +58,42 @@ class Span:
         return _scan(_text(self.spelling), 0)[0]
 
 
+class Spans(Sequence[Span]):
+    """Values inside one JSON text, in order, in the space of two numbers each."""
+
+    __slots__ = ("_source", "_starts", "_stops")
+
+    def __init__(self, source: Source, starts: Iterable[int] = (), stops: Iterable[int] = ()) -> None:
+        self._source, self._starts, self._stops = source, array("q", starts), array("q", stops)
+
+    def add(self, start: int, stop: int) -> None:
+        """One more value."""
+        self._starts.append(start)
+        self._stops.append(stop)
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    @overload
+    def __getitem__(self, index: int) -> Span: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Spans": ...
+    def __getitem__(self, index: int | slice) -> "Span | Spans":
+        if isinstance(index, slice):
+            return Spans(self._source, self._starts[index], self._stops[index])
+        return Span(self._source, self._starts[index], self._stops[index])
+
+    def __iter__(self) -> Iterator[Span]:
+        return map(Span, repeat(self._source), self._starts, self._stops)
+
+
 @dataclass(frozen=True, slots=True)
 class Conversation:
     """The list of entries inside a JSON text; a lone string is its own only entry."""
 
     start: int
     stop: int
-    wires: list[Span]
+    wires: Spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,13 +218,13 @@ class _Reader:
         return WHITESPACE.match(self.text, at).end()  # type: ignore[no-any-return]
 
     def array(self, start: int) -> Conversation:
-        wires, at = list[Span](), self.skip(start + 1)
+        wires, at = Spans(self.source), self.skip(start + 1)
         if self.at(at, "]"):
             return Conversation(start, at + 1, wires)
         more = True
         while more:
             stop = _scan(self.text, at)[1]
-            wires.append(Span(self.source, at, stop, len(wires)))
+            wires.add(at, stop)
             at, more = self.next(stop, "]")
         return Conversation(start, at, wires)
 
@@ -235,7 +264,7 @@ class _Reader:
             return found, found.stop
         value, stop = self.value(start)
         if key in self.fields and isinstance(value, str):
-            return Conversation(start, stop, [Span(self.source, start, stop)]), stop
+            return Conversation(start, stop, Spans(self.source, [start], [stop])), stop
         return value, stop
 
     def next(self, at: int, end: str) -> tuple[int, bool]:
