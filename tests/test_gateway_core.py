@@ -516,7 +516,7 @@ def test_what_was_shown_is_shown_out_of_memory_while_the_store_is_down():
         assert retried is not None and retried.after < held.after
         store.down = False
         back = driver(anthropic(61, signed=True))
-        assert back.body == held.body
+        assert back.body == retried.body  # what was made in memory is stored by then
 
 
 def test_a_store_that_is_slow_is_not_waited_for_and_then_left_alone():
@@ -867,12 +867,12 @@ def test_conversations_that_are_not_used_are_forgotten_and_found_again_in_the_st
 
 
 def test_a_known_conversation_keeps_nothing_of_the_requests_it_came_in():
-    """A span of a request would keep the whole request alive: what is remembered is copied out of it."""
+    """A span of a request would keep the whole request alive: what is remembered are fingerprints."""
     compactor = Compactor((), Budget(10**9, 10))
     for steps in range(3):
         compactor(anthropic(steps))
     (state,) = compactor._known._states
-    assert all(len(span.source) == span.stop - span.start for span in state.seen)
+    assert all(isinstance(one, bytes) and len(one) <= 32 for one in state.seen)
 
 
 def test_cache_marks_that_moved_leave_a_conversation_known():

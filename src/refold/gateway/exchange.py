@@ -15,6 +15,7 @@ from refold.gateway.counters import Counters
 from refold.gateway.deltas import delta_of, refusal
 from refold.gateway.errors import figures
 from refold.gateway.identity import hashed, salt_of, session_key, tenant_of
+from refold.gateway.plan import NEVER
 from refold.gateway.settings import Settings
 from refold.gateway.sides import gained_only_text, side_of
 from refold.gateway.threads import Thread, Threads
@@ -178,7 +179,7 @@ class Exchange:
         if said.output and said.limit - said.tokens >= caps.LEAST:
             return self._with_cap(incoming, envelope, outgoing, said.limit - said.tokens)
         with _Held(thread, self.settings.patience):
-            view = self._turns.harder(turn, said, HARDER)
+            view = self._turns.harder(turn, said, HARDER, outgoing.after or said.tokens or NEVER)
             if view is None:
                 return outgoing
         return self._sealed(turn, view, "context", "retried")

@@ -1,7 +1,10 @@
 """What is kept of a turn: its edits in memory, and its decisions about single results in the store."""
 
+from dataclasses import replace
+
 from refold.gateway import decisions
 from refold.gateway.threads import Thread
+from refold.preview import Preview
 from refold.settle import BY, settle
 from refold.store import Store
 from refold.view import View
@@ -23,6 +26,23 @@ def note(thread: Thread, view: View, store: Store) -> None:
     thread.noted.update(edit.id for edit in fresh)
 
 
+def drop_hidden(before: View, after: View, store: Store) -> bool:
+    """Forget the edits of one compaction that another of its edits hides. They were never shown, so after a
+    rewind to between the two signed thinking would stand behind something that it was not thought behind.
+    Were there any? Raises `StoreError`."""
+    showing, known = {placed.edit.id for placed in after.top}, {edit.id for edit in before.edits}
+    hidden = [edit.id for edit in after.edits if edit.id not in showing and edit.id not in known]
+    if hidden:
+        store.remove(hidden)
+    return bool(hidden)
+
+
+def without_hidden(preview: Preview) -> Preview:
+    """The same compaction, of the edits that will show."""
+    showing = {placed.edit.id for placed in preview.view.top}
+    return replace(preview, edits=tuple(edit for edit in preview.edits if edit.id in showing))
+
+
 def note_unsaved(thread: Thread, view: View) -> None:
     """Keep new edits that were made while the store failed, until it takes them."""
     fresh = [edit for edit in view.edits if edit.id not in thread.noted]
@@ -39,15 +59,18 @@ def save_unsaved(thread: Thread, store: Store) -> None:
 
 
 def mended(thread: Thread, view: View, store: Store) -> bool:
-    """After a turn that failed: edits may have been saved that were never shown. What was thought meanwhile was
-    thought without them, so its signatures go (AN-7, AN-11). Was there anything to do? Raises `StoreError`."""
+    """After a turn that failed: edits may have been saved that were never shown. Those that are hidden go. What was
+    thought meanwhile was thought without the others, so its signatures go (AN-7, AN-11). Was there anything to
+    do? Raises `StoreError`."""
     unseen = [edit for edit in view.edits if edit.id not in thread.noted and edit.by != BY]
-    if view.lens.rules.thinking == "bound" and unseen:
-        before = view.revert(*(edit.id for edit in unseen))
-        after = before.keep(unseen)
-        store.save(edits := settle(after, before).edits[len(after.edits) :])
-        return bool(edits)
-    return False
+    if view.lens.rules.thinking != "bound" or not unseen:
+        return False
+    showing = {placed.edit.id for placed in view.top}
+    before = view.revert(*(edit.id for edit in unseen))
+    after = before.keep(edit for edit in unseen if edit.id in showing)
+    store.save(settle(after, before).edits[len(after.edits) :])
+    store.remove(edit.id for edit in unseen if edit.id not in showing)
+    return True
 
 
 def decide_again(thread: Thread, view: View, store: Store) -> int:

@@ -1,7 +1,7 @@
 """The conversations that a gateway knows, the latest used ones."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -68,6 +68,10 @@ class Threads:
 
     def __len__(self) -> int:
         return len(self._known)
+
+    def __iter__(self) -> Iterator[Thread]:
+        with self._lock:
+            return iter(list(self._known.values()))
 
     def find(self, name: str, make: Callable[[], Thread]) -> Thread:
         """The conversation of this name, made where it is not known."""

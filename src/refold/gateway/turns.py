@@ -13,7 +13,7 @@ from refold.gateway import caps, economy, plan
 from refold.gateway.counters import Counters
 from refold.gateway.errors import Figures
 from refold.gateway.identity import hashed
-from refold.gateway.notes import decide_again, mended, note, note_unsaved, save_unsaved
+from refold.gateway.notes import decide_again, drop_hidden, mended, note, note_unsaved, save_unsaved, without_hidden
 from refold.gateway.settings import Settings
 from refold.gateway.threads import Thread
 from refold.gateway.traffic import Incoming
@@ -110,7 +110,9 @@ class Turns:
             level = budget.check(view)
         if level == "hard":
             thread.compactor.budget = budget
-            view, reason = thread.compactor(turn.history), "hard"
+            before, view, reason = view, thread.compactor(turn.history), "hard"
+            if drop_hidden(before, view, self.store):
+                view = self.shown(turn)[0]
             thread.base = view.tokens
         elif spare and self.settings.economy and turn.incoming.api not in self.settings.native:
             view, reason = self._if_it_pays(turn, view, reason)
@@ -193,7 +195,7 @@ class Turns:
         usable = preview is not None and all(map(transcript.holds, preview.edits))
         if usable and preview is not None:
             try:
-                thread.compactor.accept(preview, actor=f"auto ({why})")
+                thread.compactor.accept(without_hidden(preview), actor=f"auto ({why})")
             except EditError:
                 usable = False
         self.counters.add("prepared", result="used" if usable else "stale")
@@ -216,13 +218,15 @@ class Turns:
             with self._lock:
                 self.learned[_place(turn.incoming, turn.model)] = said.limit
 
-    def harder(self, turn: Turn, said: Figures, share: float) -> View | None:
-        """A view that should fit after all, or None where nothing becomes smaller."""
+    def harder(self, turn: Turn, said: Figures, share: float, sent: int) -> View | None:
+        """A view that should fit after all, or None where nothing becomes smaller than the *sent* tokens."""
         own = turn.thread.compactor
         try:
             view = self.shown(turn)[0]
             goal = self._goal(turn, view, said, share)
             after = own.now(turn.history, to=goal, actor="auto (context error)")
+            if drop_hidden(view, after, self.store):
+                after = self.shown(turn)[0]
             note(turn.thread, after, self.store)
         except StoreError:
             turn.thread.torn = True
@@ -231,9 +235,10 @@ class Turns:
             ways = (*own.local, *own.retrospective)
             spare = Compactor(ways, own.budget, turn.thread.spare, ask=own.ask, format=own.format, salt=own.salt)
             after = spare.now(turn.history, to=goal, actor="auto (context error)")
-            note_unsaved(turn.thread, after)
+            drop_hidden(view, after, turn.thread.spare)
+            after = self.from_memory(turn)
         turn.thread.base = after.tokens
-        return after if after.tokens < view.tokens else None
+        return after if after.tokens < sent else None
 
     def _goal(self, turn: Turn, view: View, said: Figures, share: float) -> int:
         """Tokens, as they are estimated, that are *share* of the window as the upstream counts."""
