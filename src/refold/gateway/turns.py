@@ -24,6 +24,8 @@ from refold.store import Store
 from refold.view import View
 from refold.windows import Window, find_window
 
+MODELS = 1_000
+"""Models whose figures are remembered: names are what clients send, so there may be any number."""
 _MODEL = re.compile(r"/models/([^/:?]+)")
 
 
@@ -62,6 +64,7 @@ class Turns:
     ask: Asker
     learned: dict[str, int] = field(default_factory=dict)
     """Windows that upstreams told of, by upstream and model."""
+    _figures: dict[str, plan.Limits] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     def opened(self, salt: str, tenant: str, incoming: Incoming, model: str) -> Thread:
@@ -217,6 +220,7 @@ class Turns:
         if said.limit:
             with self._lock:
                 self.learned[_place(turn.incoming, turn.model)] = said.limit
+                self._figures.clear()
 
     def harder(self, turn: Turn, said: Figures, share: float, sent: int) -> View | None:
         """A view that should fit after all, or None where nothing becomes smaller than the *sent* tokens."""
@@ -254,12 +258,17 @@ class Turns:
         return self._limits(turn.incoming, turn.model)
 
     def _limits(self, incoming: Incoming, model: str) -> plan.Limits:
-        told = self.learned.get(_place(incoming, model))
-        given = self.settings.windows.get(model)
-        window = find_window(model, given).window
-        if told and (window is None or told < window.room):
-            window = Window(told)
-        return plan.limits(self.settings, window)
+        place = _place(incoming, model)
+        found = self._figures.get(place)
+        if found is None:
+            told = self.learned.get(place)
+            window = find_window(model, self.settings.windows.get(model)).window
+            if told and (window is None or told < window.room):
+                window = Window(told)
+            if len(self._figures) >= MODELS:
+                self._figures.clear()
+            found = self._figures[place] = plan.limits(self.settings, window)
+        return found
 
     def _scaled(self, view: View, tokens: int) -> int:
         """*tokens* as they would be estimated, without what was learned from usage."""
