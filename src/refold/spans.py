@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from io import BytesIO
 from itertools import chain, islice, repeat
 from json.decoder import WHITESPACE, JSONDecoder  # type: ignore[attr-defined]
 from typing import Any, overload
@@ -134,7 +135,10 @@ def rejoin(source: Source, found: Conversation, pieces: Iterable[slice | Any]) -
     whole = chain(first, runs)
     if isinstance(source, str):
         return "".join(_parts(source, found, whole, str))
-    return b"".join(_parts(memoryview(source), found, whole, str.encode))  # a view's slices copy nothing
+    out = BytesIO()
+    for part in _parts(memoryview(source), found, whole, str.encode):  # a view's slices copy nothing
+        out.write(part)
+    return out.getvalue()
 
 
 def merged(pieces: Iterable[slice | Any]) -> Iterator[slice | Any]:

@@ -14,16 +14,16 @@ class MemoryStore:
     def __init__(self) -> None:
         self._lock = Lock()
         self._order = count()
-        self._tips: dict[str, str] = {}
-        self._edits: dict[str, dict[str, tuple[int, Edit]]] = {}
+        self._edits: dict[str, tuple[int, Edit]] = {}
+        self._by_tip: dict[str, tuple[str, ...]] = {}
         self._rows: list[Row] = []
         self._version = 0
 
     def load(self, tips: Sequence[str]) -> Sequence[Edit]:
         """Every edit made for one of *tips*, in the order in which they were saved."""
         with self._lock:
-            wanted = self._edits.keys() & set(tips)
-            found = [placed for tip in wanted for placed in self._edits[tip].values()]
+            wanted = self._by_tip.keys() & set(tips)
+            found = [self._edits[name] for tip in wanted for name in self._by_tip[tip]]
         return tuple(edit for _, edit in sorted(found, key=lambda placed: placed[0]))
 
     def save(self, edits: Iterable[Edit]) -> None:
@@ -32,8 +32,8 @@ class MemoryStore:
         with self._lock:
             for name, edit in named:
                 self._forget(name)
-                self._tips[name] = edit.tip
-                self._edits.setdefault(edit.tip, {})[name] = next(self._order), edit
+                self._edits[name] = next(self._order), edit
+                self._by_tip[edit.tip] = (*self._by_tip.get(edit.tip, ()), name)
             self._version += 1
 
     def remove(self, ids: Iterable[str]) -> None:
@@ -60,8 +60,8 @@ class MemoryStore:
             return tuple(row for row in self._rows if edit is None or row.edit == edit)
 
     def _forget(self, id: str) -> None:
-        tip = self._tips.pop(id, None)
-        if tip is not None:
-            del self._edits[tip][id]
-            if not self._edits[tip]:
-                del self._edits[tip]
+        if id in self._edits:
+            tip = self._edits.pop(id)[1].tip
+            left = tuple(name for name in self._by_tip.pop(tip) if name != id)
+            if left:
+                self._by_tip[tip] = left

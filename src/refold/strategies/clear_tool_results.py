@@ -76,9 +76,10 @@ class ClearToolResults:
     def _plan(self, view: View) -> Iterator[tuple[int, Edit]]:
         """Each edit with the tokens it reclaims."""
         stands = {stand.at: stand for stand in standing(view) if not stand.by.startswith(type(self).__name__ + "(")}
-        calls, plan = self._clearable(view, stands), dict[int, Edit]()
+        calls, plan, by = self._clearable(view, stands), dict[int, Edit](), repr(self)
         for at in calls:
-            edits = smaller(view, stands[at], self._cleared(view, stands[at], calls[at]), repr(self))
+            cleared = self._cleared(view, stands[at], calls[at], view.name(at, at + 1, by))
+            edits = smaller(view, stands[at], cleared, by)
             plan.update((at, edit) for edit in edits)
         order = least_first(self.scorer, view, plan)
         for at in sorted(order, key=lambda at: stands[at].tokens >= self.min_tokens):
@@ -112,8 +113,7 @@ class ClearToolResults:
                 stand = stands[pair.answered]
                 yield from (_tokens(view, stand, part) for part in _results(stand.message) if part.id == pair.call.id)
 
-    def _cleared(self, view: View, stand: Stand, calls: dict[str, ToolCall]) -> Message:
-        name = view.name(stand.at, stand.at + 1, repr(self))
+    def _cleared(self, view: View, stand: Stand, calls: dict[str, ToolCall], name: str) -> Message:
         said = {result.id: result for result in _results(view.transcript.messages[stand.at])}
 
         def change(part: Part) -> Part:
