@@ -13,6 +13,7 @@ TABLES = {
     "importance": "Clearing by importance",
     "tokens": "The token estimator",
     "stores": "Stores",
+    "gateway": "What the gateway adds",
 }
 
 if __name__ == "__main__":

@@ -185,8 +185,8 @@ async def latencies(client, url, make, seconds, warm):
     return spans
 
 
-async def throughput(client, url, make, seconds):
-    """Requests per second, so many at once."""
+async def throughput(client, url, make, seconds, pid):
+    """Requests per second, so many at once, and the server's processor seconds for each."""
     until, done = time.perf_counter() + seconds, 0
 
     async def ask():
@@ -195,15 +195,24 @@ async def throughput(client, url, make, seconds):
             await one(client, url, make())
             done += 1
 
-    start = time.perf_counter()
+    start, used = time.perf_counter(), processor_seconds(pid)
     await asyncio.gather(*(ask() for _ in range(AT_ONCE)))
-    return done / (time.perf_counter() - start)
+    return done / (time.perf_counter() - start), (processor_seconds(pid) - used) / done
+
+
+def processor_seconds(pid):
+    """What a process has used; 0 where the system does not say."""
+    try:
+        told = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
 
 
 ROUNDS = 3
 
 
-async def measured(places, seconds):
+async def measured(places, seconds, pids):
     """Rows for all kinds of request and all places, the places in turn."""
     kinds = {
         "small": {name: small() for name in places},
@@ -220,21 +229,26 @@ async def measured(places, seconds):
                     warm = 0 if at else 3
                     key = kind, name
                     spans[key] += await latencies(client, url + PATH, makes[name], seconds, warm)
-                    if kind != "200k":
-                        rates[key].append(await throughput(client, url + PATH, makes[name], seconds))
+                    if kind != "200k":  # a session that grows has one asker
+                        rates[key].append(await throughput(client, url + PATH, makes[name], seconds, pids[name]))
     return rows(kinds, places, spans, rates)
 
 
 def rows(kinds, places, spans, rates):
     for kind in kinds:
         base = quantiles(spans[kind, "direct"])
-        bare = statistics.median(rates[kind, "bare"]) if rates[kind, "bare"] else 0
+        bare = median(rates[kind, "bare"])
         for name in places:
             p50, p99 = quantiles(spans[kind, name])
-            rate = statistics.median(rates[kind, name]) if rates[kind, name] else 0
+            rate = median(rates[kind, name])
             added = ("", "") if name == "direct" else (f"{p50 - base[0]:.2f}", f"{p99 - base[1]:.2f}")
-            speed = (f"{rate:,.0f}", f"{rate / bare:.2f}") if rate else ("", "")
+            speed = (f"{rate[0]:,.0f}", f"{rate[0] / bare[0]:.2f}", f"{rate[1] * 1000:.2f}") if rate else ("", "", "")
             yield [kind, name, f"{p50:.2f}", f"{p99:.2f}", *added, *speed]
+
+
+def median(pairs):
+    """Of each of the two figures; empty where nothing was measured."""
+    return tuple(statistics.median(column) for column in zip(*pairs, strict=True))
 
 
 def quantiles(spans):
@@ -269,21 +283,21 @@ def main(seconds):
     if not LITELLM.exists():
         del places["litellm"]
     with tempfile.TemporaryDirectory() as directory, ExitStack() as running:
-        servers = [
-            started("upstream", ports["direct"]),
-            started("bare", places["direct"], ports["bare"]),
-            started("wire", places["direct"], ports["wire"]),
-            started("gateway", places["direct"], ports["gateway"], directory),
-        ]
+        servers = {
+            "direct": started("upstream", ports["direct"]),
+            "bare": started("bare", places["direct"], ports["bare"]),
+            "wire": started("wire", places["direct"], ports["wire"]),
+            "gateway": started("gateway", places["direct"], ports["gateway"], directory),
+        }
         if "litellm" in places:
             config = litellm_config(directory, places["direct"])
             command = [str(LITELLM), "--config", str(config), "--port", str(ports["litellm"]), "--num_workers", "1"]
-            servers.append(started(command=command))
-        for server in servers:
-            running.callback(server.wait)
-            running.callback(server.terminate)
+            servers["litellm"] = started(command=command)
+        for server_process in servers.values():
+            running.callback(server_process.wait)
+            running.callback(server_process.terminate)
         asyncio.run(ready(places))
-        told = list(asyncio.run(measured(places, seconds)))
+        told = list(asyncio.run(measured(places, seconds, {name: one.pid for name, one in servers.items()})))
     head = [
         "request",
         "through",
@@ -293,6 +307,7 @@ def main(seconds):
         "added p99",
         f"requests/s ({AT_ONCE} at once)",
         "of bare",
+        "CPU ms each",
     ]
     print(table(head, told))
     print(

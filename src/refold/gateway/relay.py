@@ -11,6 +11,7 @@ from refold.gateway.answers import Refused
 from refold.gateway.caller import Caller, clock, watch
 from refold.gateway.client import Client, Order
 from refold.gateway.config import Config
+from refold.gateway.copying import copy, let_go
 from refold.gateway.core import Core
 from refold.gateway.encodings import decoded
 from refold.gateway.errors import context_error, is_context_error
@@ -158,7 +159,7 @@ class Relay:
             else:
                 await self._stream(call, reply, opening, caller)
         finally:
-            _let_go(reply)
+            let_go(reply)
 
     async def _smaller(self, call: Call, opening: Opening) -> bool:
         """Make the request smaller after a context error, where it can be."""
@@ -196,7 +197,7 @@ class Relay:
     async def _stream(self, call: Call, reply: aiohttp.ClientResponse, opening: Opening, caller: Caller) -> None:
         call.tap = Tap(reply.headers.get("content-type", ""), reply.headers.get("content-encoding", ""))
         await caller.begin(reply.status, [*back(reply.raw_headers), *self._told(call)])
-        await _copy(reply, caller, opening, call.tap)
+        await copy(reply, caller, opening, call.tap)
 
     def _told(self, call: Call) -> list[tuple[bytes, bytes]]:
         """Headers that say what was done."""
@@ -217,7 +218,7 @@ class Relay:
                 self._count("http_usage_unread", call)
             return
         caller.note.usage = {kind: getattr(found, kind) for kind in ("input", "output", "cached", "written")}
-        for kind, tokens in caller.note.usage.items():
+        for kind, tokens in ((kind, tokens) for kind, tokens in caller.note.usage.items() if tokens):
             self._count("http_tokens", call, tokens, kind=kind)
 
     def _count(self, name: str, call: Call, amount: int = 1, **labels: str) -> None:
@@ -237,9 +238,9 @@ class Relay:
             )
             try:
                 await caller.begin(reply.status, back(reply.raw_headers))
-                await _copy(reply, caller)
+                await copy(reply, caller)
             finally:
-                _let_go(reply)
+                let_go(reply)
         finally:
             upload.stop()
 
@@ -264,32 +265,3 @@ class _Upload:
         """The request is answered."""
         if self._watcher is not None:
             self._watcher.cancel()
-
-
-async def _copy(
-    reply: aiohttp.ClientResponse, caller: Caller, opening: Opening | None = None, tap: Tap | None = None
-) -> None:
-    """Pass the body on as it arrives; where the upstream breaks off, so does this, and it is noted."""
-    try:
-        for piece in opening.pieces if opening else ():
-            await _copy_piece(piece, caller, tap)
-        async for piece in reply.content.iter_any():
-            await _copy_piece(piece, caller, tap)
-    except (aiohttp.ClientError, TimeoutError, OSError):
-        caller.note.cut = True
-    else:
-        await caller.end()
-
-
-async def _copy_piece(piece: bytes, caller: Caller, tap: Tap | None) -> None:
-    await caller.piece(piece)
-    if tap is not None:
-        tap.feed(piece)
-
-
-def _let_go(reply: aiohttp.ClientResponse) -> None:
-    """Keep the connection where the answer was read to its end; else close it, which tells the upstream to stop."""
-    if reply.content.at_eof():
-        reply.release()
-    else:
-        reply.close()
