@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -302,10 +303,15 @@ def test_refold_serve_says_what_is_wrong(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["bad.toml"]
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return one.getsockname()[1]
+
+
 @pytest.mark.slow
 def test_refold_serve_serves_and_stops(tmp_path: Path) -> None:
     """The command itself, in a process of its own: one flag is enough; SIGTERM ends it cleanly."""
-    port = "18484"
+    port = str(free_port())
     with ScriptedUpstream(["Hello."]) as upstream_server:
         process = subprocess.Popen(
             command("--upstream", upstream_server.url, "--port", port),

@@ -86,6 +86,8 @@ TARGETS = {
     "space": b"GET /v1/mo dels HTTP/1.1",
     "line break": b"GET /v1/models%0d%0aX:1\r\nY HTTP/1.1",
     "nothing": b"GET  HTTP/1.1",
+    "bytes that are no ASCII": b"GET /v1/\xff HTTP/1.1",
+    "a query that is no ASCII": b"GET /v1/models?a=\xe4\xbd\xa0 HTTP/1.1",
 }
 
 

@@ -83,12 +83,20 @@ def read_head(scope: Mapping[str, Any], limits: Limits) -> Head:
     headers = tuple((bytes(name), bytes(value)) for name, value in scope["headers"])
     _check_size(headers, limits)
     _check_framing(headers, scope.get("http_version", "1.1"))
-    raw = scope.get("raw_path")
-    path = (raw.decode("ascii", "replace") if raw else quote(scope["path"])).partition("?")[0]
-    path = path.removeprefix(scope.get("root_path", ""))
+    path, query = _target(scope)
     if not path.startswith("/") or _DOTS.search(unquote(path).replace("\\", "/")):
         raise Refused(400, "The path must be absolute and without dot segments.")
-    return Head(scope["method"], path, scope.get("query_string", b"").decode("ascii", "replace"), headers)
+    return Head(scope["method"], path, query, headers)
+
+
+def _target(scope: Mapping[str, Any]) -> tuple[str, str]:
+    """Path and query as they came."""
+    raw = scope.get("raw_path")
+    try:
+        path = (raw.decode("ascii") if raw else quote(scope["path"])).partition("?")[0]
+        return path.removeprefix(scope.get("root_path", "")), scope.get("query_string", b"").decode("ascii")
+    except UnicodeDecodeError as error:
+        raise Refused(400, "Path and query are ASCII; write anything else with percent signs.") from error
 
 
 def _check_size(headers: RawHeaders, limits: Limits) -> None:
