@@ -21,6 +21,7 @@ class Guarded(HttpToolsProtocol):
     _limits = Limits()
     _timer: TimerHandle | None = None
     _head_bytes = 0
+    _header_bytes = 0
     _is_reading_head = True
     _refused = (400, "Bad Request")
 
@@ -47,7 +48,7 @@ class Guarded(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Another head."""
-        self._is_reading_head = True
+        self._is_reading_head, self._header_bytes = True, 0
         self._wait()
         super().on_message_begin()
 
@@ -56,7 +57,8 @@ class Guarded(HttpToolsProtocol):
         if not self._is_reading_head:
             return  # a trailer: it must not be taken for a header
         super().on_header(name, value)
-        if len(self.headers) > self._limits.headers or self._size() > self._limits.head_bytes:
+        self._header_bytes += len(name) + len(value)
+        if len(self.headers) > self._limits.headers or self._header_bytes + len(self.url) > self._limits.head_bytes:
             self._refused = (431, "Request Header Fields Too Large")
             raise _UnfitError
 
@@ -91,9 +93,6 @@ class Guarded(HttpToolsProtocol):
         """Is part of an answer on its way, so that nothing else may be written?"""
         begun = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
         return begun or bool(self.pipeline)
-
-    def _size(self) -> int:
-        return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
 
     def _wait(self) -> None:
         self._stop_waiting()
