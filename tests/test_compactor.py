@@ -98,12 +98,24 @@ def test_async_does_what_sync_does():
 
 def test_a_fork_finds_the_edits_of_its_own_past_only():
     store, history = refold.MemoryStore(), conversation(60)
-    edits = compactor(store)(history).edits
+    clearing = refold.Compactor([ClearToolResults(keep=2)], refold.Budget(3_000, 0), store)
+    edits = clearing(history).edits
     fork = [*history[:41], {"role": "assistant", "content": "Done."}]
-    found = compactor(store, trigger=10**6, target=10**6)(fork).edits
-    kept = [edit for edit in edits if edit.stop <= 41 and "ClearToolResults" in edit.by]
-    assert [e.id for e in found if "ClearToolResults" in e.by] == [e.id for e in kept]
-    assert kept
+    found = refold.Compactor([], refold.Budget(10**6, 10**6), store)(fork).edits
+    kept = [edit for edit in edits if edit.stop <= 41]
+    assert list(found) == kept
+    assert kept and len(kept) < len(edits)
+
+
+def test_conformance_54_a_rewind_before_a_summary_shows_what_was_said():
+    """Nothing that only the summary hid, and no model saw, shows after it."""
+    store, history = refold.MemoryStore(), conversation(60)
+    edits = compactor(store)(history).edits
+    summary = next(edit for edit in edits if "Summarize" in edit.by)
+    fork = history[: summary.stop - 2]
+    view = refold.Compactor([], refold.Budget(10**6, 10**6), store)(fork)
+    assert view.payload == fork
+    assert compactor(store)(history).edits == edits
 
 
 def test_another_salt_finds_nothing():

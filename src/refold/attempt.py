@@ -22,8 +22,8 @@ class Attempt:
     after: int = 0
     edits: int = 0
     """How many of its edits were taken."""
-    sizes: tuple[int, ...] = field(default=(), compare=False, repr=False)
-    """Estimated tokens of the request after each of its edits."""
+    made: tuple[tuple[str, int], ...] = field(default=(), compare=False, repr=False)
+    """The id of each of its edits, and the estimated tokens of the request after it."""
     asks: int = 0
     """How many times it asked a model."""
     calls: int = 0

@@ -61,7 +61,7 @@ def _run(
     view: View, strategy: Strategy, fits: Callable[[View], bool]
 ) -> Generator[Ask, Answer | None, tuple[View, Attempt]]:
     run, reply = strategy(view), None
-    now, sizes, refused, talk = view, list[int](), list[str](), list[tuple[Ask, Answer | None]]()
+    now, made, refused, talk = view, list[tuple[str, int]](), list[str](), list[tuple[Ask, Answer | None]]()
     while isinstance(step := _next(run, reply), Ask | Edit):
         reply = None
         if fits(now):
@@ -75,9 +75,9 @@ def _run(
         if why:
             refused.append(why)
         else:
-            sizes.append(now.tokens)
+            made.append((step.id, now.tokens))
     run.close()
-    return now, _attempt(strategy, view, _ending(len(sizes), refused, step), sizes, talk)
+    return now, _attempt(strategy, view, _ending(len(made), refused, step), made, talk)
 
 
 def _next(run: Steps, reply: Answer | None) -> Edit | Ask | Ending | None:
@@ -108,7 +108,11 @@ def _try(view: View, edit: Edit) -> tuple[View, str]:
 
 
 def _attempt(
-    strategy: Strategy, before: View, ending: Ending, sizes: list[int], talk: list[tuple[Ask, Answer | None]]
+    strategy: Strategy,
+    before: View,
+    ending: Ending,
+    made: list[tuple[str, int]],
+    talk: list[tuple[Ask, Answer | None]],
 ) -> Attempt:
     answers = [answer for _, answer in talk if answer is not None]
     return Attempt(
@@ -116,9 +120,9 @@ def _attempt(
         ending.outcome,
         ending.reason,
         before.tokens,
-        sizes[-1] if sizes else before.tokens,
-        len(sizes),
-        tuple(sizes),
+        made[-1][1] if made else before.tokens,
+        len(made),
+        tuple(made),
         asks=len(talk),
         calls=sum(answer.calls for answer in answers),
         cost=sum(answer.cost for answer in answers),

@@ -1,7 +1,6 @@
 """The ledger's rows for what a compaction did, an accepted preview, and a revert."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from refold import settle
 from refold.attempt import Attempt
@@ -14,13 +13,13 @@ from refold.view import View
 
 def rows(started: Started, view: View, fresh: Sequence[Edit], attempts: Iterable[Attempt]) -> list[Row]:
     """One row for each edit of *fresh*, made of *view* in this order, and for each attempt without one."""
-    out, left = list[Row](), (edit for edit in fresh if edit.by != settle.BY)
+    out, kept = list[Row](), {edit.id: edit for edit in fresh if edit.by != settle.BY}
     for attempt in attempts:
-        made = list(_sized(attempt, islice(left, attempt.edits)))
+        made = list(_sized(attempt, kept))
         out += [_row(started, view, attempt, *made[0])] if made else [_row(started, view, attempt)]
         out += [_row(started, view, _free(attempt), *one) for one in made[1:]]
     settled = [edit for edit in fresh if edit.by == settle.BY]
-    bare = view.keep(edit for edit in fresh if edit.by != settle.BY) if settled else view
+    bare = view.keep(kept.values()) if settled else view
     return out + [_row(started, view, Attempt(one[0].by, "applied"), *one) for one in _applied(bare, settled)]
 
 
@@ -50,9 +49,13 @@ def about(
     return out
 
 
-def _sized(attempt: Attempt, edits: Iterable[Edit]) -> Iterator[tuple[Edit, int, int]]:
-    """Each edit of an attempt with the tokens before and after it."""
-    return zip(edits, (attempt.before, *attempt.sizes), attempt.sizes, strict=False)
+def _sized(attempt: Attempt, kept: Mapping[str, Edit]) -> Iterator[tuple[Edit, int, int]]:
+    """Each edit of an attempt that was kept, with the tokens before and after it."""
+    before = attempt.before
+    for id, after in attempt.made:
+        if id in kept:
+            yield kept[id], before, after
+        before = after
 
 
 def _applied(view: View, edits: Iterable[Edit]) -> Iterator[tuple[Edit, int, int]]:

@@ -125,7 +125,7 @@ class Rounds:
         """The state after one round, and the tokens that the strategies had reached."""
         done: Compaction = yield from shrink(state.view, self.strategies, goal, until)
         attempts = (*state.view.attempts, *done.attempts)
-        fresh = done.view.edits[len(state.view.edits) :]
+        fresh = shown_edits(done.view, state.view)
         if not fresh:
             return replace(state, view=replace(state.view, attempts=attempts)), done.view.tokens
         version, kept = state.version, state.kept.adopt(done.view, fresh)
@@ -194,6 +194,13 @@ class Rounds:
         """Pass an event on to who listens."""
         if self.on_event is not None:
             guarded(self.on_event, event)
+
+
+def shown_edits(after: View, before: View) -> list[Edit]:
+    """The edits made since *before* that show in *after*. One that a later one of the same compaction hides
+    was never sent; kept, it would show after a rewind, before thinking that was signed without it (AN-7)."""
+    shown = {id(placed.edit) for placed in after.top}
+    return [edit for edit in after.edits[len(before.edits) :] if id(edit) in shown]
 
 
 def fresh_edits(before: State, after: State) -> Sequence[Edit]:
