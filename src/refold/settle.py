@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from refold.edits import Edit
-from refold.messages import Message, Thinking
-from refold.transcript import digest
+from refold.messages import Message, Part, Thinking
 from refold.view import Item, View
 
 BY = "settle"
@@ -48,9 +47,13 @@ def copies(view: View, gone: Sequence[Edit]) -> list[Edit]:
 
 
 def _changes(edit: Edit, before: View) -> bool:
-    """Does the edit change what is identified, thinking aside?"""
+    """Does the edit change anything but thinking?"""
     shown = before.transcript.messages[edit.start : edit.stop]
-    return [digest(m) for m in edit.insert] != [digest(m) for m in shown]
+    return list(map(_aloud, edit.insert)) != list(map(_aloud, shown))
+
+
+def _aloud(message: Message) -> tuple[str, tuple[Part, ...]]:
+    return message.role, tuple(part for part in message.parts if not isinstance(part, Thinking))
 
 
 def _unsigned(view: View, first: int) -> Iterable[Edit]:

@@ -12,7 +12,7 @@ from refold.failures import WIDTH, is_failure, telling_lines
 from refold.groups import Group, answered, groups, settled, unseen
 from refold.messages import Content, Media, Message, Opaque, Part, Text, ToolCall, ToolResult
 from refold.scorer import Scorer, least_first
-from refold.shown import Stand, folded, smaller, standing, with_parts
+from refold.shown import Stand, folded, standing, with_parts
 from refold.strategy import Edits
 from refold.view import View
 
@@ -76,14 +76,15 @@ class ClearToolResults:
     def _plan(self, view: View) -> Iterator[tuple[int, Edit]]:
         """Each edit with the tokens it reclaims."""
         stands = {stand.at: stand for stand in standing(view) if not stand.by.startswith(type(self).__name__ + "(")}
-        calls, plan, by = self._clearable(view, stands), dict[int, Edit](), repr(self)
+        calls, plan, by = self._clearable(view, stands), dict[int, tuple[int, Edit]](), repr(self)
         for at in calls:
             cleared = self._cleared(view, stands[at], calls[at], view.name(at, at + 1, by))
-            edits = smaller(view, stands[at], cleared, by)
-            plan.update((at, edit) for edit in edits)
+            gain = stands[at].tokens - view.lens.count(cleared)
+            if cleared.parts and gain > 0:
+                plan[at] = gain, view.swap(at, cleared, by)
         order = least_first(self.scorer, view, plan)
         for at in sorted(order, key=lambda at: stands[at].tokens >= self.min_tokens):
-            yield stands[at].tokens - view.lens.count(plan[at].insert[0]), plan[at]
+            yield plan[at]
 
     def _clearable(self, view: View, stands: dict[int, Stand]) -> dict[int, dict[str, ToolCall]]:
         """Calls whose results may be cleared, by position of the result and call id."""
