@@ -44,7 +44,8 @@ def is_failure(text: str) -> bool:
     as its first word.
     """
     ends = f"{text[:200]}\n{text[-400:]}" if len(text) > 600 else text
-    if any(int(found[1]) for found in EXIT.finditer(ends)):
+    lower = ends.lower()
+    if any(word in lower for word in CODES) and any(int(found[1]) for found in EXIT.finditer(ends)):
         return True
     return bool(OPENING.match(text)) or f"\n{TRACE}" in "\n" + text[-20_000:]
 
