@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from refold.errors import EditError, FormatError, RefoldError, StoreError
     from refold.lens import Lens
     from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-    from refold.recalling import Hit, Index, answer_call, recall, recall_tools
     from refold.preview import Preview
+    from refold.recalling import Hit, Index, answer_call, recall, recall_tools
     from refold.repairing import Repaired, repair
     from refold.rules.draft import Repair
     from refold.rules.verdict import Violation

@@ -77,7 +77,9 @@ def _named(format: str | Codec, parcel: Parcel) -> Codec:
     if codec is None:
         raise FormatError(f"no format is called {format!r}; there are {_names(CODECS)}")
     if parcel.field and parcel.field != codec.FIELD:
-        raise FormatError(f"{codec.NAME} keeps its conversation in {codec.FIELD!r}, and this object has {parcel.field!r}")
+        raise FormatError(
+            f"{codec.NAME} keeps its conversation in {codec.FIELD!r}, and this object has {parcel.field!r}"
+        )
     return codec
 
 
