@@ -50,6 +50,8 @@ class Log(Sequence[T]):
     @overload
     def __getitem__(self, index: slice) -> tuple[T, ...]: ...
     def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
+        if type(index) is int and 0 <= index < self._length:
+            return self._buffer[index]
         if isinstance(index, slice):
             start, stop, step = index.indices(self._length)
             if step == 1:

@@ -62,6 +62,8 @@ def part_tokens(part: Part | Content, text: TextCounter = estimate, media: Media
     a summary, or nothing, beside the signature of the whole and bill the whole. Base64 data
     inside parts we do not understand never counts as text.
     """
+    if type(part) is Text:  # by far the commonest
+        return text(part.text)
     match part:
         case Text(words):
             return text(words)
@@ -70,7 +72,7 @@ def part_tokens(part: Part | Content, text: TextCounter = estimate, media: Media
         case ToolCall(_, name, arguments):
             return CALL + text(name) + text(arguments)
         case ToolResult(_, content):
-            return RESULT + sum(part_tokens(item, text, media) for item in content)
+            return RESULT + sum([part_tokens(item, text, media) for item in content])
         case Media():
             return media(part)
         case Opaque(_, json):
@@ -78,7 +80,7 @@ def part_tokens(part: Part | Content, text: TextCounter = estimate, media: Media
 
 
 def _message(text: TextCounter, media: MediaCounter, message: Message) -> int:
-    return MESSAGE + sum(part_tokens(part, text, media) for part in message.parts)
+    return MESSAGE + sum([part_tokens(part, text, media) for part in message.parts])
 
 
 def _json_tokens(json: str, text: TextCounter) -> int:
