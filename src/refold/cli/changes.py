@@ -11,7 +11,7 @@ from refold.cli.compacting import Accepted, Compacted, dollars
 from refold.cli.documents import said
 from refold.cli.editing import summaries
 from refold.cli.report import grid, line, name
-from refold.cli.screen import bar, clean, short, tokens
+from refold.cli.screen import bar, clean, many, short, tokens
 from refold.cli.show import gist
 from refold.edits import Edit
 from refold.preview import Preview
@@ -149,7 +149,7 @@ def accepted(rows: Sequence[Accepted], actor: str) -> None:
     console = screen.out()
     for one in rows:
         step = f"{one.work.view.tokens:,} → {one.after.view.tokens:,} tokens"
-        line(console, f"{clean(one.work.name)}: {len(one.edits):,} edits accepted by {clean(actor)}, {step}")
+        line(console, f"{clean(one.work.name)}: {many(len(one.edits), 'edit')} accepted by {clean(actor)}, {step}")
         if one.grown:
             line(
                 console, f"{one.grown:,} messages were said since the preview; they are shown as they were said", "dim"
@@ -173,5 +173,5 @@ def reverted(rows: Sequence[tuple[WorkFile, Sequence[Edit], WorkFile]]) -> None:
         if len(gone) > MOST:
             console.print(Text(f"… and {len(gone) - MOST:,} more", style="dim"))
         step = f"{work.view.tokens:,} → {after.view.tokens:,} tokens"
-        told = f"{len(gone):,} edits taken back, {step}" if gone else "no edits to take back"
+        told = f"{many(len(gone), 'edit')} taken back, {step}" if gone else "no edits to take back"
         line(console, f"{clean(work.name)}: {told}")

@@ -11,7 +11,7 @@ from rich.text import Text
 from refold.cli import screen
 from refold.cli.columns import columns
 from refold.cli.documents import said
-from refold.cli.screen import bar, clean, short, tokens
+from refold.cli.screen import bar, clean, many, short, tokens
 from refold.cli.show import Line
 from refold.recalling import Hit
 from refold.repairing import Repaired
@@ -112,7 +112,7 @@ def stats(work: WorkFile, parts: dict[str, Any], effective: int | None) -> None:
     for one in work.session.compactions:
         console.print(Text(f"recorded compaction: #{one.start}-{one.stop - 1} {one.trigger}", style="magenta"))
     for share in standing(view):
-        console.print(Text(f"{share.edits:,} edits save {share.saved:,} tokens: {share.by}", style="green"))
+        console.print(Text(f"{many(share.edits, 'edit')} saved {share.saved:,} tokens: {share.by}", style="green"))
 
 
 def _bars(heading: str, rows: Sequence[dict[str, Any]], whole: int) -> Table:

@@ -91,6 +91,11 @@ def tokens(count: float) -> str:
     return f"{count / 1_000_000:.2f}M"
 
 
+def many(count: int, what: str) -> str:
+    """A number of things: `1 edit`, `1,200 edits`."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
 def bar(part: float, whole: float, width: int = 30) -> str:
     """A bar whose length is the share of *part*; anything over nothing is at least a sliver."""
     eighths = round(8 * width * part / whole) if whole > 0 else 0
