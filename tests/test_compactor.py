@@ -107,6 +107,16 @@ def test_a_fork_finds_the_edits_of_its_own_past_only():
     assert kept and len(kept) < len(edits)
 
 
+@given(st.integers(5, 80), st.integers(200, 3_000))
+def test_what_is_kept_was_sent(size, trigger):
+    """Whatever rounds it took: an edit that another one of the same call hides is not stored."""
+    store = refold.MemoryStore()
+    view = compactor(store, trigger, trigger // 2)(conversation(size))
+    stored = {edit.id for edit in store.load(view.transcript.tips)}
+    assert stored <= {placed.edit.id for placed in view.top}
+    assert stored == {edit.id for edit in view.edits if not edit.by.startswith(("DropDuplicates(", "ClipResults("))}
+
+
 def test_conformance_54_a_rewind_before_a_summary_shows_what_was_said():
     """Nothing that only the summary hid, and no model saw, shows after it."""
     store, history = refold.MemoryStore(), conversation(60)

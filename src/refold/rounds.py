@@ -77,6 +77,9 @@ class Rounds:
         now = state
         run = self._rounds(now, found, order, started)
         now = yield from (instructed(run, said.text) if isinstance(said, Instruct) else run)
+        now = self._without_hidden(state, now)
+        if order.keep:
+            now = yield from self._saved(state, now)
         attempts = now.view.attempts
         if attempts and (short := self._no_headroom(state, now, started, found, order)):
             attempts = (*attempts, short)
@@ -107,9 +110,7 @@ class Rounds:
         several, a few at most. Where a round left too much by itself, another would only ask again."""
         for _ in range(ROUNDS):
             edits, attempts = len(state.kept.edits), len(state.view.attempts)
-            state, reached = yield from self._round(
-                state, started.goal, self._until(state, found, order), keep=order.keep
-            )
+            state, reached = yield from self._round(state, started.goal, self._until(state, found, order))
             for attempt in state.view.attempts[attempts:]:
                 self.tell(Tried(run=started.run, attempt=attempt))
             if len(state.kept.edits) == edits:
@@ -120,7 +121,7 @@ class Rounds:
         return state
 
     def _round(
-        self, state: State, goal: int, until: Callable[[View], bool] | None, *, keep: bool
+        self, state: State, goal: int, until: Callable[[View], bool] | None
     ) -> Generator[Ask | Effect, Any, tuple[State, int]]:
         """The state after one round, and the tokens that the strategies had reached."""
         done: Compaction = yield from shrink(state.view, self.strategies, goal, until)
@@ -128,12 +129,25 @@ class Rounds:
         fresh = shown_edits(done.view, state.view)
         if not fresh:
             return replace(state, view=replace(state.view, attempts=attempts)), done.view.tokens
-        version, kept = state.version, state.kept.adopt(done.view, fresh)
-        if keep:
-            yield partial(self.known.store.save, fresh)
-            version = yield self.known.store.version
+        kept = state.kept.adopt(done.view, fresh)
         view = replace(self.known.sighted(kept), attempts=attempts)
-        return replace(state, kept=kept, view=view, version=version), done.view.tokens
+        return replace(state, kept=kept, view=view), done.view.tokens
+
+    def _saved(self, before: State, after: State) -> Generator[Effect, Any, State]:
+        """*after* with its new edits in the store."""
+        if not (fresh := fresh_edits(before, after)):
+            return after
+        yield partial(self.known.store.save, fresh)
+        return replace(after, version=(yield self.known.store.version))
+
+    def _without_hidden(self, before: State, after: State) -> State:
+        """*after* without the new edits that a later round hid, which were never sent (see `shown_edits`)."""
+        showing = {placed.edit.id for placed in after.kept.top}
+        hidden = [edit.id for edit in fresh_edits(before, after) if edit.id not in showing]
+        if not hidden:
+            return after
+        kept = after.kept.revert(*hidden)
+        return replace(after, kept=kept, view=replace(self.known.sighted(kept), attempts=after.view.attempts))
 
     def _until(self, state: State, found: Check, order: Order) -> Callable[[View], bool] | None:
         """What must hold beside the goal where the trigger is no number of tokens: it is no longer reached."""
