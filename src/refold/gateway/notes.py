@@ -1,10 +1,7 @@
 """What is kept of a turn: its edits in memory, and its decisions about single results in the store."""
 
-from dataclasses import replace
-
 from refold.gateway import decisions
 from refold.gateway.threads import Thread
-from refold.preview import Preview
 from refold.settle import BY, settle
 from refold.store import Store
 from refold.view import View
@@ -24,23 +21,6 @@ def note(thread: Thread, view: View, store: Store) -> None:
         store.save(saved)
     thread.spare.save(fresh)
     thread.noted.update(edit.id for edit in fresh)
-
-
-def drop_hidden(before: View, after: View, store: Store) -> bool:
-    """Forget the edits of one compaction that another of its edits hides. They were never shown, so after a
-    rewind to between the two signed thinking would stand behind something that it was not thought behind.
-    Were there any? Raises `StoreError`."""
-    showing, known = {placed.edit.id for placed in after.top}, {edit.id for edit in before.edits}
-    hidden = [edit.id for edit in after.edits if edit.id not in showing and edit.id not in known]
-    if hidden:
-        store.remove(hidden)
-    return bool(hidden)
-
-
-def without_hidden(preview: Preview) -> Preview:
-    """The same compaction, of the edits that will show."""
-    showing = {placed.edit.id for placed in preview.view.top}
-    return replace(preview, edits=tuple(edit for edit in preview.edits if edit.id in showing))
 
 
 def note_unsaved(thread: Thread, view: View) -> None:

@@ -13,7 +13,7 @@ from refold.gateway import caps, economy, plan
 from refold.gateway.counters import Counters
 from refold.gateway.errors import Figures
 from refold.gateway.identity import hashed
-from refold.gateway.notes import decide_again, drop_hidden, mended, note, note_unsaved, save_unsaved, without_hidden
+from refold.gateway.notes import decide_again, mended, note, note_unsaved, save_unsaved
 from refold.gateway.settings import Settings
 from refold.gateway.threads import Thread
 from refold.gateway.traffic import Incoming
@@ -113,9 +113,7 @@ class Turns:
             level = budget.check(view)
         if level == "hard":
             thread.compactor.budget = budget
-            before, view, reason = view, thread.compactor(turn.history), "hard"
-            if drop_hidden(before, view, self.store):
-                view = self.shown(turn)[0]
+            view, reason = thread.compactor(turn.history), "hard"
             thread.base = view.tokens
         elif spare and self.settings.economy and turn.incoming.api not in self.settings.native:
             view, reason = self._if_it_pays(turn, view, reason)
@@ -198,7 +196,7 @@ class Turns:
         usable = preview is not None and all(map(transcript.holds, preview.edits))
         if usable and preview is not None:
             try:
-                thread.compactor.accept(without_hidden(preview), actor=f"auto ({why})")
+                thread.compactor.accept(preview, actor=f"auto ({why})")
             except EditError:
                 usable = False
         self.counters.add("prepared", result="used" if usable else "stale")
@@ -229,8 +227,6 @@ class Turns:
             view = self.shown(turn)[0]
             goal = self._goal(turn, view, said, share)
             after = own.now(turn.history, to=goal, actor="auto (context error)")
-            if drop_hidden(view, after, self.store):
-                after = self.shown(turn)[0]
             note(turn.thread, after, self.store)
         except StoreError:
             turn.thread.torn = True
@@ -238,8 +234,7 @@ class Turns:
             goal = self._goal(turn, view, said, share)
             ways = (*own.local, *own.retrospective)
             spare = Compactor(ways, own.budget, turn.thread.spare, ask=own.ask, format=own.format, salt=own.salt)
-            after = spare.now(turn.history, to=goal, actor="auto (context error)")
-            drop_hidden(view, after, turn.thread.spare)
+            spare.now(turn.history, to=goal, actor="auto (context error)")
             after = self.from_memory(turn)
         turn.thread.base = after.tokens
         return after if after.tokens < sent else None
