@@ -9,9 +9,9 @@ from typing import NamedTuple
 from benchmarks.evidence import grams
 from refold.hidden import hidden as hidden_in
 from refold.messages import Message
-from refold.readable import readable
+from refold.readable import plain_text, readable
 from refold.recalling import Index
-from refold.replay import STRUCTURED, text_of, written_out
+from refold.replay import STRUCTURED, written_out
 from refold.summarizers.rules.requests import asked
 from refold.summary import previous
 from refold.view import View
@@ -67,7 +67,7 @@ def probes(messages: Sequence[Message], system: str = "", pattern: re.Pattern[st
 
 def _named(messages: Iterable[Message], known: set[str], pattern: re.Pattern[str]) -> Iterator[Probe]:
     for message in messages:
-        text = text_of(message)
+        text = plain_text(message)
         for found in pattern.finditer(text):
             name = found[0]
             if name not in known:
@@ -124,7 +124,7 @@ def _line(message: Message) -> str:
 
 def _read(message: Message) -> str:
     """What can be read in a message; in one of our summaries the paths of each group written out."""
-    return text_of(message) if previous(message) is None else written_out(text_of(message))
+    return plain_text(message) if previous(message) is None else written_out(plain_text(message))
 
 
 def _is_kept(probe: Probe, text: str, line: str, held: frozenset[str]) -> bool:

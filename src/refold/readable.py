@@ -52,3 +52,20 @@ def _lines(name: str, value: Any) -> Iterator[str]:
                 yield f"{name}: {value}"
             case _:
                 yield f"{name}: {json.dumps(value)}"
+
+
+def plain_text(message: Message) -> str:
+    """Texts, calls with their arguments as they are, and the texts of results: nothing for media, parts of
+    unknown kind and thinking."""
+    return "\n".join(_plain(message))
+
+
+def _plain(message: Message) -> Iterator[str]:
+    for part in message.parts:
+        match part:
+            case Text() | ToolResult():
+                yield part.text
+            case ToolCall():
+                yield f"{part.name} {part.arguments}"
+            case _:
+                pass

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 from refold.codecs import decode_all, open_payload
 from refold.compactor import Compactor
 from refold.messages import Message, Text, ToolCall, ToolResult
+from refold.readable import plain_text
 from refold.tokens.count import count_fixed, count_message
 from refold.view import View
 
@@ -127,7 +128,7 @@ class Recording:
     @cached_property
     def found(self) -> dict[str, list[int]]:
         """For each needed identifier the messages whose text holds it."""
-        texts = [text_of(message) for message in self.messages]
+        texts = [plain_text(message) for message in self.messages]
         return {name: [at for at, text in enumerate(texts) if name in text] for name in {n.name for n in self.needs}}
 
     def replay(self, compactor: Compactor) -> Replay:
@@ -193,23 +194,6 @@ def _strings(value: Any) -> Iterator[str]:
                 pass
 
 
-def text_of(message: Message) -> str:
-    """What a model can read in a message: texts, calls and results. Thinking is left out, since
-    providers drop it from earlier turns."""
-    return "\n".join(_texts(message))
-
-
-def _texts(message: Message) -> Iterator[str]:
-    for part in message.parts:
-        match part:
-            case Text() | ToolResult():
-                yield part.text
-            case ToolCall():
-                yield f"{part.name} {part.arguments}"
-            case _:
-                pass
-
-
 def places(view: View, wanted: Sequence[str], found: dict[str, list[int]]) -> list[Place | None]:
     """Where *view* still shows each name; *found* says which messages hold it as they were said."""
     if not wanted:
@@ -238,4 +222,4 @@ def _inserted(view: View, *, several: bool) -> Iterator[str]:
     """Texts shown instead of single messages, or of several."""
     for edit, _ in view.top:
         if (edit.stop - edit.start > 1) == several:
-            yield from map(text_of, edit.insert)
+            yield from map(plain_text, edit.insert)

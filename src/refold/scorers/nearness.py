@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
 
-from refold.messages import Message, Text, ToolCall, ToolResult
+from refold.messages import Message
+from refold.readable import plain_text
 from refold.view import View
 
 Embedder = Callable[[Sequence[str]], Sequence[Sequence[float]]]
@@ -30,7 +31,7 @@ class Nearness:
         said = view.transcript.messages
         if self.embed is None or not said:
             return [0.0] * len(said)
-        texts = [_text(message)[: self.chars] for message in said]
+        texts = [plain_text(message)[: self.chars] for message in said]
         task = "\n".join(_task(said, texts))
         vectors = self.embed([task, *texts])
         if len(vectors) != len(texts) + 1:
@@ -48,18 +49,3 @@ def _task(said: Sequence[Message], texts: Sequence[str]) -> Iterator[str]:
     request = next((at for at in reversed(range(len(said))) if said[at].is_request and texts[at]), -1)
     latest = next((at for at in reversed(range(len(said))) if texts[at]), -1)
     yield from (texts[at] for at in dict.fromkeys((request, latest)) if at >= 0)
-
-
-def _text(message: Message) -> str:
-    return "\n".join(_texts(message))
-
-
-def _texts(message: Message) -> Iterator[str]:
-    for part in message.parts:
-        match part:
-            case Text() | ToolResult():
-                yield part.text
-            case ToolCall():
-                yield f"{part.name} {part.arguments}"
-            case _:
-                pass
