@@ -4,6 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import NamedTuple
 
 from refold.compactor import Compactor
 from refold.edits import Edit
@@ -14,6 +15,18 @@ from refold.view import View
 
 REMEMBERED = 8
 """Ends of histories that are known of one conversation: its forks."""
+
+
+class Latest(NamedTuple):
+    """A conversation's latest request, without what it came in."""
+
+    model: str
+    upstream: str
+    when: float
+    """Seconds since 1970."""
+    before: int
+    """Estimated tokens as it came."""
+    view: View
 
 
 @dataclass(eq=False)
@@ -46,6 +59,16 @@ class Thread:
     preparing: bool = False
     wish: Callable[[], Preview | None] | None = None
     """Makes a compaction ahead, when the request is under way."""
+    latest: Latest | None = None
+    calls: int = 0
+    """Requests that were sent."""
+    spared: int = 0
+    """Estimated tokens that those were smaller by, all together."""
+
+    def count(self, spared: int) -> None:
+        """One more request was sent, smaller by so many tokens."""
+        self.calls += 1
+        self.spared += max(0, spared)
 
     def continues(self, view: View) -> bool:
         """Does *view* continue a history that was seen in this conversation?"""
