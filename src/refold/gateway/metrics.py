@@ -17,7 +17,7 @@ HELP = {
     "http_cut": "Answers that the upstream broke off.",
     "http_tokens": "Tokens that upstreams reported, by kind.",
     "http_usage_unread": "Answers to requests for an answer in which no usage was found.",
-    "http_context_errors": "Context errors of upstreams, by what came of them.",
+    "context_errors": "Context errors of upstreams, by what came of them.",
     "prepare_seconds": "Time from the last byte of a request to its being ready for the upstream.",
     "first_byte_seconds": "Time from the last byte of a request to the upstream's first.",
 }

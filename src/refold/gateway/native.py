@@ -40,6 +40,11 @@ def _betas(incoming: Incoming, new: Mapping[str, Any]) -> Headers:
     """`anthropic-beta` with what the edits need; nothing for other APIs."""
     value = new.get("context_management")
     edits = value.get("edits", ()) if incoming.api == "anthropic" and isinstance(value, Mapping) else ()
-    said = [name.strip() for name in incoming.header("anthropic-beta").split(",") if name.strip()]
+    said = [name.strip() for name in _said(incoming).split(",") if name.strip()]
     need = sorted({BETAS[edit["type"]] for edit in edits if edit.get("type") in BETAS} - set(said))
     return (("anthropic-beta", ",".join([*said, *need])),) if need else ()
+
+
+def _said(incoming: Incoming) -> str:
+    """What the client asks for, in as many headers as it likes: they are one list (RFC 9110, 5.3)."""
+    return ",".join(value for name, value in incoming.headers if name == "anthropic-beta")

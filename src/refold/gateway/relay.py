@@ -164,7 +164,6 @@ class Relay:
     async def _smaller(self, call: Call, opening: Opening) -> bool:
         """Make the request smaller after a context error, where it can be."""
         harder = await self._exchange.harder(call.incoming, call.outgoing, opening.error or b"")
-        self._count("http_context_errors", call, outcome="passed_on" if harder is None else "retried")
         if harder is not None:
             call.outgoing = harder
         return harder is not None
