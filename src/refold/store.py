@@ -24,3 +24,15 @@ class Store(Protocol):
 
     def version(self) -> int:
         """A number that changes whenever anybody else may have changed the store; cheap to ask."""
+
+
+class Claims(Protocol):
+    """A store in which several processes tell each other what they are at. Optional: a store without it is a
+    whole store."""
+
+    def claim(self, name: str, owner: str, seconds: float) -> bool:
+        """Take *name* for so many seconds from now, or longer where *owner* has it already; False where somebody
+        else has it. What nobody renews is free when its time is over. Raises `StoreError`."""
+
+    def release(self, name: str, owner: str) -> None:
+        """Give *name* back, if *owner* has it. Raises `StoreError`."""

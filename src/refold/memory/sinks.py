@@ -5,11 +5,11 @@ import sqlite3
 import weakref
 from collections.abc import Iterable, Sequence
 from threading import Lock
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from refold.memory.port import Memory
 from refold.stores.link import Link, close_over_forks
+from refold.stores.linked import Linked
 from refold.stores.schema import MEMORIES_ID
 from refold.terms import alternatives, folded, phrase, terms
 
@@ -39,13 +39,15 @@ FIND = (
 )
 
 
-class SQLiteMemories:
+class SQLiteMemories(Linked):
     """Keeps memories in the SQLite file at *path* (`:memory:` for none), those of each *scope* apart.
 
     A scope is whatever memories belong to: a user, a project. The file is another than a store's; it survives
     a kill and, with *synchronous* `FULL`, a power cut. *timeout* is how many seconds to wait for other
     writers. Usable from several threads, processes and forked children. Raises `StoreError`.
     """
+
+    _link: Link
 
     def __init__(
         self,
@@ -83,18 +85,6 @@ class SQLiteMemories:
         gone = list(ids)
         with self._link.writing() as connection:
             return sum(self._drop(connection, id) for id in gone)
-
-    def close(self) -> None:
-        """Let go of the file. The sink cannot be used after; closing twice is fine."""
-        self._link.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _keep(self, connection: sqlite3.Connection, one: Memory) -> int:
         texts = map(_clean, (one.kind, one.concept, one.text))

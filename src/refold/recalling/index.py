@@ -9,11 +9,10 @@ import os
 import sqlite3
 import weakref
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Self
 
 from refold.readable import readable
 from refold.stores.link import Link, close_over_forks
+from refold.stores.linked import Linked
 from refold.stores.schema import INDEX_ID
 from refold.terms import alternatives, phrase, terms
 from refold.transcript import Transcript
@@ -32,12 +31,14 @@ EXACT = 100.0
 """What a message that holds the query as it stands scores more than one that holds words of it."""
 
 
-class Index:
+class Index(Linked):
     """Finds messages by their words, in the file at *path* or (`:memory:`) in memory alone.
 
     *timeout* is how many seconds to wait for other writers. Usable from several threads and processes. The
     file can be deleted at any time: it is made again from the transcripts. Raises `StoreError`.
     """
+
+    _link: Link
 
     def __init__(self, path: str | os.PathLike[str] = ":memory:", *, timeout: float = 30.0) -> None:
         self._link = Link(os.fspath(path), timeout, "NORMAL", MIGRATIONS, INDEX_ID)
@@ -64,18 +65,6 @@ class Index:
                 if (at := hidden.get(tip)) is not None:
                     found[at] = (found.get(at, 0.0) if more else score) + more
         return found
-
-    def close(self) -> None:
-        """Let go of the file. The index cannot be used after; closing twice is fine."""
-        self._link.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _matches(self, wanted: str) -> list[tuple[str, float]]:
         if not wanted:

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import Thread
+from typing import cast
 
 from refold.edits import Edit
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult, user
-from refold.store import Store
+from refold.store import Claims, Store
 
 PARTS: tuple[Part, ...] = (
     Text("a line\nanother, 中文 \x00 \u2028 \ud800 \ude00\ud83d\ude00 😀"),
@@ -134,6 +135,27 @@ def _serves_threads(store: Store) -> None:
         _expect("edits saved by several threads are all kept", store.load([str(n)]), batch)
 
 
+def _holds_claims(store: Store) -> None:
+    """Where it has claims at all (`refold.store.Claims`)."""
+    if not hasattr(store, "claim"):
+        return
+    claims = cast("Claims", store)
+    _expect("a claim is had once", [claims.claim("a", who, 60) for who in ("one", "two", "one")], [True, False, True])
+    claims.release("a", "two")
+    _expect("nobody can release another's claim", [claims.claim("a", "two", 60)], [False])
+    _expect("claims do not touch one another", [claims.claim("b", "two", 60)], [True])
+    claims.release("a", "one")
+    _expect("a claim that was released is free", [claims.claim("a", "two", -1)], [True])
+    _expect("a claim whose time is over is free", [claims.claim("a", who, 60) for who in ("one", "two")], [True, False])
+    taken: list[bool] = []
+    threads = [Thread(target=lambda n=n: taken.append(claims.claim("c", str(n), 60))) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    _expect("of eight who claim at once one has it", sorted(taken), [False] * 7 + [True])
+
+
 def _is_shared(store: Store, other: Store) -> None:
     before = other.version()
     store.save([_edit(1)])
@@ -156,6 +178,7 @@ LAWS: tuple[Callable[[Store], None], ...] = (
     _tells_changes,
     _holds_many,
     _serves_threads,
+    _holds_claims,
 )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
+from typing import Protocol
 
 from refold.errors import StoreError
 from refold.stores.schema import APPLICATION_ID, MIGRATIONS, prepare
@@ -44,14 +45,15 @@ class Link:
                 raise StoreError(f"{self.path}: {error}") from error
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """The connection in a transaction: kept whole at the end, or not at all.
+    def writing(self, *, edits: bool = True) -> Iterator[sqlite3.Connection]:
+        """The connection in a transaction: kept whole at the end, or not at all. Own writes of other things
+        than *edits* do not change the version.
 
         The write lock is taken at the start, where SQLite waits for other writers; a transaction that
         begins by reading could only fail when it comes to write.
         """
         with self.at("write") as connection:
-            self._writes += 1
+            self._writes += edits
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -106,7 +108,17 @@ class Link:
             self._connection = None
 
 
-def close_over_forks(link: Link) -> None:
+class Forking(Protocol):
+    """What must know of forks."""
+
+    def pause(self) -> None:
+        """Before a fork, in the thread that forks."""
+
+    def resume(self) -> None:
+        """After it, in parent and child."""
+
+
+def close_over_forks(link: Forking) -> None:
     """Have *link* closed before each fork of this process, for as long as it lives."""
     if not hasattr(os, "register_at_fork"):
         return

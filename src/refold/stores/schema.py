@@ -23,6 +23,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE ledger (seq INTEGER PRIMARY KEY, edit TEXT, json TEXT NOT NULL)",
         "CREATE INDEX ledger_by_edit ON ledger (edit)",
     ),
+    ("CREATE TABLE claims (name TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID",),
 )
 """Step n brings a file from version n to version n + 1 (`PRAGMA user_version`). Steps are only ever added."""
 
@@ -81,6 +82,11 @@ def _refuse_foreign(connection: sqlite3.Connection, newest: int, owner: int) -> 
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     if found != owner and (found or version or tables):
         raise StoreError("an SQLite database, but not one of Refold's" + " of this kind" * (found in OURS))
+    check_version(version, newest)
+
+
+def check_version(version: int, newest: int) -> None:
+    """Raise `StoreError` for a schema that is newer than we are."""
     if version > newest:
         raise StoreError(f"written with schema {version}; this version of Refold knows schemas up to {newest}")
 

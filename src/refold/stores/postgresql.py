@@ -1,0 +1,68 @@
+"""A store in a PostgreSQL database: shared by processes on many machines. Needs the extra `postgresql`."""
+
+import weakref
+from collections.abc import Callable
+
+from refold.stores import tables
+from refold.stores.link import close_over_forks
+from refold.stores.pool import Pool
+
+NOW = "extract(epoch from clock_timestamp())"
+"""Seconds since 1970 by the server's clock, which is the same for all."""
+
+
+def _said(statement: str) -> str:
+    """A statement in PostgreSQL's words: tables begin with `refold_`, values are `%s`."""
+    for table in ("edits", "ledger", "claims"):
+        statement = statement.replace(f" {table} ", f" refold_{table} ").replace(f" {table}.", f" refold_{table}.")
+    return statement.format(now=NOW).replace("?", "%s")
+
+
+STATEMENTS = tables.Statements(
+    load="SELECT json FROM refold_edits WHERE tip = ANY(%s) ORDER BY seq",
+    save="INSERT INTO refold_edits (id, tip, json) VALUES (%s, %s, %s) ON CONFLICT (id) DO UPDATE "
+    "SET seq = excluded.seq, tip = excluded.tip, json = excluded.json",
+    remove="DELETE FROM refold_edits WHERE id = ANY(%s)",
+    record=_said(tables.RECORD),
+    ledger=_said(tables.LEDGER),
+    ledger_of=_said(tables.LEDGER_OF),
+    claim=_said(tables.CLAIM),
+    release=_said(tables.RELEASE),
+    keys=lambda names: list({tables.key(name) for name in names}),
+)
+
+
+class PostgreSQLStore(tables.Tables):
+    """Keeps edits and ledger in the PostgreSQL database at *url*: `postgresql://user@host:5432/database`, or any
+    other form that libpq knows, which also reads `PGPASSWORD`, `PGSERVICE` and `~/.pgpass`.
+
+    What `save` acknowledged is as safe as the server makes it. *timeout* is how many seconds a call may wait
+    for a connection, for the server, and for other writers; *connections* is how many there are at most.
+    Usable from several threads, processes and forked children. Without *connect* the first call connects, so that a
+    server that is down now can be up then. Raises `StoreError`, which never holds the password.
+    """
+
+    _link: Pool
+    _say = STATEMENTS
+
+    def __init__(self, url: str, *, timeout: float = 10.0, connections: int = 4, connect: bool = True) -> None:
+        self._link = Pool(url, timeout, connections)
+        self.name = self._link.name
+        if connect:
+            self._link.version()
+        close_over_forks(self._link)
+        weakref.finalize(self, self._link.close)
+
+    def kept(self, name: str, make: Callable[[], bytes]) -> bytes:
+        """What is kept by this *name* for all who share the database: of several who make it at once, the first
+        has made it. Raises `StoreError`."""
+        with self._link.at("read") as connection:
+            found = connection.execute(KEPT, (name,)).fetchone()
+            if found is None:
+                connection.execute(KEEP, (name, make()))
+                found = connection.execute(KEPT, (name,)).fetchone()
+            return bytes(found[0]) if found else b""
+
+
+KEPT = "SELECT value FROM refold_kept WHERE name = %s"
+KEEP = "INSERT INTO refold_kept (name, value) VALUES (%s, %s) ON CONFLICT DO NOTHING"

@@ -1,0 +1,310 @@
+"""The store in PostgreSQL, on a real server: the laws, several writers, a server that stops, and secrets."""
+
+import os
+import subprocess
+import sys
+import time
+from threading import Barrier, Thread
+
+import psycopg
+import pytest
+
+from real_postgresql import started
+from refold.edits import Edit
+from refold.errors import StoreError
+from refold.ledger import Row
+from refold.messages import user
+from refold.stores import MemoryStore, SidecarStore, SQLiteStore
+from refold.stores.check import check_store
+from refold.stores.migrating import MIGRATIONS, migrate
+from refold.stores.places import file_of, open_store
+from refold.stores.pool import Pool
+from refold.stores.postgresql import PostgreSQLStore
+
+
+@pytest.fixture(scope="module")
+def server():
+    server = started()
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def url(server):
+    return server.database()
+
+
+def edit(number, tip="t", text="summary"):
+    return Edit(number, number + 1, (user(text),), tip, "test")
+
+
+# --- the protocol ----------------------------------------------------------------------------
+
+
+def test_it_keeps_the_laws(server):
+    places = {}
+
+    def make():
+        url = server.database()
+        store = PostgreSQLStore(url)
+        places[id(store)] = url, store
+        return store
+
+    check_store(make, lambda store: PostgreSQLStore(places[id(store)][0]))
+    for _, store in places.values():
+        store.close()
+
+
+def test_edits_and_ledger_are_there_when_opened_again(url):
+    rows = [Row(when=1.0, outcome="applied", edit="e1", reason="\ud800 中 \x00"), Row(when=2.0, outcome="noop")]
+    with PostgreSQLStore(url) as store:
+        store.save([edit(1), edit(2)])
+        store.remove([edit(1).id])
+        store.record(iter(rows))
+    with PostgreSQLStore(url) as store:
+        assert list(store.load(["t"])) == [edit(2)]
+        assert list(store.ledger()) == rows
+        assert list(store.ledger("e1")) == rows[:1]
+
+
+def test_what_is_kept_by_a_name_is_the_same_for_all(url):
+    with PostgreSQLStore(url) as one, PostgreSQLStore(url) as two:
+        assert one.kept("salt", lambda: b"first") == b"first"
+        assert two.kept("salt", lambda: b"second") == b"first"
+
+
+def test_claims_and_the_ledger_are_no_reason_to_load_again(url):
+    with PostgreSQLStore(url) as store:
+        before = store.version()
+        store.claim("a", "b", 1)
+        store.record([Row(when=1.0, outcome="noop")])
+        assert store.version() == before
+
+
+def test_the_address_says_which_store(url, tmp_path):
+    with open_store(url) as store:
+        assert isinstance(store, PostgreSQLStore)
+    with open_store(url.replace("postgresql://", "postgres://"), connect=False) as store:
+        assert list(store.load(["t"])) == []
+    assert isinstance(open_store(str(tmp_path / "a.refold")), SidecarStore)
+    with open_store(str(tmp_path / "a.db")) as store:
+        assert isinstance(store, SQLiteStore)
+    assert file_of(url) is None and file_of(":memory:") is None and file_of("a.db").name == "a.db"
+
+
+# --- the schema ------------------------------------------------------------------------------
+
+
+def test_of_many_who_open_a_new_database_one_makes_the_tables(url):
+    barrier, failures = Barrier(8), []
+
+    def open_and_save(number):
+        try:
+            barrier.wait()
+            with PostgreSQLStore(url) as store:
+                store.save([edit(number)])
+        except StoreError as error:
+            failures.append(error)
+
+    threads = [Thread(target=open_and_save, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    with PostgreSQLStore(url) as store:
+        assert sorted(e.start for e in store.load(["t"])) == list(range(8))
+
+
+MORE = (*MIGRATIONS, ("CREATE TABLE more (a integer)", "INSERT INTO more VALUES (1)"))
+
+
+def test_a_database_of_an_older_schema_is_brought_forward_once(url, server):
+    with PostgreSQLStore(url) as store:
+        store.save([edit(1)])
+    pools = [Pool(url, 10, 1, MORE) for _ in range(6)]
+    threads = [Thread(target=pool.version) for pool in pools]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for pool in pools:
+        pool.close()
+    assert server.execute("SELECT a FROM more", url) == [(1,)]
+    assert server.execute("SELECT version FROM refold_schema", url) == [(len(MORE),)]
+    assert server.execute("SELECT count(*) FROM refold_edits", url) == [(1,)]
+
+
+def test_a_migration_that_fails_leaves_the_database_as_it_was(url, server):
+    PostgreSQLStore(url).close()
+    with psycopg.connect(url, autocommit=True) as connection:
+        with pytest.raises(psycopg.errors.UndefinedTable):
+            migrate(connection, (*MIGRATIONS, ("CREATE TABLE more (a integer)", "INSERT INTO missing VALUES (1)")))
+        assert connection.execute("SELECT to_regclass('more')").fetchone() == (None,)
+    assert server.execute("SELECT version FROM refold_schema", url) == [(len(MIGRATIONS),)]
+    PostgreSQLStore(url).close()
+
+
+def test_a_newer_schema_is_refused_and_left_alone(url, server):
+    PostgreSQLStore(url).close()
+    server.execute("UPDATE refold_schema SET version = 99", url)
+    with pytest.raises(StoreError, match=f"written with schema 99; .* up to {len(MIGRATIONS)}"):
+        PostgreSQLStore(url)
+
+
+# --- several processes -----------------------------------------------------------------------
+
+FORKING = """
+import os, sys
+from refold.edits import Edit
+from refold.messages import user
+from refold.stores.postgresql import PostgreSQLStore
+store = PostgreSQLStore(sys.argv[1], connections=2)
+save = lambda who: store.save([Edit(who, who + 1, (user("x"),), "t")])
+save(0)
+children = []
+for child in range(1, 5):
+    pid = os.fork()
+    if pid == 0:
+        for n in range(20):
+            save(child * 100 + n)
+        store.close()
+        os._exit(0)
+    children.append(pid)
+    save(child * 100 + 50)
+assert [os.waitpid(pid, 0)[1] for pid in children] == [0] * 4
+print(len(store.load(["t"])))
+store.close()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_store_works_on_in_forked_children(url):
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", FORKING, url], capture_output=True, text=True, check=False
+    )
+    assert (run.stdout, run.stderr) == ("85\n", "")
+
+
+def test_more_threads_than_connections_wait_for_one_another(url):
+    with PostgreSQLStore(url, connections=2) as store:
+        threads = [Thread(target=store.save, args=([edit(n)],)) for n in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(store.load(["t"])) == 12
+        assert len(store._link._idle) <= 2
+
+
+def test_a_writer_that_was_killed_leaves_nothing_half_done(url, server):
+    """Its transaction goes with its connection, and with that its lock."""
+    with PostgreSQLStore(url, timeout=5) as store:
+        other = psycopg.connect(url)
+        other.execute("UPDATE refold_version SET version = version + 1")
+        other.execute("INSERT INTO refold_edits (id, tip, json) VALUES ('half', 't', '{}')")
+        server.execute(f"SELECT pg_terminate_backend({other.info.backend_pid})")
+        store.save([edit(1)])
+        assert list(store.load(["t"])) == [edit(1)]
+        other.close()
+
+
+# --- a server that stops ---------------------------------------------------------------------
+
+
+def test_a_server_that_restarts_is_found_again(url, server):
+    with PostgreSQLStore(url) as store:
+        store.save([edit(1)])
+        server.stop()
+        with pytest.raises(StoreError, match=r"cannot (read|write)"):
+            store.save([edit(2)])
+        server.start()
+        assert list(store.load(["t"])) == [edit(1)]
+        server.stop()
+        server.start()
+        store.save([edit(3)])  # not even the first call after it fails: what is dead is not used
+        assert list(store.load(["t"])) == [edit(1), edit(3)]
+
+
+def test_a_server_that_is_down_can_come_up_later(url, server):
+    server.stop()
+    with pytest.raises(StoreError, match=r"postgresql://postgres@/.*: cannot read: .*failed"):
+        PostgreSQLStore(url)
+    store = PostgreSQLStore(url, connect=False)
+    server.start()
+    assert list(store.load(["t"])) == []
+    store.close()
+
+
+def test_a_server_that_hangs_is_not_waited_for_without_end(url, server):
+    with PostgreSQLStore(url, timeout=0.3) as store:
+        store.save([edit(1)])
+        with server.frozen():
+            began = time.monotonic()
+            with pytest.raises(StoreError, match="the server does not answer"):
+                store.load(["t"])
+            assert time.monotonic() - began < 20
+        assert list(store.load(["t"])) == [edit(1)]
+
+
+def test_another_writer_is_not_waited_for_without_end(url):
+    with PostgreSQLStore(url, timeout=0.3) as store, psycopg.connect(url) as other:
+        other.execute("UPDATE refold_version SET version = version + 1")
+        with pytest.raises(StoreError, match="cannot write: canceling statement due to statement timeout"):
+            store.save([edit(1)])
+        other.rollback()
+        store.save([edit(2)])
+        assert list(store.load(["t"])) == [edit(2)]
+
+
+def test_a_writer_that_hangs_in_mid_write_loses_its_lock(url):
+    with PostgreSQLStore(url, timeout=0.3) as one, PostgreSQLStore(url) as two:
+        held = one._link.writing()
+        held.__enter__()
+        two.save([edit(1)])
+        with pytest.raises(StoreError, match="terminating connection"):
+            held.__exit__(None, None, None)
+        assert list(two.load(["t"])) == [edit(1)]
+
+
+def test_a_closed_store_says_so(url):
+    store = PostgreSQLStore(url)
+    store.close()
+    store.close()
+    with pytest.raises(StoreError, match="the store is closed"):
+        store.load(["t"])
+
+
+# --- secrets ---------------------------------------------------------------------------------
+
+SECRET = "s3cr3t/pass:word@x"
+
+
+def test_a_password_is_in_no_error(server):
+    """Neither as it is nor as it stands in the address, nor in the errors below."""
+    url = server.url("nothing_there", password=SECRET)
+    with pytest.raises(StoreError, match="nothing_there") as caught:
+        PostgreSQLStore(url)
+    assert "s3cr3t" not in str(caught.value) and caught.value.__suppress_context__
+    store = PostgreSQLStore(url, connect=False)
+    assert "s3cr3t" not in store.name + repr(store) + repr(store._link)
+    store.close()
+
+
+@pytest.mark.parametrize("secret", ["s3cr3t/word", "12/s3cr3t", "12@s3cr3t", SECRET, "%s3cr3t"])
+def test_a_password_that_is_not_encoded_is_not_taken_for_something_else(secret):
+    """libpq would say: no host s3cr3t, no port s3cr3t, no database s3cr3t."""
+    with pytest.raises(StoreError, match="cannot be read") as caught:
+        PostgreSQLStore(f"postgresql://user:{secret}@host/database")
+    assert "s3cr3t" not in str(caught.value)
+
+
+def test_the_same_as_memory_whatever_is_done(url):
+    memory = MemoryStore()
+    with PostgreSQLStore(url) as store:
+        for n in range(60):
+            for one in (memory, store):
+                one.save(edit(k % 7, f"t{k % 3}", "ab"[n % 2]) for k in range(n % 5, n % 9))
+                one.remove([edit(n % 7, f"t{n % 3}").id])
+            for tips in (["t0"], ["t2", "t1"], ["t0", "t1", "t2", "no"]):
+                assert memory.load(tips) == store.load(tips)
