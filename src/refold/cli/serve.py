@@ -27,6 +27,9 @@ SHARE = click.FloatRange(0, 1, min_open=True)
 @click.option("--host", metavar="ADDRESS", help="Listen here. Default: 127.0.0.1.")
 @click.option("--port", type=click.IntRange(0, 65_535), metavar="N", help="Default: 8484.")
 @click.option("--store", metavar="PATH", help="Keep edits in this SQLite file. Default: refold.db.")
+@click.option(
+    "--record", metavar="TIME", help="Keep transcripts for this long after they grew last: 7d, 12h. Default: none."
+)
 @click.option("--soft", type=SHARE, metavar="SHARE", help="Prepare summaries from this share of the window on.")
 @click.option("--hard", type=SHARE, metavar="SHARE", help="Compact from this share of the window on.")
 @click.option("--target", type=SHARE, metavar="SHARE", help="Compact down to this share of the window.")

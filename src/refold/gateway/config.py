@@ -8,13 +8,14 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+from refold.gateway.books.durations import seconds_of
 from refold.gateway.limits import Limits
 from refold.gateway.reading import ConfigError, Kind, Table
 from refold.gateway.settings import Settings
 from refold.gateway.upstreams import Upstream, provider, providers
 from refold.models import HTTPModel, Ladder
 from refold.named import strategy
-from refold.pricing import Prices, Rates
+from refold.pricing import Prices, Rates, find_rates
 from refold.windows import Window
 
 ADMIN_TOKEN = "REFOLD_ADMIN_TOKEN"  # noqa: S105 - the name of a variable
@@ -35,6 +36,8 @@ class Config:
     """What credentials are hashed with. It has to be the same for all replicas of one store."""
     store: str = "refold.db"
     """The file that edits are kept in; `:memory:` for none."""
+    record: str = ""
+    """How long transcripts are kept after they grew last: `7d`, `12h`. Empty: none are kept."""
     settings: Settings = field(default_factory=Settings)
     limits: Limits = field(default_factory=Limits)
     answer_headers: bool = True
@@ -49,6 +52,8 @@ class Config:
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise ValueError(f"two upstreams are called {twice!r}")
+        if self.record:
+            seconds_of(self.record)
 
     def checked(self) -> "Config":
         """This, if it can be served. Raises ValueError without upstreams, and for an address that others
@@ -106,6 +111,7 @@ _PLAIN: Mapping[str, Kind] = {
     "host": str,
     "port": int,
     "store": str,
+    "record": str,
     "log": str,
     "answer_headers": bool,
     "hold_seconds": float,
@@ -154,7 +160,7 @@ def _settings(table: Table, environment: Mapping[str, str]) -> Settings:
     made["windows"] = dict(_windows(table.table("windows")))
     made["prices"] = _prices(table.table("prices"))
     made["native"] = own.table("native").raw
-    made["ask"] = _asker(table.table("summaries"), environment)
+    made["ask"] = _asker(table.table("summaries"), environment, made["prices"])
     return own.guard(lambda: Settings(**made))
 
 
@@ -171,7 +177,7 @@ def _prices(table: Table) -> Prices | None:
     return rates.get if rates else None
 
 
-def _asker(table: Table, environment: Mapping[str, str]) -> Any:
+def _asker(table: Table, environment: Mapping[str, str], prices: Prices | None) -> Any:
     """Who writes summaries; None where nobody is named and rules do."""
     if not table.names:
         return None
@@ -179,9 +185,11 @@ def _asker(table: Table, environment: Mapping[str, str]) -> Any:
     table.only("model", "url", "key_env", "window", "timeout")
     if "model" not in said:
         raise table.error("", "model is missing")
+    if rates := find_rates(said["model"], prices):
+        said["price"] = (rates.input, rates.output, rates.read, rates.write)
     key = environment.get(said.get("key_env", ""), "")
     if said.get("key_env") and not key:
         raise table.error("key_env", f"the environment has no {said['key_env']}")
-    options = {name: said[name] for name in ("window", "timeout") if name in said}
+    options = {name: said[name] for name in ("window", "timeout", "price") if name in said}
     url = said.get("url", "https://api.openai.com/v1")
     return Ladder(table.guard(lambda: HTTPModel(url, said["model"], key, **options), "url")).acall

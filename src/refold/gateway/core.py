@@ -19,8 +19,8 @@ class Core(Protocol):
     async def harder(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
         """Something smaller after a context error, or None."""
 
-    def finished(self, incoming: Incoming, outgoing: Outgoing, usage: Any) -> None:
-        """The upstream has answered."""
+    def finished(self, incoming: Incoming, outgoing: Outgoing, usage: Any, status: int = 200) -> None:
+        """The upstream has answered, with this status."""
 
     async def aclose(self) -> None:
         """The gateway stops."""

@@ -2,15 +2,19 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from traceback import walk_tb
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from refold.codecs import open_payload
 from refold.envelope import Envelope
 from refold.errors import FormatError, StoreError
 from refold.gateway import caps, native
+from refold.gateway.books.accounts import Answered
+from refold.gateway.books.clerk import Clerk
+from refold.gateway.books.listening import listener
 from refold.gateway.counters import Counters
 from refold.gateway.deltas import delta_of, refusal
 from refold.gateway.errors import figures
@@ -18,7 +22,7 @@ from refold.gateway.identity import hashed, salt_of, session_key, tenant_of
 from refold.gateway.plan import NEVER
 from refold.gateway.settings import Settings
 from refold.gateway.sides import gained_only_text, side_of
-from refold.gateway.threads import Thread, Threads
+from refold.gateway.threads import Latest, Thread, Threads
 from refold.gateway.traffic import REASONS, Incoming, Outcome, Outgoing, Refusal
 from refold.gateway.turns import Turn, Turns, model_of
 from refold.gateway.watched import Watched
@@ -29,6 +33,7 @@ from refold.view import View
 
 __all__ = ["REASONS", "Counters", "Exchange", "Incoming", "Outgoing", "Refusal", "Settings"]
 
+T = TypeVar("T")
 _log = logging.getLogger("refold.gateway")
 APIS = ("anthropic", "openai_chat", "openai_responses", "gemini")
 ASIDE = ("count_tokens", ":countTokens", "/responses/compact", "/input_tokens")
@@ -56,13 +61,17 @@ class Ticket(NamedTuple):
 class Exchange:
     """Prepares requests for their upstreams and learns from the answers. One process, one event loop at a time."""
 
-    def __init__(self, settings: Settings, store: Store, counters: Counters | None = None) -> None:
-        self.settings, self.store = settings, store
+    def __init__(
+        self, settings: Settings, store: Store, counters: Counters | None = None, clerk: Clerk | None = None
+    ) -> None:
+        self.settings, self.store, self.clerk = settings, store, clerk
         self.counters = counters or Counters()
         self.threads = Threads(settings.threads)
         self._workers = Workers(settings.workers, settings.ask)
         self._behind = Workers(max(1, settings.workers // 4), settings.ask, "refold-ahead")
-        self._turns = Turns(settings, Watched(store, self._storing), self.counters, self._ask)
+        self.turns = Turns(settings, Watched(store, self._storing), self.counters, self.ask)
+        if clerk is not None:
+            self.turns.listen = partial(listener, clerk, then=settings.on_event)
         self._breaker = Breaker(failures=3, rest=settings.rest)
         self._tasks = set[asyncio.Task[None]]()
 
@@ -87,20 +96,40 @@ class Exchange:
         work = partial(self._smaller, job, incoming, outgoing, error)
         retried = await self._guarded(incoming, job, work, self.settings.patience)
         done = retried.outcome == "retried"
-        self.counters.add("context_errors", api=incoming.api, result="retried" if done else "given_up")
+        result = "retried" if done else "given_up"
+        self.counters.add("context_errors", api=incoming.api, upstream=incoming.upstream, result=result)
         return retried if done else None
 
-    def finished(self, incoming: Incoming, outgoing: Outgoing, usage: Any) -> None:
+    def finished(self, incoming: Incoming, outgoing: Outgoing, usage: Any, status: int = 200) -> None:
         """Tell what the upstream reported for *outgoing*: its usage object as parsed, None where it reported
-        none. Tokens are counted from it from now on. Never raises."""
+        none, and the answer's status. Tokens are counted from it from now on; the call is booked. Never raises."""
         ticket = outgoing.thread
+        if self.clerk is not None and 200 <= status < 300 and incoming.api in APIS:
+            self._book(self.clerk, incoming, outgoing, usage)
         if not isinstance(ticket, Ticket):
             return
         ticket.thread.used = self.settings.clock()
+        ticket.thread.count(outgoing.before - outgoing.after)
         try:
             ticket.thread.compactor.report(ticket.view, usage)
         except Exception as error:  # noqa: BLE001 - books are no reason to fail
             self._tell(incoming, "internal", error)
+
+    async def aside(self, work: Callable[[], T]) -> T:
+        """The outcome of *work* that no request waits for, in a thread; it may ask models. Raises `Late` after
+        `Settings.patience` seconds, models aside, and what *work* raises."""
+        patience = self.settings.patience
+        return await self._behind.run(work, Job(patience), patience)
+
+    def _book(self, clerk: Clerk, incoming: Incoming, outgoing: Outgoing, usage: Any) -> None:
+        call = Answered(self.settings.clock(), incoming, outgoing, usage, tenant_of(incoming))
+        ticket = outgoing.thread
+        if isinstance(ticket, Ticket):
+            thread, view = ticket
+            model = model_of(incoming, view.envelope) if view.envelope is not None else ""
+            room = self.turns.room(incoming, model)
+            call = call._replace(session=thread.name, model=model, view=view, room=room)
+        clerk.answered(call)
 
     async def aclose(self) -> None:
         """Stop background work."""
@@ -109,6 +138,8 @@ class Exchange:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._workers.close()
         self._behind.close()
+        if self.clerk is not None:
+            await asyncio.to_thread(self.clerk.close)
 
     # --- one request, in a worker's thread --------------------------------------------------------
 
@@ -124,17 +155,17 @@ class Exchange:
         side = side_of(incoming, envelope)
         if side not in ("", "compaction", "memory"):
             return Outgoing(incoming.body, outcome="side", reason=side)
-        thread = job.thread = self._thread(incoming, envelope)
+        thread = job.thread = self.thread_of(incoming, envelope)
         if not self._breaker.allows():
             return self._held(incoming, thread, "resting")
         turn = Turn(incoming, envelope, thread)
-        with _Held(thread, self.settings.deadline / 2):
-            view, reason = self._turns.shown(turn, first=True)
+        with Held(thread, self.settings.deadline / 2):
+            view, reason = self.turns.shown(turn, first=True)
             if side or gained_only_text(thread.recent, view.transcript.messages):
                 side = side or "compaction"
-                if self._turns.fits_as_said(turn, view):
+                if self.turns.fits_as_said(turn, view):
                     return Outgoing(incoming.body, outcome="side", reason=side, before=_said(view), after=_said(view))
-            view, reason = self._turns.taken(turn, view, reason, spare=not side)
+            view, reason = self.turns.taken(turn, view, reason, spare=not side)
             if not side:
                 thread.remember(view)
         self._breaker.succeeded()
@@ -146,16 +177,17 @@ class Exchange:
             return Outgoing(incoming.body, outcome="opaque", reason="delta")
         return Outgoing(incoming.body, outcome="refused", reason=field, refusal=answer)
 
-    def _thread(self, incoming: Incoming, envelope: Envelope) -> Thread:
+    def thread_of(self, incoming: Incoming, envelope: Envelope) -> Thread:
+        """The conversation of a request, made where it is not known. Raises `StoreError`."""
         salt = salt_of(incoming, session_key(dict(incoming.headers), envelope.body), envelope.tools)
         model = model_of(incoming, envelope)
         return self.threads.find(
-            hashed("thread", salt), partial(self._turns.opened, salt, tenant_of(incoming), incoming, model)
+            hashed("thread", salt), partial(self.turns.opened, salt, tenant_of(incoming), incoming, model)
         )
 
     def _sealed(self, turn: Turn, view: View, reason: str, outcome: Outcome = "edited") -> Outgoing:
         """The request that *view* makes, its cap of output lowered where the window asks for it."""
-        source, capped = self._turns.written(turn, view)
+        source, capped = self.turns.written(turn, view)
         incoming, headers = turn.incoming, tuple[tuple[str, str], ...]()
         if outcome == "edited" and not view.top:
             outcome, reason = ("edited", "cap") if capped else ("untouched", "")
@@ -164,6 +196,9 @@ class Exchange:
             if outcome == "untouched" and source is not incoming.body:
                 outcome, reason = "edited", "native"
         edits = tuple(placed.edit.id for placed in view.top)
+        turn.thread.latest = Latest(
+            turn.model, incoming.upstream, self.settings.clock(), _said(view), replace(view, envelope=None)
+        )
         return Outgoing(source, edits, _said(view), view.tokens, outcome, reason, Ticket(turn.thread, view), headers)
 
     # --- after a context error --------------------------------------------------------------------
@@ -173,13 +208,13 @@ class Exchange:
         if not len(envelope) or delta_of(incoming.api, envelope.body):
             return outgoing
         said = figures(error)
-        thread = job.thread = self._thread(incoming, envelope)
+        thread = job.thread = self.thread_of(incoming, envelope)
         turn = Turn(incoming, envelope, thread)
-        self._turns.learn(turn, said)
+        self.turns.learn(turn, said)
         if said.output and said.limit - said.tokens >= caps.LEAST:
             return self._with_cap(incoming, envelope, outgoing, said.limit - said.tokens)
-        with _Held(thread, self.settings.patience):
-            view = self._turns.harder(turn, said, HARDER, outgoing.after or said.tokens or NEVER)
+        with Held(thread, self.settings.patience):
+            view = self.turns.harder(turn, said, HARDER, outgoing.after or said.tokens or NEVER)
             if view is None:
                 return outgoing
         return self._sealed(turn, view, "context", "retried")
@@ -220,7 +255,7 @@ class Exchange:
         if not thread.noted:
             return Outgoing(incoming.body, outcome="failed", reason=reason)
         turn = Turn(incoming, open_payload(incoming.body, incoming.api), thread)
-        return self._sealed(turn, self._turns.from_memory(turn), reason, "failed")
+        return self._sealed(turn, self.turns.from_memory(turn), reason, "failed")
 
     # --- ahead of time ----------------------------------------------------------------------------
 
@@ -246,7 +281,8 @@ class Exchange:
             thread.preparing = False
             self.counters.add("prepared", result=result)
 
-    def _ask(self, question: Any) -> Any:
+    def ask(self, question: Any) -> Any:
+        """Ask the model that writes summaries, from a thread of ours."""
         return self._workers.ask(question) if self._workers.mine() else self._behind.ask(question)
 
     def _storing(self, busy: bool) -> None:
@@ -269,7 +305,7 @@ class Exchange:
         self.counters.add("failures", reason=reason)
 
 
-class _Held:
+class Held:
     """A conversation's lock, waited for so many seconds. Raises `Busy`."""
 
     def __init__(self, thread: Thread, seconds: float) -> None:

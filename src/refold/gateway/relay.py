@@ -111,7 +111,7 @@ class Relay:
         try:
             await self._exchanged(call, caller, started)
         finally:
-            self._finish(call, caller, read=plain is not None)
+            self._finish(call, caller)
 
     def _model(self, plain: bytes | None) -> str:
         """The model that a body names, where upstreams are chosen by that."""
@@ -206,11 +206,10 @@ class Relay:
         told = (("edits", len(done.edits)), ("tokens-before", done.before), ("tokens-after", done.after))
         return [(f"refold-{name}".encode(), str(value).encode()) for name, value in told]
 
-    def _finish(self, call: Call, caller: Caller, *, read: bool) -> None:
+    def _finish(self, call: Call, caller: Caller) -> None:
         """Usage to the exchange, the log and the counters; after the client has its answer."""
         usage = call.tap.usage() if call.tap else None
-        if read:
-            self._exchange.finished(call.incoming, call.outgoing, usage)
+        self._exchange.finished(call.incoming, call.outgoing, usage, caller.note.status)
         found = read_usage(usage)
         if found is None:
             if call.tap is not None and caller.note.status < 300:

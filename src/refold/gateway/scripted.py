@@ -47,7 +47,7 @@ class ScriptedExchange:
         self.errors.append(error)
         return self.hardened(incoming, outgoing, error)
 
-    def finished(self, incoming: Incoming, outgoing: Outgoing, usage: Any) -> None:  # noqa: ARG002 - the shape
+    def finished(self, incoming: Incoming, outgoing: Outgoing, usage: Any, status: int = 200) -> None:  # noqa: ARG002 - the shape
         """Keep it."""
         self.finishes.append((outgoing, usage))
 

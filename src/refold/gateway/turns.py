@@ -1,6 +1,7 @@
 """One turn of a conversation: what is shown of it, and what more is done to it."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
@@ -9,6 +10,7 @@ from typing import Any
 from refold.compactor import Compactor
 from refold.envelope import Envelope
 from refold.errors import EditError, StoreError
+from refold.events import OnEvent
 from refold.gateway import caps, economy, plan
 from refold.gateway.counters import Counters
 from refold.gateway.errors import Figures
@@ -62,6 +64,8 @@ class Turns:
     store: Store
     counters: Counters
     ask: Asker
+    listen: Callable[[str, str], OnEvent] | None = None
+    """Makes who is told of the compactions of a tenant's conversation; None: `Settings.on_event` is."""
     learned: dict[str, int] = field(default_factory=dict)
     """Windows that upstreams told of, by upstream and model."""
     _figures: dict[str, plan.Limits] = field(default_factory=dict)
@@ -79,7 +83,7 @@ class Turns:
             ask=asker,
             format=incoming.api,
             salt=salt,
-            on_event=self.settings.on_event,
+            on_event=self.listen(tenant, hashed("thread", salt)) if self.listen else self.settings.on_event,
             clock=self.settings.clock,
         )
         return Thread(hashed("thread", salt), tenant, compactor)
@@ -251,6 +255,11 @@ class Turns:
     def limits(self, turn: Turn) -> plan.Limits:
         """The figures for this request's model."""
         return self._limits(turn.incoming, turn.model)
+
+    def room(self, incoming: Incoming, model: str) -> int | None:
+        """Tokens that a request to *model* may have; None where its window is not known."""
+        window = self._limits(incoming, model).window
+        return window.room if window is not None else None
 
     def _limits(self, incoming: Incoming, model: str) -> plan.Limits:
         place = _place(incoming, model)

@@ -1,0 +1,172 @@
+"""From an answered call to its line in the ledger. What is known of conversations between calls is in memory only."""
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from refold.gateway.books.bills import DOLLAR, Tokens, billed, cost
+from refold.gateway.books.entry import Entry, Key, Sums, hour_of
+from refold.gateway.books.refetches import Again, Fetched
+from refold.gateway.books.seen import Seen, Shared, said_tokens, seen, sent_tokens, shared
+from refold.gateway.books.without import Habits, without
+from refold.gateway.traffic import Incoming, Outgoing
+from refold.pricing import Rates
+from refold.view import View
+
+REMEMBERED = 4
+"""Latest requests that are known of one conversation: its forks."""
+CONVERSATIONS = 1_000
+"""Conversations that are known, the latest used ones."""
+
+RatesOf = Callable[[str, bytes], Rates | None]
+"""From a model's name and a request's bytes to its prices."""
+
+
+class Answered(NamedTuple):
+    """A call that the upstream has answered."""
+
+    when: float
+    """Seconds since 1970."""
+    incoming: Incoming
+    outgoing: Outgoing
+    usage: Any
+    """As the upstream reported it; None where it did not."""
+    tenant: str = ""
+    session: str = ""
+    """Empty for a call that belongs to no conversation."""
+    model: str = ""
+    view: View | None = None
+    room: int | None = None
+    """Tokens that a request to the model may have; None where that is not known."""
+
+
+class Summarised(NamedTuple):
+    """A compaction that asked a model."""
+
+    when: float
+    tenant: str
+    session: str
+    model: str
+    """The conversation's, not the one that was asked."""
+    calls: int
+    dollars: float
+
+
+@dataclass(slots=True)
+class _Conversation:
+    """What is known of the calls of one conversation with one model."""
+
+    requests: tuple[Seen, ...] = ()
+    habits: Habits = field(default_factory=Habits)
+    fetched: Fetched = field(default_factory=Fetched)
+
+
+class Accounts:
+    """Reckons what calls were billed and would have been. For one thread."""
+
+    def __init__(self, rates: RatesOf) -> None:
+        self._rates = rates
+        self._known = OrderedDict[tuple[str, str], _Conversation]()
+
+    def answered(self, call: Answered) -> Entry:
+        """The line of one call."""
+        tokens = billed(call.usage)
+        model = _clean(call.model or _model(call.incoming))
+        key = Key(hour_of(call.when), call.tenant, call.session, model, "estimated" if tokens is None else "reported")
+        if tokens is None:
+            return key, _estimated(call)
+        sums, rates = _plain(call, tokens), self._rates(model, call.incoming.body)
+        would, again = tokens, Again()
+        if call.view is not None:
+            would, again = self._without(call, call.view, tokens, rates.lifetime if rates else 300.0)
+        return key, sums + _compared(call, tokens, would, again, rates)
+
+    def summarised(self, done: Summarised) -> Entry:
+        """The line of a compaction's model calls."""
+        key = Key(hour_of(done.when), done.tenant, done.session, _clean(done.model), "reported")
+        money = round(done.dollars * DOLLAR)
+        return key, Sums(summaries=done.calls, summaries_unpriced=0 if money else done.calls, summary_cost=money)
+
+    def _without(self, call: Answered, view: View, tokens: Tokens, lifetime: float) -> tuple[Tokens, Again]:
+        known = self._conversation(call.session, call.model)
+        before = shared(view, known.requests)
+        alive = before is not None and call.when - before.seen.when <= lifetime
+        would = without(tokens, view, before, known.habits, alive=alive)
+        again = known.fetched.read(view, before)
+        known.requests = (seen(view, call.when), *_others(known.requests, before))[:REMEMBERED]
+        return would, again
+
+    def _conversation(self, session: str, model: str) -> _Conversation:
+        found = self._known.setdefault((session, model), _Conversation())
+        self._known.move_to_end((session, model))
+        if len(self._known) > CONVERSATIONS:
+            self._known.popitem(last=False)
+        return found
+
+
+def _others(requests: tuple[Seen, ...], before: Shared | None) -> tuple[Seen, ...]:
+    """Those that the new request does not continue."""
+    continued = before is not None and before.length == len(before.seen.tips) - 1
+    return tuple(one for one in requests if before is None or not continued or one is not before.seen)
+
+
+def _estimated(call: Answered) -> Sums:
+    """A call of which nothing was reported: its tokens as we estimate them, its answer's unknown, no money."""
+    sent, said = call.outgoing.after, call.outgoing.before
+    if call.view is not None:
+        sent, said = (call.view.lens.calibrate(count(call.view)) for count in (sent_tokens, said_tokens))
+    return Sums(calls=1, edited=int(bool(call.outgoing.edits)), counted=sent, fresh=sent, would_fresh=said)
+
+
+def _plain(call: Answered, tokens: Tokens) -> Sums:
+    """What was reported."""
+    return Sums(
+        calls=1,
+        edited=int(bool(call.outgoing.edits)),
+        counted=call.outgoing.after,
+        fresh=tokens.fresh,
+        read=tokens.read,
+        written=tokens.written,
+        output=tokens.output,
+    )
+
+
+def _compared(call: Answered, tokens: Tokens, would: Tokens, again: Again, rates: Rates | None) -> Sums:
+    """Money, and what would have been."""
+    too_long = call.outgoing.outcome == "retried" or (call.room is not None and would.input > call.room)
+    avoided = too_long and bool(call.outgoing.edits)
+    paid, other = (cost(tokens, rates), sum(cost(would, rates))) if rates else ((0, 0, 0, 0), 0)
+    charged = round(other * again.share)
+    return Sums(
+        unpriced=int(rates is None),
+        cost_fresh=paid[0],
+        cost_read=paid[1],
+        cost_written=paid[2],
+        cost_output=paid[3],
+        would_fresh=would.fresh,
+        would_read=would.read,
+        would_written=would.written,
+        would_cost=other,
+        refetches=again.results,
+        refetched=again.tokens,
+        refetch_cost=charged,
+        avoided=int(avoided),
+        avoided_saved=other - charged - sum(paid) if avoided else 0,
+    )
+
+
+def _model(incoming: Incoming) -> str:
+    """The model that a request names, where nobody has read it yet."""
+    try:
+        body = json.loads(incoming.body)
+    except (ValueError, RecursionError):
+        return ""
+    model = body.get("model") if isinstance(body, dict) else None
+    return model if isinstance(model, str) else ""
+
+
+def _clean(model: str) -> str:
+    """A client's word for a model, as any database can hold it."""
+    return model[:200].replace("\0", "").encode("utf-8", "replace").decode()

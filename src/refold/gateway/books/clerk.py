@@ -1,0 +1,149 @@
+"""Keeps the books behind the answers: in a thread of its own, in batches, and never in anybody's way."""
+
+import logging
+import queue
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from threading import Event, Lock, Thread
+from typing import Protocol
+
+from refold.gateway.books.accounts import Accounts, Answered, Summarised
+from refold.gateway.books.entry import Key, Sums, merged
+from refold.gateway.counters import Counters
+
+_log = logging.getLogger("refold.gateway")
+WAITING = 10_000
+"""Calls that may wait to be booked, and lines that may wait for a store that fails; more are not booked."""
+
+
+class Book(Protocol):
+    """Where lines are kept: `refold.gateway.books.tables.Ledger` is one."""
+
+    def add(self, entries: Mapping[Key, Sums]) -> None:
+        """Add *entries*, all or none. Raises `StoreError`."""
+
+    def close(self) -> None:
+        """Let go."""
+
+
+class Recorder(Protocol):
+    """Where transcripts are kept, if they are: `refold.gateway.books.transcripts.Transcripts` is one."""
+
+    def record(self, call: Answered) -> None:
+        """Keep what was said. Raises `StoreError`."""
+
+    def purge(self) -> int:
+        """Delete what has been kept for long enough; how many transcripts that were. Raises `StoreError`."""
+
+    def close(self) -> None:
+        """Let go."""
+
+
+class Clerk:
+    """Books calls a *pause* (seconds) after their answers. `answered` and `summarised` neither wait nor raise."""
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        ledger: Book | None,
+        counters: Counters,
+        recorder: Recorder | None = None,
+        *,
+        pause: float = 1.0,
+        every: float = 600.0,
+    ) -> None:
+        self.ledger, self.recorder = ledger, recorder
+        self._accounts, self._counters = accounts, counters
+        self._pause, self._every = pause, every
+        self._queue: queue.Queue[Answered | Summarised | None] = queue.Queue(WAITING)
+        self._pending: dict[Key, Sums] = {}
+        self._closing, self._lock = Event(), Lock()
+        self._thread: Thread | None = None
+
+    def start(self) -> None:
+        """Begin to work; what has been kept for too long goes at once. Calls after the first do nothing."""
+        with self._lock:
+            if (self._thread is None or not self._thread.is_alive()) and not self._closing.is_set():
+                self._thread = Thread(target=self._run, name="refold-clerk", daemon=True)
+                self._thread.start()
+
+    def answered(self, call: Answered) -> None:
+        """Book a call that was answered."""
+        self._put(call)
+
+    def summarised(self, done: Summarised) -> None:
+        """Book what a compaction asked a model."""
+        self._put(done)
+
+    def close(self, patience: float = 5.0) -> None:
+        """Book what waits and stop, within *patience* seconds."""
+        self._closing.set()
+        with suppress(queue.Full):
+            self._queue.put_nowait(None)
+        with self._lock:
+            thread = self._thread
+        if thread is not None:
+            thread.join(patience)
+
+    def _put(self, one: Answered | Summarised) -> None:
+        if self._thread is None or not self._thread.is_alive():  # a forked child has no thread yet
+            self.start()
+        try:
+            self._queue.put_nowait(one)
+        except queue.Full:
+            self._counters.add("ledger_lost")
+
+    # --- in its thread --------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        self._guarded("purge", self._purge)
+        while True:
+            with suppress(queue.Empty):
+                self._take(self._queue.get(timeout=self._every))
+                self._closing.wait(self._pause)
+            for _ in range(self._queue.qsize()):
+                self._take(self._queue.get_nowait())
+            self._guarded("write", self._write)
+            self._guarded("purge", self._purge)
+            if self._closing.is_set() and self._queue.empty():
+                break
+        for kept in (self.ledger, self.recorder):
+            if kept is not None:
+                self._guarded("close", kept.close)
+
+    def _take(self, one: Answered | Summarised | None) -> None:
+        if isinstance(one, Answered):
+            self._guarded("reckon", lambda: self._book(one))
+            if self.recorder is not None and one.view is not None:
+                self._guarded("record", lambda: self._record(one))
+        elif one is not None:
+            self._pending = merged([self._accounts.summarised(one)], self._pending)
+
+    def _book(self, one: Answered) -> None:
+        key, sums = self._accounts.answered(one)
+        if key not in self._pending and len(self._pending) >= WAITING:
+            self._counters.add("ledger_lost")
+            return
+        self._pending[key] = self._pending[key] + sums if key in self._pending else sums
+
+    def _record(self, one: Answered) -> None:
+        if self.recorder is not None:
+            self.recorder.record(one)
+
+    def _write(self) -> None:
+        if self._pending and self.ledger is not None:
+            self.ledger.add(self._pending)
+        self._pending = {}
+
+    def _purge(self) -> None:
+        gone = self.recorder.purge() if self.recorder is not None else 0
+        if gone:
+            self._counters.add("records_purged", gone)
+
+    def _guarded(self, doing: str, act: Callable[[], object]) -> None:
+        """Whatever fails, requests flow: it is counted, and told without a word of what was said."""
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001 - books are no reason to fail
+            self._counters.add("ledger_failures", doing=doing)
+            _log.warning("the books failed: %s, %s", doing, type(error).__name__)
