@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from refold.gateway.answers import Refused, refusal
+from refold.gateway.api.app import Api
+from refold.gateway.api.pages import is_page, send_page
 from refold.gateway.caller import Caller, Note, Send
 from refold.gateway.config import is_loopback
 from refold.gateway.intake import Receive
@@ -20,7 +22,7 @@ _FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b
 
 
 class Admin:
-    """Health and readiness for everybody, everything else for who may."""
+    """Health, readiness and the page, which holds no data, for everybody; everything else for who may."""
 
     def __init__(self, gateway: "Gateway", inner: "Application | None") -> None:
         self._gateway, self._inner = gateway, inner
@@ -34,6 +36,8 @@ class Admin:
         elif path == "/refold/ready":
             ready = self._gateway.is_ready
             await _json(caller, 200 if ready else 503, {"status": "ready" if ready else "stopping"})
+        elif isinstance(self._inner, Api) and is_page(scope):
+            await send_page(scope, caller)
         elif not may_administer(scope, self._gateway.config.admin_token):
             self._gateway.exchange.counters.add("http_refused", reason="admin")
             challenge = (("www-authenticate", "Bearer"),)

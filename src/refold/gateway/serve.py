@@ -5,12 +5,18 @@ import secrets
 import socket
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import uvicorn
 
+from refold.gateway.api.app import Api
+from refold.gateway.api.desk import Desk
 from refold.gateway.app import Application, Gateway
+from refold.gateway.books.opening import clerk
 from refold.gateway.config import Config, from_environment, load, upstream
+from refold.gateway.counters import Counters
+from refold.gateway.economy import rates_of
 from refold.gateway.exchange import Exchange
 from refold.gateway.logs import write_json_lines
 from refold.gateway.protocol import guarded
@@ -25,7 +31,11 @@ UPSTREAMS = "REFOLD_UPSTREAMS"
 def gateway(config: Config, inner: Application | None = None) -> Gateway:
     """The gateway with its store. Raises ValueError for what cannot be served, `StoreError`, OSError."""
     config = salted(config.checked())
-    return Gateway(config, Exchange(config.settings, SQLiteStore(config.store)), inner)
+    counters, settings = Counters(), config.settings
+    books = clerk(config.store, config.record, partial(rates_of, settings), counters, settings.clock)
+    exchange = Exchange(settings, SQLiteStore(config.store), counters, books)
+    books.start()
+    return Gateway(config, exchange, Api(Desk.of(exchange, config.salt), config.limits, inner))
 
 
 def application(environment: Mapping[str, str] = os.environ) -> Gateway:

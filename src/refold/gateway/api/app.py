@@ -1,0 +1,124 @@
+"""`/refold/api` as an ASGI application, for those whom the gateway's admin check has let through."""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
+
+from refold.gateway.answers import Headers, Refused
+from refold.gateway.api.arguments import check_type, from_body, from_query
+from refold.gateway.api.desk import Desk
+from refold.gateway.api.document import document
+from refold.gateway.api.operation import Operation
+from refold.gateway.api.problems import Problem, problem_of
+from refold.gateway.api.table import OPERATIONS
+from refold.gateway.caller import Caller, Note, Send
+from refold.gateway.intake import Gone, Receive, read_body
+from refold.gateway.limits import Limits
+from refold.gateway.logs import LOGGER, places
+
+ROOT = "/refold/api"
+DOCUMENT = f"{ROOT}/openapi.json"
+AT_ONCE = 8
+"""Operations under way in one process; more are told to try again."""
+
+
+class Api:
+    """The operations of the table, and the document that describes them.
+
+    *inner* answers every other path, where it is given.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        limits: Limits,
+        inner: Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]] | None = None,
+    ) -> None:
+        self._desk, self._limits, self._inner, self._under_way = desk, limits, inner, 0
+        self._routes = {one.path: one for one in OPERATIONS}
+        self._document = json.dumps(document(OPERATIONS)).encode()
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        path = scope["path"]
+        if self._inner is not None and path != ROOT and not path.startswith(f"{ROOT}/"):
+            await self._inner(scope, receive, send)
+            return
+        caller = Caller(send, Note(), self._limits.silence_seconds)
+        try:
+            body = await self._answer(path, scope, receive)
+        except Gone:
+            return
+        except Problem as problem:
+            await _refuse(caller, problem, _allowed(self._routes.get(path)) if problem.status == 405 else ())
+        else:
+            await _send(caller, 200, body)
+
+    async def _answer(self, path: str, scope: Mapping[str, Any], receive: Receive) -> bytes:
+        """The body of a 200. Raises `Problem`, `Gone`."""
+        operation = self._routes.get(path)
+        if operation is None and path != DOCUMENT:
+            raise Problem(404, "no_operation", f"There is nothing at this path; {DOCUMENT} says what there is.")
+        if scope["method"] != (operation.method if operation else "GET"):
+            raise Problem(405, "method", "This path takes another method.")
+        if operation is None:
+            return self._document
+        if self._under_way >= AT_ONCE:
+            raise Problem(503, "busy", "Too much is asked at once.")
+        self._under_way += 1
+        try:
+            return await self._done(operation, scope, receive)
+        except (Problem, Refused, Exception) as error:
+            raise self._told(operation, error) from error
+        finally:
+            self._under_way -= 1
+
+    async def _done(self, operation: Operation, scope: Mapping[str, Any], receive: Receive) -> bytes:
+        arguments = await self._arguments(operation, scope, receive)
+        answer = await operation.run(self._desk, arguments)
+        return await self._desk.aside(partial(_dumped, answer))
+
+    async def _arguments(self, operation: Operation, scope: Mapping[str, Any], receive: Receive) -> dict[str, Any]:
+        if operation.method == "GET":
+            return from_query(operation, scope.get("query_string", b""))
+        headers = {bytes(name).lower(): bytes(value) for name, value in scope["headers"]}
+        check_type(headers)
+        declared = headers.get(b"content-length", b"")
+        length = int(declared) if declared.isdigit() else None
+        body = await read_body(receive, self._limits.body_bytes, self._limits.body_seconds, length)
+        return await self._desk.aside(partial(from_body, operation, body))
+
+    def _told(self, operation: Operation, error: Exception) -> Exception:
+        """What to answer. Of what nobody foresaw only the kind and the places are logged: its words may quote content."""
+        if isinstance(error, Gone):
+            return error
+        if isinstance(error, Refused):
+            return Problem(error.status, error.reason, error.message)
+        if found := problem_of(error):
+            return found
+        fault = f"{type(error).__name__} at {' '.join(places(error.__traceback__))}"
+        LOGGER.error("operation", extra={"fields": {"operation": operation.name, "fault": fault}})
+        return Problem(500, "fault", "The gateway failed.")
+
+
+def _dumped(answer: Any) -> bytes:
+    return json.dumps(answer, allow_nan=False).encode()
+
+
+def _allowed(operation: Operation | None) -> Headers:
+    return (("allow", operation.method if operation else "GET"),)
+
+
+async def _refuse(caller: Caller, problem: Problem, headers: Headers = ()) -> None:
+    body = json.dumps({"error": {"code": problem.code, "message": problem.message}}).encode()
+    if problem.status == 503:
+        headers = (*headers, ("retry-after", "1"))
+    if problem.status in (408, 413):
+        headers = (*headers, ("connection", "close"))
+    await _send(caller, problem.status, body, headers)
+
+
+async def _send(caller: Caller, status: int, body: bytes, headers: Headers = ()) -> None:
+    fixed = (("content-type", "application/json"), ("content-length", str(len(body))), ("cache-control", "no-store"))
+    await caller.whole(status, (*fixed, *headers), body)

@@ -1,0 +1,165 @@
+"""`preview`, `accept` and `revert`: a compaction by hand, and back."""
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from refold.edits import Edit
+from refold.errors import EditError
+from refold.gateway import decisions
+from refold.gateway.api import telling
+from refold.gateway.api.desk import Desk, Offer
+from refold.gateway.api.finding import Found, find
+from refold.gateway.api.problems import Problem
+from refold.gateway.exchange import Held
+from refold.gateway.notes import note
+from refold.gateway.threads import Thread
+from refold.preview import Preview
+from refold.settle import copies, settle
+from refold.store import Store
+from refold.view import View
+
+Json = dict[str, Any]
+
+
+async def preview(desk: Desk, asked: Json) -> Json:
+    """What a compaction would do. Nothing is kept but the ledger's rows, and the preview for `accept`."""
+    found, made = await desk.aside(partial(_previewed, desk, asked))
+    name = desk.offer(Offer(found.thread, made)) if made.edits else None
+    return await desk.aside(partial(_told, found, made, name))
+
+
+async def accept(desk: Desk, asked: Json) -> Json:
+    """Keep exactly the edits of a preview."""
+    offer = desk.offers.get(asked["preview"])
+    if offer is None:
+        raise Problem(404, "no_preview", "This process has no such preview: it was accepted, or others came after it.")
+    answer = await desk.aside(partial(_accepted, desk, offer, asked))
+    desk.offers.pop(asked["preview"], None)
+    return answer
+
+
+async def revert(desk: Desk, asked: Json) -> Json:
+    """Take edits back."""
+    return await desk.aside(partial(_reverted, desk, asked))
+
+
+# --- in a thread ------------------------------------------------------------------------------
+
+
+def _previewed(desk: Desk, asked: Json) -> tuple[Found, Preview]:
+    found = find(desk, asked)
+    turns = desk.exchange.turns
+    with Held(found.thread, desk.exchange.settings.deadline / 2):
+        turns.shown(found.turn)
+    goal = asked.get("to", turns.limits(found.turn).target) - found.beside
+    return found, found.thread.compactor.preview(found.turn.history, to=max(0, goal), actor=_actor(asked))
+
+
+def _told(found: Found, made: Preview, name: str | None) -> Json:
+    ids = {edit.id for edit in made.edits}
+    return {
+        "preview": name,
+        "session": found.thread.name,
+        "tokens_before": _size(made.before, found),
+        "tokens_after": _size(made.view, found),
+        "saved": made.before.estimate - made.view.estimate,
+        "calls": made.calls,
+        "cost": made.cost,
+        "edits": telling.edits(made.view, [placed for placed in made.view.top if placed.edit.id in ids]),
+        "summaries": made.summaries(),
+        "attempts": [telling.attempt(one) for one in made.attempts],
+        "vanished": telling.vanished(made.vanished, words=found.posted),
+        "request": json.loads(found.turn.encode(made.view)) if found.posted else None,
+    }
+
+
+def _accepted(desk: Desk, offer: Offer, asked: Json) -> Json:
+    thread, made = offer
+    for id, text in asked.get("amend", {}).items():
+        made = made.amend(id, text)
+    store = desk.exchange.turns.store
+    with Held(thread, desk.exchange.settings.deadline):
+        view = thread.compactor.accept(made, actor=_actor(asked))
+        _settled(thread, made.edits, store)
+        note(thread, view, store)
+        _go_on(thread, view)
+        _show(thread, (), view.edits)
+    return {"session": thread.name, "edits": [edit.id for edit in made.edits], "tokens_after": view.lens.fixed + view.estimate}
+
+
+def _settled(thread: Thread, edits: Sequence[Edit], store: Store) -> None:
+    """What was thought since the preview was made was thought without its edits, so its signatures go (AN-7)."""
+    if thread.latest is None:
+        return
+    before = thread.latest.view
+    known = {edit.id for edit in before.edits}
+    after = before.keep(edit for edit in edits if edit.id not in known)
+    unsigned = settle(after, before).edits[len(after.edits) :]
+    store.save(unsigned)
+    _show(thread, (), unsigned)
+
+
+def _reverted(desk: Desk, asked: Json) -> Json:
+    found, turns = find(desk, asked), desk.exchange.turns
+    thread = found.thread
+    with Held(thread, desk.exchange.settings.deadline):
+        view = turns.shown(found.turn)[0]
+        gone = [_edit(view, id) for id in asked["edits"]]
+        gone += [edit for edit in copies(view, gone) if edit not in gone]
+        decided = decisions.decided(thread.tenant, view, gone)
+        after = thread.compactor.revert(found.turn.history, *(edit.id for edit in gone), actor=_actor(asked))
+        turns.store.remove(edit.id for edit in decided)
+        _forget(thread, {edit.id for edit in gone})
+        note(thread, after, turns.store)
+        _go_on(thread, after)
+        _show(thread, gone, after.edits)
+    return {
+        "session": thread.name,
+        "reverted": [edit.id for edit in gone],
+        "tokens_before": _size(view, found),
+        "tokens_after": _size(after, found),
+    }
+
+
+def _size(view: View, found: Found) -> int:
+    """Tokens as they are estimated: what was learned from usage may speak of one of two views and not of the other."""
+    return view.lens.fixed + found.beside + view.estimate
+
+
+def _edit(view: View, id: str) -> Edit:
+    try:
+        return view.find(id)
+    except EditError as error:
+        raise Problem(404, "no_edit", str(error)) from error
+
+
+def _forget(thread: Thread, ids: set[str]) -> None:
+    """The process shows these no more, not even when the store fails."""
+    thread.spare.remove(ids)
+    thread.unsaved = [edit for edit in thread.unsaved if edit.id not in ids]
+    thread.noted -= ids
+
+
+def _go_on(thread: Thread, view: View) -> None:
+    """What was prepared for the conversation as it was is worth nothing, and nothing is thought of at once."""
+    thread.prepared = thread.wish = None
+    thread.base = view.tokens
+
+
+def _show(thread: Thread, gone: Sequence[Edit], now: Sequence[Edit]) -> None:
+    """The latest view, as it will be."""
+    if thread.latest is None:
+        return
+    view = thread.latest.view
+    known = {edit.id for edit in view.edits}
+    lost = [edit.id for edit in gone if edit.id in known]
+    view = view.revert(*lost) if lost else view
+    view = view.keep(edit for edit in now if edit.id not in known)
+    thread.latest = thread.latest._replace(view=view)
+
+
+def _actor(asked: Json) -> str:
+    actor: str = asked.get("actor", "api")
+    return actor

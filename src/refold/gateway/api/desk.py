@@ -1,0 +1,54 @@
+"""What the operations work with."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from secrets import token_hex
+from typing import NamedTuple, TypeVar
+
+from refold.gateway.exchange import Exchange
+from refold.gateway.threads import Thread
+from refold.presets.soft_hard import SoftHardCompactor
+from refold.presets.soft_hard_commands import Dispatcher
+from refold.preview import Preview
+
+T = TypeVar("T")
+KEPT = 16
+"""Previews that wait to be accepted; of more the oldest is forgotten. Each holds a conversation."""
+
+
+class Offer(NamedTuple):
+    """A preview that was shown to somebody."""
+
+    thread: Thread
+    preview: Preview
+
+
+@dataclass(frozen=True)
+class Desk:
+    """The gateway's core, as the operations see it. Used on one event loop."""
+
+    exchange: Exchange
+    salt: bytes = field(repr=False)
+    """What credentials are hashed with."""
+    commands: Dispatcher
+    """The four commands of the soft/hard preset."""
+    offers: OrderedDict[str, Offer] = field(default_factory=OrderedDict, repr=False)
+
+    @classmethod
+    def of(cls, exchange: Exchange, salt: bytes) -> "Desk":
+        """The desk before *exchange*: its store, and its model for summaries."""
+        model = exchange.ask if exchange.settings.ask is not None else None
+        return cls(exchange, salt, Dispatcher(SoftHardCompactor(store=exchange.store, model=model)))
+
+    async def aside(self, work: Callable[[], T]) -> T:
+        """The outcome of *work*, done in a thread. Raises `Late`, and what *work* raises."""
+        return await self.exchange.aside(work)
+
+    def offer(self, offer: Offer) -> str:
+        """Keep a preview until it is accepted: its name."""
+        name = token_hex(16)
+        self.offers[name] = offer
+        while len(self.offers) > KEPT:
+            self.offers.popitem(last=False)
+        return name

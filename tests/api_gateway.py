@@ -1,0 +1,74 @@
+"""A gateway with its API before a scripted provider, and conversations for it: what the tests of the API share."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+
+from refold.gateway.config import Config
+from refold.gateway.scripted import Serving
+from refold.gateway.serve import gateway
+from refold.gateway.settings import Settings
+from refold.gateway.upstreams import Upstream
+from refold.scripted_upstream import ScriptedUpstream
+from refold.windows import Window
+
+TOKEN = "correct horse battery staple"
+ADMIN = {"authorization": f"Bearer {TOKEN}"}
+KEY = {"authorization": "Bearer sk-client-1"}
+SECRET = "Zanzibar-4711"
+"""Stands in what was said and must not stand in answers to who has not said it."""
+
+
+def chat(steps: int, model: str = "local") -> dict:
+    """A request of Chat Completions: one task, and so many files read."""
+    messages = [
+        {"role": "system", "content": "You are terse."},
+        {"role": "user", "content": "Find the bug in src/a.py. Never touch the migrations."},
+    ]
+    for i in range(steps):
+        arguments = json.dumps({"path": f"src/m{i}.py"})
+        call = {"id": f"c{i}", "type": "function", "function": {"name": "read", "arguments": arguments}}
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": f"c{i}", "content": f"{SECRET} {i} " + "text " * 500})
+    return {"model": model, "messages": messages}
+
+
+def config(upstream: ScriptedUpstream, **changes) -> Config:
+    settings = Settings(windows={"local": Window(16_000), "claude-opus-4-6": Window(16_000)}, **changes)
+    upstreams = (Upstream(name="up", url=upstream.url),)
+    return Config(upstreams=upstreams, store=":memory:", admin_token=TOKEN, salt=b"salt", settings=settings)
+
+
+class Place:
+    """The provider, the gateway, and a client with the admin token."""
+
+    def __init__(self, upstream: ScriptedUpstream, served: Serving, client: httpx.Client) -> None:
+        self.upstream, self.served, self.client = upstream, served, client
+
+    def say(self, body: dict, path: str = "/v1/chat/completions", **headers: str) -> httpx.Response:
+        """Send a request as an agent would."""
+        return self.client.post(path, json=body, headers=KEY | headers)
+
+    def get(self, name: str, **arguments) -> httpx.Response:
+        """Ask for an operation."""
+        return self.client.get(f"/refold/api/{name}", params=arguments, headers=ADMIN)
+
+    def post(self, name: str, **arguments) -> httpx.Response:
+        """Ask for an operation."""
+        return self.client.post(f"/refold/api/{name}", json=arguments, headers=ADMIN)
+
+    def session(self) -> str:
+        """The id of the latest session."""
+        return self.get("sessions").json()["sessions"][0]["id"]
+
+
+@contextmanager
+def place(**changes) -> Iterator[Place]:
+    with (
+        ScriptedUpstream(["Hello."]) as upstream,
+        Serving(gateway(config(upstream, **changes))) as served,
+        httpx.Client(base_url=served.url, timeout=20) as client,
+    ):
+        yield Place(upstream, served, client)
