@@ -75,13 +75,11 @@ class Accounts:
         tokens = billed(call.usage)
         model = _clean(call.model or _model(call.incoming))
         key = Key(hour_of(call.when), call.tenant, call.session, model, "estimated" if tokens is None else "reported")
-        if tokens is None:
-            return key, _estimated(call)
-        sums, rates = _plain(call, tokens), self._rates(model, call.incoming.body)
-        would, again = tokens, Again()
-        if call.view is not None:
-            would, again = self._without(call, call.view, tokens, rates.lifetime if rates else 300.0)
-        return key, sums + _compared(call, tokens, would, again, rates)
+        rates = self._rates(model, call.incoming.body)
+        would, again = self._without(call, call.view, tokens, rates) if call.view is not None else (tokens, Again())
+        if tokens is None or would is None:
+            return key, _estimated(call, again)
+        return key, _plain(call, tokens) + _compared(call, tokens, would, again, rates)
 
     def summarised(self, done: Summarised) -> Entry:
         """The line of a compaction's model calls."""
@@ -89,11 +87,15 @@ class Accounts:
         money = round(done.dollars * DOLLAR)
         return key, Sums(summaries=done.calls, summaries_unpriced=0 if money else done.calls, summary_cost=money)
 
-    def _without(self, call: Answered, view: View, tokens: Tokens, lifetime: float) -> tuple[Tokens, Again]:
+    def _without(
+        self, call: Answered, view: View, tokens: Tokens | None, rates: Rates | None
+    ) -> tuple[Tokens | None, Again]:
+        """What *tokens* would have been, and what was fetched again; the conversation is read on in any case."""
         known = self._conversation(call.session, call.model)
         before = shared(view, known.requests)
+        lifetime = rates.lifetime if rates else 300.0
         alive = before is not None and call.when - before.seen.when <= lifetime
-        would = without(tokens, view, before, known.habits, alive=alive)
+        would = without(tokens, view, before, known.habits, alive=alive) if tokens is not None else None
         again = known.fetched.read(view, before)
         known.requests = (seen(view, call.when), *_others(known.requests, before))[:REMEMBERED]
         return would, again
@@ -112,12 +114,20 @@ def _others(requests: tuple[Seen, ...], before: Shared | None) -> tuple[Seen, ..
     return tuple(one for one in requests if before is None or not continued or one is not before.seen)
 
 
-def _estimated(call: Answered) -> Sums:
+def _estimated(call: Answered, again: Again) -> Sums:
     """A call of which nothing was reported: its tokens as we estimate them, its answer's unknown, no money."""
     sent, said = call.outgoing.after, call.outgoing.before
     if call.view is not None:
         sent, said = (call.view.lens.calibrate(count(call.view)) for count in (sent_tokens, said_tokens))
-    return Sums(calls=1, edited=int(bool(call.outgoing.edits)), counted=sent, fresh=sent, would_fresh=said)
+    return Sums(
+        calls=1,
+        edited=int(bool(call.outgoing.edits)),
+        counted=sent,
+        fresh=sent,
+        would_fresh=said,
+        refetches=again.results,
+        refetched=again.tokens,
+    )
 
 
 def _plain(call: Answered, tokens: Tokens) -> Sums:
