@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from traceback import walk_tb
@@ -15,6 +16,7 @@ from refold.gateway import caps, native
 from refold.gateway.books.accounts import Answered
 from refold.gateway.books.clerk import Clerk
 from refold.gateway.books.listening import listener
+from refold.gateway.claims import Claiming
 from refold.gateway.counters import Counters
 from refold.gateway.deltas import delta_of, refusal
 from refold.gateway.errors import figures
@@ -69,7 +71,9 @@ class Exchange:
         self.threads = Threads(settings.threads)
         self._workers = Workers(settings.workers, settings.ask)
         self._behind = Workers(max(1, settings.workers // 4), settings.ask, "refold-ahead")
-        self.turns = Turns(settings, Watched(store, self._storing), self.counters, self.ask)
+        self.turns = Turns(
+            settings, Watched(store, self._storing), self.counters, self.ask, Claiming(store, self._patient)
+        )
         if clerk is not None:
             self.turns.listen = partial(listener, clerk, then=settings.on_event)
         self._breaker = Breaker(failures=3, rest=settings.rest)
@@ -283,7 +287,13 @@ class Exchange:
 
     def ask(self, question: Any) -> Any:
         """Ask the model that writes summaries, from a thread of ours."""
-        return self._workers.ask(question) if self._workers.mine() else self._behind.ask(question)
+        return self._mine().ask(question)
+
+    def _patient(self) -> AbstractContextManager[Callable[[float], bool]]:
+        return self._mine().patient()
+
+    def _mine(self) -> Workers:
+        return self._workers if self._workers.mine() else self._behind
 
     def _storing(self, busy: bool) -> None:
         if job := self._workers.mine():

@@ -1,5 +1,7 @@
 """What is kept of a turn: its edits in memory, and its decisions about single results in the store."""
 
+from typing import Any
+
 from refold.gateway import decisions
 from refold.gateway.threads import Thread
 from refold.settle import BY, settle
@@ -62,3 +64,14 @@ def decide_again(thread: Thread, view: View, store: Store) -> int:
     if edits:
         store.save(edits)
     return len(edits)
+
+
+class Unbooked:
+    """A ledger that keeps nothing: a look at what would be is no compaction."""
+
+    def record(self, rows: Any) -> None:
+        """Nothing."""
+
+    def ledger(self, edit: str | None = None) -> tuple[()]:  # noqa: ARG002 - as of every ledger
+        """None."""
+        return ()

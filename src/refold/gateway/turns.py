@@ -1,24 +1,25 @@
 """One turn of a conversation: what is shown of it, and what more is done to it."""
 
-import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 from typing import Any
 
 from refold.compactor import Compactor
-from refold.envelope import Envelope
 from refold.errors import EditError, StoreError
 from refold.events import OnEvent
-from refold.gateway import caps, economy, plan
+from refold.gateway import caps, economy, plan, prepared
+from refold.gateway.claims import Claiming, Had, claim_of
 from refold.gateway.counters import Counters
 from refold.gateway.errors import Figures
 from refold.gateway.identity import hashed
-from refold.gateway.notes import decide_again, mended, note, note_unsaved, save_unsaved
+from refold.gateway.notes import Unbooked, decide_again, mended, note, note_unsaved, save_unsaved
 from refold.gateway.settings import Settings
 from refold.gateway.threads import Thread
 from refold.gateway.traffic import Incoming
+from refold.gateway.turn import Turn, model_of
 from refold.loop import Asker
 from refold.preview import Preview
 from refold.state import copy_of
@@ -26,34 +27,10 @@ from refold.store import Store
 from refold.view import View
 from refold.windows import Window, find_window
 
+__all__ = ["Turn", "Turns", "model_of"]
+
 MODELS = 1_000
 """Models whose figures are remembered: names are what clients send, so there may be any number."""
-_MODEL = re.compile(r"/models/([^/:?]+)")
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One request of a conversation."""
-
-    incoming: Incoming
-    envelope: Envelope
-    thread: Thread
-
-    @property
-    def history(self) -> dict[str, Any]:
-        """The request for a compactor: entries stay where they stand in the text."""
-        parcel = self.envelope.parcel
-        return {**parcel.body, parcel.field: parcel.wires}
-
-    @property
-    def model(self) -> str:
-        """The model that it names."""
-        return model_of(self.incoming, self.envelope)
-
-    def encode(self, view: View) -> bytes:
-        """The request that *view* makes; the very bytes that came where nothing shows."""
-        source: bytes = replace(view, envelope=self.envelope).payload
-        return source
 
 
 @dataclass(eq=False)
@@ -64,6 +41,7 @@ class Turns:
     store: Store
     counters: Counters
     ask: Asker
+    claiming: Claiming
     listen: Callable[[str, str], OnEvent] | None = None
     """Makes who is told of the compactions of a tenant's conversation; None: `Settings.on_event` is."""
     learned: dict[str, int] = field(default_factory=dict)
@@ -116,15 +94,31 @@ class Turns:
             view, reason = self.shown(turn)[0], "prepared"
             level = budget.check(view)
         if level == "hard":
-            thread.compactor.budget = budget
-            view, reason = thread.compactor(turn.history), "hard"
-            thread.base = view.tokens
+            view, reason = self._at_once(turn, view)
         elif spare and self.settings.economy and turn.incoming.api not in self.settings.native:
             view, reason = self._if_it_pays(turn, view, reason)
         if level == "soft" and spare:
-            self._wish(turn, self.limits(turn).target)
+            self._wish(turn, view, self.limits(turn).target)
         note(turn.thread, view, self.store)
         return view, reason
+
+    def _at_once(self, turn: Turn, view: View) -> tuple[View, str]:
+        """The view compacted, alone: what another process has made of it, or is making, is not made again."""
+        thread, budget = turn.thread, plan.active(self.limits(turn))
+        with self._alone(thread, view, wait=True) as had:
+            if had.waited:
+                view = self.shown(turn)[0]
+            if thread.prepared is None and budget.check(view) == "hard":
+                thread.prepared = self._found(view)
+            used = thread.prepared is not None and self._use(turn, "prepared")
+            if used:
+                view = self.shown(turn)[0]
+            if budget.check(view) != "hard":
+                return view, "prepared" if used else "shown"
+            thread.compactor.budget = budget
+            view = thread.compactor(turn.history)
+            thread.base = view.tokens
+            return view, "hard"
 
     def fits_as_said(self, turn: Turn, view: View) -> bool:
         """May the request be sent as it came? Not where signed thinking stands behind an edit that shows."""
@@ -171,7 +165,7 @@ class Turns:
             view = self.shown(turn)[0]
             thread.base = view.tokens
             return view, "pays"
-        self._wish(turn, case.goal)
+        self._wish(turn, view, case.goal)
         return view, reason
 
     def _gently(self, turn: Turn, view: View, case: economy.Case, reason: str) -> tuple[View, str]:
@@ -179,7 +173,7 @@ class Turns:
         thread, own = turn.thread, turn.thread.compactor
         thread.base = view.tokens
         ways = plan.gentle((*own.local, *own.retrospective))
-        other = Compactor(ways, own.budget, self.store, format=own.format, salt=own.salt, ledger=_Unbooked())
+        other = Compactor(ways, own.budget, self.store, format=own.format, salt=own.salt, ledger=Unbooked())
         preview = other.preview(turn.history, to=self._scaled(view, case.goal))
         removed = view.tokens - view.lens.calibrate(view.lens.fixed + preview.view.estimate)
         found = case.as_made(view, preview.edits, removed).judged()
@@ -203,17 +197,42 @@ class Turns:
                 thread.compactor.accept(preview, actor=f"auto ({why})")
             except EditError:
                 usable = False
+        if preview is not None and self._shares:
+            prepared.drop(self.store, preview.edits)
         self.counters.add("prepared", result="used" if usable else "stale")
         return usable
 
-    def _wish(self, turn: Turn, goal: int) -> None:
+    def _wish(self, turn: Turn, view: View, goal: int) -> None:
         """Have a summary prepared when the request is under way."""
         if self.settings.ask is not None and not turn.thread.preparing and turn.thread.prepared is None:
-            turn.thread.wish = partial(self._previewed, turn.thread, copy_of(turn.history), goal)
+            turn.thread.wish = partial(self._previewed, turn.thread, view, copy_of(turn.history), goal)
 
-    def _previewed(self, thread: Thread, history: Any, goal: int) -> Preview | None:
-        preview = thread.compactor.preview(history, to=goal, actor="auto (ahead)")
-        return preview if preview.edits else None
+    def _previewed(self, thread: Thread, view: View, history: Any, goal: int) -> Preview | None:
+        """A compaction made ahead, by this process or by another; None while another is at it."""
+        with self._alone(thread, view, wait=False) as had:
+            if not had.mine:
+                return None
+            if found := self._found(view):
+                return found
+            preview = thread.compactor.preview(history, to=goal, actor="auto (ahead)")
+            if preview.edits and self._shares:
+                prepared.keep(self.store, preview.edits)
+            return preview if preview.edits else None
+
+    # --- with other processes ---------------------------------------------------------------------
+
+    @property
+    def _shares(self) -> bool:
+        """May another process write the summaries of this one's conversations? Rules come to the same everywhere."""
+        return self.settings.ask is not None and self.claiming.shared
+
+    def _alone(self, thread: Thread, view: View, *, wait: bool) -> AbstractContextManager[Had]:
+        if not self._shares:
+            return nullcontext(Had(mine=True, waited=False))
+        return self.claiming.alone(claim_of(thread.name, view), wait=wait)
+
+    def _found(self, view: View) -> Preview | None:
+        return prepared.find(self.store, view) if self._shares else None
 
     # --- after a context error --------------------------------------------------------------------
 
@@ -229,8 +248,10 @@ class Turns:
         own = turn.thread.compactor
         try:
             view = self.shown(turn)[0]
-            goal = self._goal(turn, view, said, share)
-            after = own.now(turn.history, to=goal, actor="auto (context error)")
+            with self._alone(turn.thread, view, wait=True) as had:
+                view = self.shown(turn)[0] if had.waited else view
+                goal = self._goal(turn, view, said, share)
+                after = own.now(turn.history, to=goal, actor="auto (context error)")
             note(turn.thread, after, self.store)
         except StoreError:
             turn.thread.torn = True
@@ -277,26 +298,6 @@ class Turns:
     def _scaled(self, view: View, tokens: int) -> int:
         """*tokens* as they would be estimated, without what was learned from usage."""
         return int(tokens * (view.lens.fixed + view.estimate) / max(view.tokens, 1))
-
-
-class _Unbooked:
-    """A ledger that keeps nothing: a look at what would be is no compaction."""
-
-    def record(self, rows: Any) -> None:
-        """Nothing."""
-
-    def ledger(self, edit: str | None = None) -> tuple[()]:  # noqa: ARG002 - as of every ledger
-        """None."""
-        return ()
-
-
-def model_of(incoming: Incoming, envelope: Envelope) -> str:
-    """The model that a request names, in its body or in its path."""
-    named = envelope.body.get("model")
-    if isinstance(named, str) and named:
-        return named
-    found = _MODEL.search(incoming.path)
-    return found[1] if found else ""
 
 
 def _place(incoming: Incoming, model: str) -> str:

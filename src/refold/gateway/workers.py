@@ -2,11 +2,12 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from time import monotonic
+from functools import partial
+from time import monotonic, sleep
 from typing import Any, TypeVar
 
 from refold.loop import AsyncAsker
@@ -23,7 +24,9 @@ class Job:
     """Seconds left for asking models."""
     loop: asyncio.AbstractEventLoop | None = None
     asking: bool = False
-    """Is it waiting for a model?"""
+    """Is it waiting for a model, or for another process that does?"""
+    waited: float = 0.0
+    """Seconds that it has waited so."""
     storing: bool = False
     """Is it waiting for the store?"""
     gone: bool = False
@@ -47,11 +50,13 @@ class Workers:
     async def run(self, work: Callable[[], T], job: Job, deadline: float) -> T:
         """The outcome of *work*. Raises `Late` when it takes longer than *deadline* seconds, not counting
         what it waits for models. When the caller is cancelled, what it asked is cancelled too."""
-        job.loop = asyncio.get_running_loop()
+        job.loop, began = asyncio.get_running_loop(), monotonic()
         done = asyncio.wrap_future(self._pool.submit(self._within, job, work))
         try:
-            while not (await asyncio.wait((done,), timeout=deadline))[0]:
-                if not job.asking:
+            left = deadline
+            while not (await asyncio.wait((done,), timeout=left))[0]:
+                left = deadline if job.asking else deadline - (monotonic() - began - job.waited)
+                if left <= 0:
                     raise Late
             return done.result()
         finally:
@@ -68,13 +73,13 @@ class Workers:
             return None
         if job.patience <= 0:
             return _late()
-        began, wait = monotonic(), asyncio.run_coroutine_threadsafe(_awaited(self._ask, ask), job.loop)
-        job.asking = True
+        wait = asyncio.run_coroutine_threadsafe(_awaited(self._ask, ask), job.loop)
         job.waits.append(wait)
-        if job.gone:  # it was abandoned between asking and saying so
-            wait.cancel()
         try:
-            return wait.result(job.patience)
+            with _waiting(job):
+                if job.gone:  # it was abandoned between asking and saying so
+                    wait.cancel()
+                return wait.result(job.patience)
         except TimeoutError:
             wait.cancel()
             return _late()
@@ -82,8 +87,18 @@ class Workers:
             return Answer("", "error", type(error).__name__, fault=Fault("other"))
         finally:
             job.waits.remove(wait)
-            job.patience -= monotonic() - began
-            job.asking = False
+
+    @contextmanager
+    def patient(self) -> Iterator[Callable[[float], bool]]:
+        """Within it, the job of this thread may wait as it may for a model. Gives what sleeps for so many seconds
+        and tells whether that could be: not when patience is over, or nobody waits for the job any more."""
+        job = self.mine()
+        if job is None:
+            yield lambda _: False
+            return
+        patience = job.patience
+        with _waiting(job) as began:
+            yield partial(_rest, job, began + patience)
 
     def mine(self) -> Job | None:
         """The job of this thread, if it is one of these."""
@@ -101,6 +116,26 @@ class Workers:
             return work()
         finally:
             self._mine.job = None
+
+
+@contextmanager
+def _waiting(job: Job) -> Iterator[float]:
+    """What happens within it counts as patience, not as work. Gives when it began."""
+    began, job.asking = monotonic(), True
+    try:
+        yield began
+    finally:
+        job.patience -= monotonic() - began
+        job.waited += monotonic() - began
+        job.asking = False
+
+
+def _rest(job: Job, until: float, seconds: float) -> bool:
+    left = until - monotonic()
+    if job.gone or left <= 0:
+        return False
+    sleep(min(seconds, left))
+    return True
 
 
 async def _awaited(ask: AsyncAsker, question: Ask) -> Answer | None:

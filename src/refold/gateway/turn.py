@@ -1,0 +1,46 @@
+"""One request of a conversation, as the gateway works on it."""
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from refold.envelope import Envelope
+from refold.gateway.threads import Thread
+from refold.gateway.traffic import Incoming
+from refold.view import View
+
+_MODEL = re.compile(r"/models/([^/:?]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One request of a conversation."""
+
+    incoming: Incoming
+    envelope: Envelope
+    thread: Thread
+
+    @property
+    def history(self) -> dict[str, Any]:
+        """The request for a compactor: entries stay where they stand in the text."""
+        parcel = self.envelope.parcel
+        return {**parcel.body, parcel.field: parcel.wires}
+
+    @property
+    def model(self) -> str:
+        """The model that it names."""
+        return model_of(self.incoming, self.envelope)
+
+    def encode(self, view: View) -> bytes:
+        """The request that *view* makes; the very bytes that came where nothing shows."""
+        source: bytes = replace(view, envelope=self.envelope).payload
+        return source
+
+
+def model_of(incoming: Incoming, envelope: Envelope) -> str:
+    """The model that a request names, in its body or in its path."""
+    named = envelope.body.get("model")
+    if isinstance(named, str) and named:
+        return named
+    found = _MODEL.search(incoming.path)
+    return found[1] if found else ""

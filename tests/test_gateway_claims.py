@@ -1,0 +1,271 @@
+"""Several processes, one conversation: a summary is written once, on SQLite as on PostgreSQL."""
+
+import asyncio
+import json
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+
+from real_postgresql import started
+from refold import StoreError
+from refold.gateway.claims import Claiming
+from refold.gateway.exchange import Exchange, Incoming, Settings
+from refold.stores import MemoryStore, SQLiteStore
+from refold.stores.places import open_store
+from refold.strategy import Answer
+from refold.summarizers.model import HEADINGS
+from refold.windows import Window
+
+WORDS = "one two three four five six seven eight nine ten " * 40
+
+
+SUMMARY = "\n".join(f"## {title}\n- the bug is in file 3" for title in HEADINGS)
+
+
+@pytest.fixture(scope="module")
+def server():
+    server = started()
+    yield server
+    server.remove()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request, tmp_path):
+    """An address that several stores can be opened at."""
+    if request.param == "sqlite":
+        return str(tmp_path / "refold.db")
+    return request.getfixturevalue("server").database()
+
+
+def session(steps, first="Fix the bug."):
+    messages = [{"role": "user", "content": first}]
+    for i in range(steps):
+        call = {"id": f"c{i}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": f"c{i}", "content": f"file {i}\n{WORDS}"})
+    body = json.dumps({"model": "m", "messages": messages}).encode()
+    return Incoming("openai_chat", "up", "/v1/chat/completions", (), body, "c")
+
+
+class Writer:
+    """Writes summaries, one after *seconds*; counts how often it was asked."""
+
+    def __init__(self, seconds=0.4):
+        self.asked, self.seconds, self.called = 0, seconds, asyncio.Event()
+
+    async def __call__(self, ask):
+        self.asked += 1
+        self.called.set()
+        await asyncio.sleep(self.seconds)
+        return Answer(SUMMARY)
+
+
+class Replicas:
+    """Gateways that share a place and nothing else, as on so many machines."""
+
+    def __init__(self, stores, writer, **settings):
+        self.stores = stores
+        said = {"windows": {"m": Window(20_000)}, "economy": False, "ask": writer, "soft": 0.94, "deadline": 20.0}
+        self.exchanges = [Exchange(Settings(**{**said, **settings}), store) for store in stores]
+
+    async def settle(self):
+        for exchange in self.exchanges:
+            await asyncio.gather(*exchange._tasks)
+
+    async def close(self):
+        for exchange in self.exchanges:
+            await exchange.aclose()
+        for store in self.stores:
+            store.close()
+
+
+def run(place, writer, story, count=2, **settings):
+    async def played():
+        replicas = Replicas([open_store(place) for _ in range(count)], writer, **settings)
+        try:
+            return await story(*replicas.exchanges, replicas.settle)
+        finally:
+            await replicas.close()
+
+    return asyncio.run(played())
+
+
+def test_of_replicas_that_get_one_session_at_once_one_asks(place):
+    writer = Writer()
+
+    async def story(one, two, three, _):
+        return await asyncio.gather(*(exchange.prepare(session(60)) for exchange in (one, two, three)))
+
+    found = run(place, writer, story, count=3)
+    assert writer.asked == 1
+    assert len({out.body for out in found}) == 1
+    assert {out.outcome for out in found} == {"edited"}
+    assert sorted(out.reason for out in found) == ["hard", "shown", "shown"]
+
+
+def test_a_turn_later_it_is_the_same_session(place):
+    writer = Writer()
+
+    async def story(one, two, _):
+        return await asyncio.gather(one.prepare(session(60)), two.prepare(session(61)))
+
+    first, second = run(place, writer, story)
+    assert writer.asked == 1
+    assert second.edits == first.edits
+
+
+def test_two_sessions_do_not_wait_for_each_other(place):
+    """Each writer's answer takes the other's question: a claim of one for both would have to end by patience."""
+    both = asyncio.Barrier(2)
+
+    async def writer(ask):
+        await both.wait()
+        return Answer(SUMMARY)
+
+    async def story(one, two, _):
+        return await asyncio.gather(one.prepare(session(60)), two.prepare(session(60, "Write the tests.")))
+
+    found = run(place, writer, story)
+    assert [out.reason for out in found] == ["hard", "hard"]
+    assert both.n_waiting == 0
+
+
+def test_what_one_replica_prepared_another_uses(place):
+    writer = Writer(0.01)
+
+    async def story(one, two, settle):
+        early = await one.prepare(session(28))
+        await settle()
+        late = await two.prepare(session(50))
+        assert one.counters.get("prepared", result="ready") == 1
+        assert two.counters.get("prepared", result="used") == 1
+        return early, late, await one.prepare(session(51))
+
+    early, late, again = run(place, writer, story, soft=0.5)
+    assert writer.asked == 1
+    assert (early.outcome, late.reason, again.reason) == ("untouched", "prepared", "shown")
+    assert late.edits == again.edits
+
+
+def test_what_one_replica_is_preparing_another_waits_for(place):
+    writer = Writer(0.5)
+
+    async def story(one, two, settle):
+        early = await one.prepare(session(28))
+        late = await two.prepare(session(50))
+        await settle()
+        return early, late
+
+    early, late = run(place, writer, story, soft=0.5)
+    assert writer.asked == 1
+    assert (early.outcome, late.reason) == ("untouched", "prepared")
+
+
+def test_what_one_replica_is_preparing_another_does_not_prepare(place):
+    writer = Writer(0.3)
+
+    async def story(one, two, settle):
+        await one.prepare(session(28))
+        await two.prepare(session(29))
+        await settle()
+        await two.prepare(session(30))  # by now it is there
+        await settle()
+        assert two.counters.get("prepared", result="nothing") == 1
+        assert two.counters.get("prepared", result="ready") == 1
+
+    run(place, writer, story, soft=0.5)
+    assert writer.asked == 1
+
+
+def test_a_rewound_session_takes_nothing_that_was_prepared_for_what_is_gone(place):
+    writer = Writer(0.01)
+
+    async def story(one, two, settle):
+        await one.prepare(session(28))
+        await settle()
+        return await two.prepare(session(8))
+
+    assert run(place, writer, story, soft=0.5).outcome == "untouched"
+
+
+class Killed(SQLiteStore):
+    """The store of a process that is killed once it has its claim: no word from it after."""
+
+    def claim(self, name, owner, seconds):
+        if self.__dict__.setdefault("dead", False):
+            raise StoreError("dead")
+        self.dead = super().claim(name, owner, 0.5)
+        return self.dead
+
+    def save(self, edits):
+        raise StoreError("dead")
+
+    def release(self, name, owner):
+        raise StoreError("dead")
+
+
+def test_the_claim_of_a_killed_replica_frees_itself(tmp_path):
+    writer = Writer(60)
+
+    async def story():
+        with ExitStack() as stack:
+            stores = [stack.enter_context(kind(tmp_path / "s")) for kind in (Killed, SQLiteStore)]
+            replicas = Replicas(stores, writer)
+            dying, living = replicas.exchanges
+            lost = asyncio.create_task(dying.prepare(session(60)))
+            await writer.called.wait()
+            writer.seconds = 0.01
+            out = await living.prepare(session(60))
+            lost.cancel()
+            await replicas.close()
+            return out
+
+    out = asyncio.run(story())
+    assert (out.outcome, out.reason, writer.asked) == ("edited", "hard", 2)
+
+
+def test_a_request_waits_for_another_replica_no_longer_than_for_a_model(place):
+    """Then rules summarise: it must fit whatever others do."""
+    writer = Writer(30)
+
+    async def story(one, two, _):
+        lost = asyncio.create_task(one.prepare(session(60)))
+        await writer.called.wait()
+        two.settings = replace(two.settings, patience=0.5)
+        out = await two.prepare(session(60))
+        lost.cancel()
+        return out
+
+    out = run(place, writer, story)
+    assert (out.outcome, out.reason) == ("edited", "hard")
+    assert out.after < 20_000
+
+
+def test_a_claim_is_held_as_long_as_its_owner_lives(place):
+    """Longer than it would last by itself."""
+    with open_store(place) as one, open_store(place) as two:
+        claiming = Claiming(one, None, lease=0.3)
+        with claiming.alone("a", wait=False) as had:
+            assert had == (True, False)
+            tried = []
+            for _ in range(8):
+                time.sleep(0.1)
+                tried.append(two.claim("a", "other", 0.01))
+        assert set(tried) == {False}
+        while not two.claim("a", "other", 1):  # given back, at once or with the last renewal
+            time.sleep(0.01)
+
+
+def test_a_store_without_claims_is_used_as_ever():
+    writer = Writer(0.01)
+
+    async def story():
+        exchange = Exchange(Settings(windows={"m": Window(20_000)}, economy=False, ask=writer), MemoryStore())
+        out = await exchange.prepare(session(60))
+        await exchange.aclose()
+        return out
+
+    assert asyncio.run(story()).reason == "hard"
+    assert writer.asked == 1
