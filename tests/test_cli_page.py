@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 
 import click
 import pytest
@@ -12,6 +13,8 @@ import pytest
 from pages import ROOT, blocks
 from refold.cli.commands import refold
 from refold.demo import session
+from refold.gateway.books.entry import Key, Sums, hour_of
+from refold.gateway.books.opening import open_ledger
 from refold.scripted_server import ScriptedServer
 from refold.summarizers.model import HEADINGS
 
@@ -31,6 +34,9 @@ def directory(tmp_path):
     (tmp_path / "broken.json").write_text(
         json.dumps({"messages": [*history[:2], {"role": "user", "content": "Go on."}]})
     )
+    ledger = open_ledger(str(tmp_path / "refold.db"))
+    ledger.add({Key(hour_of(time.time()), "t", "s", "m", "reported"): Sums(calls=1, fresh=5, would_fresh=5)})
+    ledger.close()
     return tmp_path
 
 

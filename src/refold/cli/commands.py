@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from refold.cli import changing, documents, looking, report, screen, tour
+from refold.cli import books, changing, documents, looking, report, screen, tour
 from refold.cli import serve as serving
 from refold.cli.inputs import reason
 from refold.cli.options import JSON
@@ -92,6 +92,7 @@ for command in (
     looking.recall,
     looking.check,
     serving.serve,
+    books.report,
 ):
     refold.add_command(command)
 

@@ -18,6 +18,9 @@ HELP = {
     "http_tokens": "Tokens that upstreams reported, by kind.",
     "http_usage_unread": "Answers to requests for an answer in which no usage was found.",
     "context_errors": "Context errors of upstreams, by what came of them.",
+    "ledger_failures": "Failures of the net ledger and of the transcripts, by what was being done.",
+    "ledger_lost": "Calls that the net ledger has no room for.",
+    "records_purged": "Transcripts that were deleted at their time.",
     "prepare_seconds": "Time from the last byte of a request to its being ready for the upstream.",
     "first_byte_seconds": "Time from the last byte of a request to the upstream's first.",
 }

@@ -4,7 +4,8 @@ Of each conversation the latest history is kept, message by message in canonical
 no headers, no query, no system prompt, no tool definitions. It is deleted when it has not grown for the stated time.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -80,7 +81,8 @@ class Bounds:
 
 class Transcripts:
     """Transcripts in a database. *seconds* is how long each is kept after it grew last; None keeps no more, and still
-    deletes what was kept before. *mark* is what the database's driver writes for a value."""
+    deletes what was kept before. *mark* is what the database's driver writes for a value, *scrub* what it is told
+    before something is deleted and afterwards, so that nothing is left of it."""
 
     def __init__(
         self,
@@ -90,8 +92,9 @@ class Transcripts:
         bounds: Bounds | None = None,
         *,
         mark: str = "?",
+        scrub: tuple[str, str] = ("", ""),
     ) -> None:
-        self._link, self._seconds, self._clock, self._mark = link, seconds, clock, mark
+        self._link, self._seconds, self._clock, self._mark, self._scrub = link, seconds, clock, mark, scrub
         self._bounds = bounds or Bounds()
         self._due = 0.0
 
@@ -101,7 +104,7 @@ class Transcripts:
             return
         who, view = (call.tenant, call.session), call.view
         tips = view.transcript.tips
-        with self._link.writing() as connection:
+        with self._writing() as connection:
             head = self._rows(connection, _HEAD, who)
             known = self._kept(connection, who, tips, head)
             if known == len(tips) - 1 and head and head[0][1] > known:
@@ -125,12 +128,14 @@ class Transcripts:
         if now < self._due:
             return 0
         tenth = self._bounds.every if self._seconds is None else self._seconds / 10
-        with self._link.writing() as connection:
+        with self._writing() as connection:
             gone = self._rows(connection, _OLD, (now,))
             gone += self._excess(connection, {tuple(who) for who in gone})
             for who in gone:
                 self._do(connection, _CUT, (*who, 0))
                 self._do(connection, _NO_HEAD, who)
+        if gone:
+            self._say(self._scrub[1])
         self._due = now + min(self._bounds.every, tenth)
         return len(gone)
 
@@ -152,6 +157,17 @@ class Transcripts:
     def close(self) -> None:
         """Let go of the database."""
         self._link.close()
+
+    @contextmanager
+    def _writing(self) -> Iterator[Any]:
+        self._say(self._scrub[0])
+        with self._link.writing() as connection:
+            yield connection
+
+    def _say(self, text: str) -> None:
+        if text:
+            with self._link.at("write") as connection:
+                connection.execute(text).fetchall()
 
     def _kept(self, connection: Any, who: tuple[str, str], tips: Sequence[str], head: Sequence[Any]) -> int:
         """How many messages of this history are kept already."""

@@ -1,0 +1,234 @@
+"""`--record`: what is kept of conversations, of whom, and that it is deleted at its time."""
+
+import json
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.codecs import decode_all, open_payload
+from refold.errors import StoreError
+from refold.gateway.books.accounts import Accounts, Answered
+from refold.gateway.books.clerk import Clerk
+from refold.gateway.books.durations import seconds_of
+from refold.gateway.books.opening import clerk, open_transcripts, records_path
+from refold.gateway.books.transcripts import Bounds, Transcripts
+from refold.gateway.config import Config, read
+from refold.gateway.counters import Counters
+from refold.gateway.reading import ConfigError
+from refold.gateway.traffic import Incoming, Outgoing
+from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from refold.transcript import Transcript
+from refold.view import View
+
+DAY = 86_400.0
+KEY = "sk-very-secret-0123456789"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def said(
+    messages: Any, *, when: float = 1_000_000.0, tenant: str = "t", session: str = "s", salt: str = ""
+) -> Answered:
+    view = View.of(Transcript.of(messages, salt))
+    headers = (("authorization", f"Bearer {KEY}"), ("x-api-key", KEY))
+    incoming = Incoming("openai_chat", "up", f"/v1?key={KEY}", headers, b"{}", KEY)
+    return Answered(when, incoming, Outgoing(b"{}"), None, tenant, session, "m", view)
+
+
+def texts(*words: str) -> list[Message]:
+    return [Message("user" if n % 2 == 0 else "assistant", (Text(word),)) for n, word in enumerate(words)]
+
+
+def kept(transcripts: Transcripts, tenant: str = "t", session: str = "s") -> list[str] | None:
+    found = transcripts.recorded(tenant, session)
+    return [message.text for message in found.messages] if found else None
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def transcripts(tmp_path, clock):
+    found = open_transcripts(str(tmp_path / "refold.db"), 7 * DAY, clock)
+    yield found
+    found.close()
+
+
+TEXT = st.text(max_size=12)
+PARTS = st.one_of(
+    st.builds(Text, TEXT.filter(bool)),
+    st.builds(Thinking, TEXT, TEXT),
+    st.builds(ToolCall, TEXT, TEXT, TEXT),
+    st.builds(ToolResult, TEXT, st.tuples(st.builds(Text, TEXT)), st.booleans()),
+    st.builds(Media, st.sampled_from(["image", "document"]), TEXT, TEXT),
+    st.builds(Opaque, TEXT, TEXT),
+)
+MESSAGES = st.builds(Message, st.sampled_from(["user", "assistant", "tool"]), st.lists(PARTS, min_size=1, max_size=3).map(tuple))  # fmt: skip
+HISTORIES = st.lists(st.tuples(st.lists(MESSAGES, min_size=1, max_size=6), st.integers(0, 3)), min_size=1, max_size=6)
+
+
+@given(HISTORIES)
+def test_the_latest_history_is_kept_word_for_word(histories):
+    """Grown, rewound or begun anew: what is kept is the history of the last call."""
+    transcripts = open_transcripts(":memory:", DAY, lambda: 1_000_000.0)
+    before: list[Message] = []
+    for messages, keep in histories:
+        before = [*before[:keep], *messages]
+        transcripts.record(said(before))
+        found = transcripts.recorded("t", "s")
+        assert found is not None and list(found.messages) == before
+        assert found.head.length == len(before) and found.head.model == "m"
+    transcripts.close()
+
+
+def test_only_what_is_new_is_written(transcripts):
+    transcripts.record(said(texts("a", "b")))
+    first = transcripts.recorded("t", "s").head
+    transcripts.record(said(texts("a", "b", "c"), when=1_000_005.0))
+    transcripts.record(said(texts("a", "b"), when=1_000_006.0))  # an older request that came late takes nothing back
+    assert kept(transcripts) == ["a", "b", "c"]
+    assert transcripts.recorded("t", "s").head.began == first.began
+
+
+def test_a_tenant_sees_its_own_and_nothing_else(transcripts, clock):
+    transcripts.record(said(texts("mine"), tenant="a", when=clock.now))
+    transcripts.record(said(texts("yours"), tenant="b", when=clock.now))
+    assert kept(transcripts, "a") == ["mine"] and kept(transcripts, "b") == ["yours"]
+    assert kept(transcripts, "c") is None and kept(transcripts, "a", "other") is None
+    assert [head.session for head in transcripts.sessions("a")] == ["s"]
+    assert list(transcripts.sessions("c")) == []
+
+
+def test_what_has_not_grown_for_the_stated_time_is_deleted(transcripts, clock, tmp_path):
+    transcripts.record(said(texts("geheimnis-eins"), session="old", when=clock.now))
+    clock.now += 3 * DAY
+    transcripts.record(said(texts("geheimnis-zwei"), session="new", when=clock.now))
+    assert transcripts.purge() == 0
+    clock.now += 4 * DAY
+    assert kept(transcripts, session="old") is None, "not even read after its time"
+    assert transcripts.purge() == 1
+    assert transcripts.purge() == 0
+    assert [head.session for head in transcripts.sessions("t")] == ["new"]
+    raw = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert b"geheimnis-eins" not in raw and b"geheimnis-zwei" in raw
+
+
+def test_it_is_looked_for_regularly_and_not_at_every_call(transcripts, clock):
+    assert transcripts.purge() == 0
+    transcripts.record(said(texts("x"), when=clock.now - 8 * DAY))
+    clock.now += 3_599
+    assert transcripts.purge() == 0
+    clock.now += 2
+    assert transcripts.purge() == 1
+
+
+def test_a_gateway_started_without_it_deletes_what_is_left(tmp_path, clock):
+    store = str(tmp_path / "refold.db")
+    before = open_transcripts(store, DAY, clock)
+    before.record(said(texts("geheimnis"), when=clock.now))
+    before.close()
+    after = open_transcripts(store, None, clock)
+    after.record(said(texts("nothing more"), session="later", when=clock.now))
+    assert [head.session for head in after.sessions("t")] == ["s"]
+    clock.now += DAY + 1
+    assert after.purge() == 1
+    after.close()
+    assert open_transcripts(str(tmp_path / "other.db"), None, clock) is None
+    assert not Path(records_path(str(tmp_path / "other.db"))).exists()
+
+
+def test_the_clerk_deletes_at_its_start(tmp_path, clock):
+    store = str(tmp_path / "refold.db")
+    before = open_transcripts(store, DAY, clock)
+    before.record(said(texts("geheimnis"), when=clock.now))
+    before.close()
+    clock.now += 2 * DAY
+    counters = Counters()
+    keeper = clerk(store, "", lambda model, body: None, counters, clock)
+    keeper.start()
+    keeper.close()
+    assert counters.get("records_purged") == 1
+
+
+def test_the_file_is_its_owners_and_holds_no_key(transcripts, tmp_path):
+    transcripts.record(said(texts("hello")))
+    path = tmp_path / "refold.db.transcripts"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    raw = b"".join(one.read_bytes() for one in tmp_path.iterdir())
+    assert b"hello" in raw and KEY.encode() not in raw
+
+
+def test_what_is_too_large_is_not_kept_and_the_oldest_goes_first(tmp_path, clock):
+    found = open_transcripts(str(tmp_path / "refold.db"), 7 * DAY, clock)
+    small = Transcripts(found._link, 7 * DAY, clock, Bounds(session=2_000, total=3_000))
+    small.record(said(texts("x" * 3_000), session="huge", when=clock.now))
+    assert list(small.sessions("t")) == []
+    for n in range(4):
+        small.record(said(texts("x" * 1_000), session=f"s{n}", when=clock.now + n))
+    assert small.purge() == 2
+    assert [head.session for head in small.sessions("t")] == ["s3", "s2"]
+    small.record(said(texts("x" * 1_000, "y" * 3_000), session="s3", when=clock.now + 9))
+    assert [head.session for head in small.sessions("t")] == ["s2"], "one that grew too large goes"
+    found.close()
+
+
+def test_a_recorder_that_fails_stops_nobody():
+    class Broken:
+        def record(self, call: Answered) -> None:
+            raise StoreError("the disk is full")
+
+        def purge(self) -> int:
+            raise StoreError("the disk is full")
+
+        def close(self) -> None:
+            raise StoreError("the disk is full")
+
+    counters = Counters()
+    keeper = Clerk(Accounts(lambda model, body: None), None, counters, Broken(), pause=0.0)
+    keeper.answered(said(texts("a")))
+    keeper.close()
+    assert counters.get("ledger_failures", doing="record") == 1
+    assert counters.get("ledger_failures", doing="purge") >= 1
+    assert counters.get("ledger_failures", doing="close") == 1
+
+
+def test_a_recorded_transcript_is_the_one_its_edits_were_made_for(transcripts):
+    """Its tips are those of the conversation, so its edits still hold."""
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi 你好"}, {"role": "assistant", "content": "Yes \ud83d"}]}  # fmt: skip
+    messages = decode_all(open_payload(json.dumps(body).encode()))
+    transcripts.record(said(messages, salt="pepper"))
+    found = transcripts.recorded("t", "s")
+    assert Transcript.of(found.messages, "pepper").tips == Transcript.of(messages, "pepper").tips
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("7d", 604_800), ("12h", 43_200), ("1.5 H", 5_400), ("90s", 90), ("2w", 1_209_600)]
+)
+def test_times_as_people_write_them(text: str, seconds: float):
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "7", "d", "0d", "-1d", "7 days", "1e9d"])
+def test_what_is_no_time_is_refused(text: str):
+    with pytest.raises(ValueError, match=re.escape(repr(text))):
+        seconds_of(text)
+
+
+def test_it_is_off_unless_asked_for_and_refolds_file_can_ask():
+    assert Config().record == ""
+    assert read('record = "7d"', environment={}).record == "7d"
+    with pytest.raises(ConfigError, match="7 days"):
+        read('record = "7 days"', environment={})
