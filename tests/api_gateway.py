@@ -11,13 +11,14 @@ from refold.gateway.scripted import Serving
 from refold.gateway.serve import gateway
 from refold.gateway.settings import Settings
 from refold.gateway.upstreams import Upstream
-from refold.scripted_upstream import ScriptedUpstream
+from refold.scripted_server import Reply
+from refold.scripted_upstream import Asked, ScriptedUpstream
 from refold.windows import Window
 
 TOKEN = "correct horse battery staple"
 ADMIN = {"authorization": f"Bearer {TOKEN}"}
 KEY = {"authorization": "Bearer sk-client-1"}
-SECRET = "Zanzibar-4711"
+SECRET = "purple elephants dance"
 """Stands in what was said and must not stand in answers to who has not said it."""
 
 
@@ -36,9 +37,15 @@ def chat(steps: int, model: str = "local") -> dict:
 
 
 def config(upstream: ScriptedUpstream, **changes) -> Config:
-    settings = Settings(windows={"local": Window(16_000), "claude-opus-4-6": Window(16_000)}, **changes)
+    windows = {"local": Window(16_000), "claude-opus-5-5": Window(16_000), "large": Window(200_000)}
+    settings = Settings(windows=windows, **changes)
     upstreams = (Upstream(name="up", url=upstream.url),)
     return Config(upstreams=upstreams, store=":memory:", admin_token=TOKEN, salt=b"salt", settings=settings)
+
+
+def answer(asked: Asked) -> Reply:
+    """What the provider says; it counts four bytes as a token."""
+    return Reply("Hello.", usage=(len(asked.body) // 4, 20, 0))
 
 
 class Place:
@@ -67,7 +74,7 @@ class Place:
 @contextmanager
 def place(**changes) -> Iterator[Place]:
     with (
-        ScriptedUpstream(["Hello."]) as upstream,
+        ScriptedUpstream(answer) as upstream,
         Serving(gateway(config(upstream, **changes))) as served,
         httpx.Client(base_url=served.url, timeout=20) as client,
     ):

@@ -52,19 +52,20 @@ def _previewed(desk: Desk, asked: Json) -> tuple[Found, Preview]:
     found = find(desk, asked)
     turns = desk.exchange.turns
     with Held(found.thread, desk.exchange.settings.deadline / 2):
-        turns.shown(found.turn)
-    goal = asked.get("to", turns.limits(found.turn).target) - found.beside
+        view = turns.shown(found.turn)[0]
+    goal = asked.get("to", turns.limits(found.turn).target) - (_size(view, found) - view.tokens)
     return found, found.thread.compactor.preview(found.turn.history, to=max(0, goal), actor=_actor(asked))
 
 
 def _told(found: Found, made: Preview, name: str | None) -> Json:
     ids = {edit.id for edit in made.edits}
+    before, after = (_size(view, found, made.before) for view in (made.before, made.view))
     return {
         "preview": name,
         "session": found.thread.name,
-        "tokens_before": _size(made.before, found),
-        "tokens_after": _size(made.view, found),
-        "saved": made.before.estimate - made.view.estimate,
+        "tokens_before": before,
+        "tokens_after": after,
+        "saved": before - after,
         "calls": made.calls,
         "cost": made.cost,
         "edits": telling.edits(made.view, [placed for placed in made.view.top if placed.edit.id in ids]),
@@ -86,7 +87,7 @@ def _accepted(desk: Desk, offer: Offer, asked: Json) -> Json:
         note(thread, view, store)
         _go_on(thread, view)
         _show(thread, (), view.edits)
-    return {"session": thread.name, "edits": [edit.id for edit in made.edits], "tokens_after": view.lens.fixed + view.estimate}
+    return {"session": thread.name, "edits": [edit.id for edit in made.edits], "tokens_after": view.tokens}
 
 
 def _settled(thread: Thread, edits: Sequence[Edit], store: Store) -> None:
@@ -119,13 +120,14 @@ def _reverted(desk: Desk, asked: Json) -> Json:
         "session": thread.name,
         "reverted": [edit.id for edit in gone],
         "tokens_before": _size(view, found),
-        "tokens_after": _size(after, found),
+        "tokens_after": _size(after, found, view),
     }
 
 
-def _size(view: View, found: Found) -> int:
-    """Tokens as they are estimated: what was learned from usage may speak of one of two views and not of the other."""
-    return view.lens.fixed + found.beside + view.estimate
+def _size(view: View, found: Found, by: View | None = None) -> int:
+    """Tokens of the request that *view* makes, as those of *by* are counted: what was learned from usage may speak
+    of one of two views and not of the other."""
+    return (by or view).lens.calibrate(view.lens.fixed + found.beside + view.estimate)
 
 
 def _edit(view: View, id: str) -> Edit:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from refold.codecs import CODECS, decode_all, open_payload
 from refold.envelope import Envelope
+from refold.errors import FormatError
 from refold.gateway.api.desk import Desk
 from refold.gateway.api.problems import Problem
 from refold.gateway.deltas import delta_of
@@ -77,9 +78,13 @@ def _remembered(thread: Thread) -> Turn:
     latest, codec = thread.latest, next(one for one in CODECS if thread.compactor.format == one.NAME)
     assert latest is not None  # noqa: S101 - `known` has looked
     said = latest.view.transcript.messages
-    body = json.dumps({"model": latest.model, codec.FIELD: [codec.encode(message) for message in said]}).encode()
-    envelope = open_payload(body, codec)
-    if envelope.head or decode_all(envelope) != list(said):
+    try:
+        body = json.dumps({"model": latest.model, codec.FIELD: [codec.encode(message) for message in said]}).encode()
+        envelope = open_payload(body, codec)
+        same = not envelope.head and decode_all(envelope) == list(said)
+    except FormatError:
+        same = False
+    if not same:
         raise Problem(409, "history_needed", "The history is not remembered word for word: send it as `request`.")
     return Turn(Incoming(codec.NAME, latest.upstream, "/", (), body), envelope, thread)
 
