@@ -3,7 +3,6 @@
 import json
 import re
 import stat
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from refold.errors import StoreError
 from refold.gateway.books.accounts import Accounts, Answered
 from refold.gateway.books.clerk import Clerk
 from refold.gateway.books.durations import seconds_of
-from refold.gateway.books.opening import clerk, open_transcripts, records_path
+from refold.gateway.books.opening import clerk, open_transcripts
 from refold.gateway.books.transcripts import Bounds, Transcripts
 from refold.gateway.config import Config, read
 from refold.gateway.counters import Counters
@@ -147,7 +146,7 @@ def test_a_gateway_started_without_it_deletes_what_is_left(tmp_path, clock):
     assert after.purge() == 1
     after.close()
     assert open_transcripts(str(tmp_path / "other.db"), None, clock) is None
-    assert not Path(records_path(str(tmp_path / "other.db"))).exists()
+    assert not (tmp_path / "other.db.transcripts").exists()
 
 
 def test_the_clerk_deletes_at_its_start(tmp_path, clock):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from refold.gateway.books.bills import DOLLAR, Tokens, billed, cost
-from refold.gateway.books.entry import Entry, Key, Sums, hour_of
+from refold.gateway.books.entry import Entry, Key, Sums, hour_of, named
 from refold.gateway.books.refetches import Again, Fetched
 from refold.gateway.books.seen import Seen, Shared, said_tokens, seen, sent_tokens, shared
 from refold.gateway.books.without import Habits, without
@@ -73,7 +73,7 @@ class Accounts:
     def answered(self, call: Answered) -> Entry:
         """The line of one call."""
         tokens = billed(call.usage)
-        model = _clean(call.model or _model(call.incoming))
+        model = named(call.model or _model(call.incoming))
         key = Key(hour_of(call.when), call.tenant, call.session, model, "estimated" if tokens is None else "reported")
         rates = self._rates(model, call.incoming.body)
         would, again = self._without(call, call.view, tokens, rates) if call.view is not None else (tokens, Again())
@@ -83,7 +83,7 @@ class Accounts:
 
     def summarised(self, done: Summarised) -> Entry:
         """The line of a compaction's model calls."""
-        key = Key(hour_of(done.when), done.tenant, done.session, _clean(done.model), "reported")
+        key = Key(hour_of(done.when), done.tenant, done.session, named(done.model), "reported")
         money = round(done.dollars * DOLLAR)
         return key, Sums(summaries=done.calls, summaries_unpriced=0 if money else done.calls, summary_cost=money)
 
@@ -175,8 +175,3 @@ def _model(incoming: Incoming) -> str:
         return ""
     model = body.get("model") if isinstance(body, dict) else None
     return model if isinstance(model, str) else ""
-
-
-def _clean(model: str) -> str:
-    """A client's word for a model, as any database can hold it."""
-    return model[:200].replace("\0", "").encode("utf-8", "replace").decode()

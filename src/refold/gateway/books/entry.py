@@ -114,3 +114,8 @@ def merged(entries: Iterable[Entry], into: Mapping[Key, Sums] | None = None) -> 
 def hour_of(when: float) -> int:
     """The beginning of the hour, in seconds since 1970."""
     return int(when // HOUR) * HOUR
+
+
+def named(model: str) -> str:
+    """A client's word for a model, as any database can hold it."""
+    return model[:200].replace("\0", "").encode("utf-8", "replace").decode()

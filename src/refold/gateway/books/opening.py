@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import cast
 
 from refold.errors import StoreError
 from refold.gateway.books.accounts import Accounts, RatesOf
@@ -17,9 +17,6 @@ from refold.gateway.counters import Counters
 from refold.stores.link import MEMORY, Link, close_over_forks
 from refold.stores.places import is_server
 
-if TYPE_CHECKING:
-    from refold.stores.pool import Pool
-
 LEDGER_ID = 0x52464C47
 """`RFLG` in the file's header: a net ledger."""
 RECORDS_ID = 0x52464C52
@@ -30,37 +27,26 @@ PATIENCE = 10.0
 """Seconds to wait for another process that writes."""
 
 
-def ledger_path(store: str) -> str:
-    """The file of the ledger of a store."""
-    return store if store == MEMORY else f"{store}.ledger"
-
-
-def records_path(store: str) -> str:
-    """The file of the transcripts of a store."""
-    return store if store == MEMORY else f"{store}.transcripts"
-
-
 def open_ledger(store: str, *, fresh: bool = True) -> Ledger:
-    """The ledger of the store at *store*, made where there is none and *fresh* allows it. Raises `StoreError`."""
-    if is_server(store):
-        return Ledger(_pooled(store, CREATE, "ledger"), "%s")
-    path = ledger_path(store)
-    if not fresh and not Path(path).exists():
+    """The ledger of the store at *store*: in a file beside it, or in its database. Made where there is none and *fresh*
+    allows it. Raises `StoreError`, and ImportError where the extra `postgresql` is missing."""
+    path = "" if is_server(store) else f"{store}.ledger"
+    if path and not fresh and not Path(path).exists():
         raise StoreError(f"{path}: there is no ledger; a gateway with this store makes it")
-    return Ledger(_linked(path, CREATE, LEDGER_ID))
+    return Ledger(_link(store, ".ledger", CREATE, LEDGER_ID), _mark(store))
 
 
 def open_transcripts(store: str, seconds: float | None, clock: Callable[[], float]) -> Transcripts | None:
-    """The transcripts of a store; None where none are to be kept and none are left to be deleted."""
-    if is_server(store):
-        return Transcripts(_pooled(store, KEEP, "transcripts"), seconds, clock, mark="%s")
-    path = records_path(store)
-    if seconds is None and (path == MEMORY or not Path(path).exists()):
+    """The transcripts of a store, kept for *seconds*; None where none are to be kept and none can be left to be deleted.
+    Raises as `open_ledger` does."""
+    path = Path(f"{store}.transcripts") if not is_server(store) and store != MEMORY else None
+    if seconds is None and (store == MEMORY or (path is not None and not path.exists())):
         return None
-    if path != MEMORY:
+    if path is not None:
         with suppress(OSError):  # its first use will say what is wrong
-            Path(path).touch(mode=0o600)
-    return Transcripts(_linked(path, KEEP, RECORDS_ID), seconds, clock, scrub=SCRUB)
+            path.touch(mode=0o600)
+    link = _link(store, ".transcripts", KEEP, RECORDS_ID)
+    return Transcripts(link, seconds, clock, mark=_mark(store), scrub=("", "") if is_server(store) else SCRUB)
 
 
 def clerk(store: str, record: str, rates: RatesOf, counters: Counters, clock: Callable[[], float]) -> Clerk:
@@ -70,13 +56,15 @@ def clerk(store: str, record: str, rates: RatesOf, counters: Counters, clock: Ca
     return Clerk(Accounts(rates), open_ledger(store), counters, transcripts)
 
 
-def _pooled(store: str, tables: tuple[str, ...], part: str) -> Linked:
-    pool: Pool = import_module("refold.stores.pool").Pool(store, PATIENCE, 1, (tables,), part)
-    close_over_forks(pool)
-    return pool
+def _mark(store: str) -> str:
+    return "%s" if is_server(store) else "?"
 
 
-def _linked(path: str, tables: tuple[str, ...], owner: int) -> Link:
-    link = Link(path, PATIENCE, "NORMAL", (tables,), owner)
+def _link(store: str, suffix: str, tables: tuple[str, ...], owner: int) -> Linked:
+    """Connects when it is first used."""
+    if is_server(store):
+        served = import_module("refold.gateway.books.served").Served
+        return cast("Linked", served(store, tables, suffix[1:], PATIENCE))
+    link = Link(store if store == MEMORY else store + suffix, PATIENCE, "NORMAL", (tables,), owner)
     close_over_forks(link)
     return link

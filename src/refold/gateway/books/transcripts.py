@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from refold.edits import Edit
 from refold.gateway.books.accounts import Answered
+from refold.gateway.books.entry import named
 from refold.gateway.books.tables import Linked
 from refold.messages import Message
 from refold.serial import dump_edit, load_edit
@@ -202,7 +203,7 @@ class Transcripts:
 
 def _head(call: Answered, view: View) -> tuple[Any, ...]:
     tips = view.transcript.tips
-    return tips[-1], len(tips) - 1, call.incoming.api, call.model, view.lens.fixed
+    return tips[-1], len(tips) - 1, call.incoming.api, named(call.model), view.lens.fixed
 
 
 def _dump(message: Message) -> str:

@@ -1,0 +1,68 @@
+"""Ledger and transcripts in a real PostgreSQL database, with the store's own tables beside them."""
+
+from threading import Thread
+
+import pytest
+
+from real_postgresql import started
+from refold.gateway.books.entry import Key, Sums
+from refold.gateway.books.opening import open_ledger, open_transcripts
+from refold.stores.postgresql import PostgreSQLStore
+from test_gateway_records import Clock, said, texts
+
+DAY = 86_400.0
+
+
+@pytest.fixture(scope="module")
+def server():
+    server = started()
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def url(server):
+    return server.database()
+
+
+def test_gateways_on_several_machines_add_to_one_ledger(url):
+    """They may all be the first; edits' version stays what it is, so no edit is read again for it."""
+    key, one = Key(3_600, "t", "s", "m\u4e2d", "reported"), Sums(calls=1, cost_read=2**40, would_cost=-(2**41))
+
+    def work() -> None:
+        ledger = open_ledger(url)
+        for _ in range(20):
+            ledger.add({key: one, key._replace(basis="estimated"): one})
+        ledger.close()
+
+    with PostgreSQLStore(url) as store:
+        before = store.version()
+        workers = [Thread(target=work) for _ in range(4)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        assert store.version() == before
+    ledger = open_ledger(url, fresh=False)
+    found = dict(ledger.entries())
+    ledger.close()
+    whole = Sums(calls=80, cost_read=80 * 2**40, would_cost=-80 * 2**41)
+    assert found == {key: whole, key._replace(basis="estimated"): whole}
+
+
+def test_transcripts_grow_fork_and_go_at_their_time(url):
+    clock = Clock()
+    transcripts = open_transcripts(url, DAY, clock)
+    transcripts.record(said(texts("a", "b\0\ud800中"), when=clock.now))
+    transcripts.record(said(texts("a", "c", "d"), when=clock.now))
+    transcripts.record(said(texts("other"), session="u", when=clock.now + 5))
+    assert [one.text for one in transcripts.recorded("t", "s").messages] == ["a", "c", "d"]
+    assert transcripts.recorded("another", "s") is None
+    clock.now += DAY + 1
+    assert transcripts.purge() == 1
+    assert transcripts.recorded("t", "s") is None
+    transcripts.close()
+    left = open_transcripts(url, None, clock)
+    clock.now += 10
+    assert left.purge() == 1 and list(left.sessions("t")) == []
+    left.close()
