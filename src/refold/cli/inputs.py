@@ -14,7 +14,8 @@ from refold.cli import screen
 from refold.errors import FormatError, RefoldError
 from refold.named import strategy
 from refold.store import Store
-from refold.stores import MemoryStore, SidecarStore, SQLiteStore
+from refold.stores import MemoryStore
+from refold.stores.places import file_of, open_store
 from refold.strategy import Strategy
 from refold.tokens.count import Counter, count_message, counter
 from refold.tokens.exact import exact
@@ -72,7 +73,7 @@ class Inputs:
         """
         files, many = self._files(), self.every or len(self.paths) > 1 or any(Path(p).is_dir() for p in self.paths)
         store, count, found = self._store(), self.count, 0
-        place = Path(self.store) if self.store is not None else None
+        place = file_of(self.store) if self.store is not None else None
         for path in _tracked(files):
             try:
                 for session, data in self._sessions(path):
@@ -128,7 +129,7 @@ class Inputs:
     def _store(self) -> Store | None:
         if self.store is None:
             return None
-        return SidecarStore(self.store) if self.store.endswith(".refold") else SQLiteStore(self.store)
+        return open_store(self.store)
 
 
 def _own(session: Session, data: bytes | None) -> bytes | None:

@@ -48,7 +48,9 @@ def takes_sessions(command: Command) -> Command:
 
     for option in (
         click.option(
-            "--store", metavar="PATH", help="Keep edits here (SQLite; FILE.refold as text), not beside the session."
+            "--store",
+            metavar="PLACE",
+            help="Keep edits here (SQLite; FILE.refold as text; postgresql://...), not beside the session.",
         ),
         click.option(
             "--session", "id", default="", metavar="ID", help="Which session of a file with several; else the latest."

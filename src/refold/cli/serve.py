@@ -26,7 +26,8 @@ SHARE = click.FloatRange(0, 1, min_open=True)
 )
 @click.option("--host", metavar="ADDRESS", help="Listen here. Default: 127.0.0.1.")
 @click.option("--port", type=click.IntRange(0, 65_535), metavar="N", help="Default: 8484.")
-@click.option("--store", metavar="PATH", help="Keep edits in this SQLite file. Default: refold.db.")
+@click.option("--store", metavar="PLACE", help="Keep edits here: an SQLite file, postgresql://... Default: refold.db.")
+@click.option("--workers", type=click.IntRange(1), metavar="N", help="Answer with N processes. Default: 1.")
 @click.option(
     "--record", metavar="TIME", help="Keep transcripts for this long after they grew last: 7d, 12h. Default: none."
 )

@@ -10,17 +10,20 @@ from typing import Any
 
 from refold.gateway.books.durations import seconds_of
 from refold.gateway.limits import Limits
+from refold.gateway.processes import can_fork
 from refold.gateway.reading import ConfigError, Kind, Table
 from refold.gateway.settings import Settings
 from refold.gateway.upstreams import Upstream, provider, providers
 from refold.models import HTTPModel, Ladder
 from refold.named import strategy
 from refold.pricing import Prices, Rates, find_rates
+from refold.stores.link import MEMORY
 from refold.windows import Window
 
 ADMIN_TOKEN = "REFOLD_ADMIN_TOKEN"  # noqa: S105 - the name of a variable
 SALT = "REFOLD_SALT"
-"""Environment variables, so that neither secret has to stand in a file."""
+STORE = "REFOLD_STORE"
+"""Environment variables, so that no secret has to stand in a file or a command line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +37,10 @@ class Config:
     """Asked for by `/refold/...` and `/metrics`; without one they answer this machine alone."""
     salt: bytes = field(default=b"", repr=False)
     """What credentials are hashed with. It has to be the same for all replicas of one store."""
-    store: str = "refold.db"
-    """The file that edits are kept in; `:memory:` for none."""
+    store: str = field(default="refold.db", repr=False)
+    """Where edits are kept: a file, `postgresql://...` for several machines, `:memory:` for none."""
+    workers: int = 1
+    """Processes that answer."""
     record: str = ""
     """How long transcripts are kept after they grew last: `7d`, `12h`. Empty: none are kept."""
     settings: Settings = field(default_factory=Settings)
@@ -65,6 +70,8 @@ class Config:
                 f"{self.host} can be reached from other machines: set {ADMIN_TOKEN} to at least 16 characters, "
                 "or serve on 127.0.0.1"
             )
+        if self.workers < 1 or (self.workers > 1 and (self.store == MEMORY or not can_fork)):
+            raise ValueError(f"{self.workers} workers need a store that they share, and a system that can fork")
         return self
 
 
@@ -103,14 +110,20 @@ def read(text: str, name: str = "refold.toml", environment: Mapping[str, str] = 
 
 def from_environment(config: Config, environment: Mapping[str, str] = os.environ) -> Config:
     """*config* with the secrets that the environment holds, which win."""
-    token, salt = environment.get(ADMIN_TOKEN, ""), environment.get(SALT, "")
-    return replace(config, admin_token=token or config.admin_token, salt=salt.encode() or config.salt)
+    token, salt, store = (environment.get(name, "") for name in (ADMIN_TOKEN, SALT, STORE))
+    return replace(
+        config,
+        admin_token=token or config.admin_token,
+        salt=salt.encode() or config.salt,
+        store=store or config.store,
+    )
 
 
 _PLAIN: Mapping[str, Kind] = {
     "host": str,
     "port": int,
     "store": str,
+    "workers": int,
     "record": str,
     "log": str,
     "answer_headers": bool,

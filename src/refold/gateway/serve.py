@@ -7,20 +7,28 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import uvicorn
 
+from refold.errors import StoreError
 from refold.gateway.api.app import Api
 from refold.gateway.api.desk import Desk
 from refold.gateway.app import Application, Gateway
 from refold.gateway.books.opening import clerk
-from refold.gateway.config import Config, from_environment, load, upstream
+from refold.gateway.config import SALT, Config, from_environment, load, upstream
 from refold.gateway.counters import Counters
 from refold.gateway.economy import rates_of
 from refold.gateway.exchange import Exchange
-from refold.gateway.logs import write_json_lines
+from refold.gateway.logs import LOGGER, write_json_lines
+from refold.gateway.processes import Processes
 from refold.gateway.protocol import guarded
-from refold.stores import SQLiteStore
+from refold.store import Store
+from refold.stores.linked import Linked
+from refold.stores.places import file_of, is_server, open_store
+
+if TYPE_CHECKING:
+    from refold.stores.postgresql import PostgreSQLStore
 
 CONFIG = "REFOLD_CONFIG"
 """The file that `application` reads."""
@@ -33,7 +41,7 @@ def gateway(config: Config, inner: Application | None = None) -> Gateway:
     config = salted(config.checked())
     counters, settings = Counters(), config.settings
     books = clerk(config.store, config.record, partial(rates_of, settings), counters, settings.clock)
-    exchange = Exchange(settings, SQLiteStore(config.store), counters, books)
+    exchange = Exchange(settings, opened(config.store), counters, books)
     books.start()
     return Gateway(config, exchange, Api(Desk.of(exchange, config.salt), config.limits, inner))
 
@@ -76,25 +84,62 @@ def server(config: Config, app: Application) -> uvicorn.Server:
 
 
 def run(config: Config) -> None:
-    """Serve until stopped (SIGINT, SIGTERM). Raises as `gateway` does, and OSError where the port is taken."""
-    app = gateway(config)
+    """Serve until stopped (SIGINT, SIGTERM), with as many processes as `config.workers` says. Raises as `gateway`
+    does, and OSError where the port is taken."""
+    config = salted(config.checked())
     write_json_lines(config.log)
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     with socket.create_server((config.host.strip("[]"), config.port), family=family, backlog=2_048) as listening:
-        server(app.config, app).run(sockets=[listening])
+        serving = partial(_serve, config, listening)
+        if config.workers == 1:
+            serving()
+        else:
+            first = opened(config.store)  # what is wrong with it is said once
+            if isinstance(first, Linked):
+                first.close()
+            Processes(config.workers, serving).run()
+
+
+def _serve(config: Config, listening: socket.socket) -> None:
+    server(config, gateway(config)).run(sockets=[listening])
+
+
+def opened(address: str) -> Store:
+    """The store at *address*. A server that does not answer may do so later: until then requests pass as they came,
+    and the log says so. Raises `StoreError` for a file that cannot be used and an address that is none."""
+    store = open_store(address, connect=False)
+    try:
+        store.version()
+    except StoreError as error:
+        if not is_server(address):
+            raise
+        LOGGER.warning("the store does not answer", extra={"fields": {"store": str(error)}})
+    return store
 
 
 def salted(config: Config) -> Config:
-    """*config* with a salt: its own, else the one beside its store, which is made when it is first needed.
-    Without a file for the store the salt is new each time, as the store is."""
+    """*config* with a salt: its own, else that of its store, which is made when it is first needed: in a file beside
+    it, or in its database, which must answer then. Without a place for the store the salt is new each
+    time, as the store is. Raises `StoreError`, OSError."""
     if config.salt:
         return config
-    if config.store == ":memory:":
+    if is_server(config.store):
+        return replace(config, salt=_kept(config.store))
+    file = file_of(config.store)
+    if file is None:
         return replace(config, salt=secrets.token_bytes(32))
-    path = Path(f"{config.store}.salt")
+    path = file.with_name(f"{file.name}.salt")
     if not path.exists():
         _make(path)
     return replace(config, salt=path.read_bytes())
+
+
+def _kept(address: str) -> bytes:
+    try:
+        with cast("PostgreSQLStore", open_store(address)) as store:
+            return store.kept("salt", partial(secrets.token_bytes, 32))
+    except StoreError as error:
+        raise StoreError(f"{error}; with {SALT} set the gateway can start without it") from error
 
 
 def _make(path: Path) -> None:

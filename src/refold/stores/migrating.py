@@ -26,30 +26,32 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 FOUND = "SELECT EXISTS (SELECT FROM pg_class WHERE relname = 'refold_schema' AND pg_table_is_visible(oid))"
 """Not `to_regclass`: that may remember from before the lock that there was none."""
 LOCK = "SELECT pg_advisory_xact_lock(%s)"
-CREATE = "CREATE TABLE refold_schema (version integer NOT NULL)"
+CREATE = "CREATE TABLE IF NOT EXISTS refold_schema (part text PRIMARY KEY, version integer NOT NULL)"
+VERSION = "SELECT version FROM refold_schema WHERE part = %s"
+NOTE = (
+    "INSERT INTO refold_schema (part, version) VALUES (%s, %s) "
+    "ON CONFLICT (part) DO UPDATE SET version = excluded.version"
+)
 
 
-def migrate(connection: Any, migrations: Sequence[Sequence[str]] = MIGRATIONS) -> None:
-    """Give the database behind *connection* (autocommit) the tables of *migrations*. Several processes may do
-    so at once: one does, the others wait for it. Raises `StoreError`, `psycopg.Error`."""
-    if _version(connection, len(migrations)) == len(migrations):
+def migrate(connection: Any, migrations: Sequence[Sequence[str]] = MIGRATIONS, part: str = "store") -> None:
+    """Give the database behind *connection* (autocommit) the tables of *migrations*; *part* is what they are for.
+    Several processes may do so at once: one does, the others wait for it. Raises `StoreError`, `psycopg.Error`."""
+    if _version(connection, len(migrations), part) == len(migrations):
         return
     with connection.transaction():
         connection.execute(LOCK, (APPLICATION_ID,))
-        version = _version(connection, len(migrations))
-        for step in migrations[version:]:
+        connection.execute(CREATE)
+        for step in migrations[_version(connection, len(migrations), part) :]:
             for statement in step:
                 connection.execute(statement)
-        if not version:
-            connection.execute(CREATE)
-            connection.execute("INSERT INTO refold_schema VALUES (%s)", (len(migrations),))
-        connection.execute("UPDATE refold_schema SET version = %s", (len(migrations),))
+        connection.execute(NOTE, (part, len(migrations)))
 
 
-def _version(connection: Any, newest: int) -> int:
+def _version(connection: Any, newest: int, part: str) -> int:
     """The version that a database has; 0 for none. Raises `StoreError` for one that is newer than we are."""
     if not connection.execute(FOUND).fetchone()[0]:
         return 0
-    version = int(connection.execute("SELECT version FROM refold_schema").fetchone()[0])
-    check_version(version, newest)
-    return version
+    found = connection.execute(VERSION, (part,)).fetchone()
+    check_version(found[0] if found else 0, newest)
+    return int(found[0]) if found else 0

@@ -54,10 +54,17 @@ class Pool:
     for one, for a server to let us in, and for a statement. A server that went away is noticed before
     a connection is used again. Raises `StoreError`, which never holds a password."""
 
-    def __init__(self, url: str, timeout: float, most: int, migrations: Sequence[Sequence[str]] = MIGRATIONS) -> None:
+    def __init__(
+        self,
+        url: str,
+        timeout: float,
+        most: int,
+        migrations: Sequence[Sequence[str]] = MIGRATIONS,
+        part: str = "store",
+    ) -> None:
         self._said = _parsed(url)
         self.name = _name(self._said)
-        self._timeout, self._most, self._migrations = timeout, most, migrations
+        self._timeout, self._most, self._migrations, self._part = timeout, most, migrations, part
         self._free = Condition(RLock())
         self._idle = list[Connection]()
         self._busy, self._closed, self._ready, self._process = 0, False, False, os.getpid()
@@ -155,7 +162,7 @@ class Pool:
         connection.patience, connection.prepare_threshold = self._timeout + 1.0, None
         try:
             if not self._ready:
-                migrate(connection, self._migrations)
+                migrate(connection, self._migrations, self._part)
                 self._ready = True
         except BaseException:
             connection.close()

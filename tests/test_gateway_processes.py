@@ -1,0 +1,117 @@
+"""`refold serve --workers N`: several processes on one socket."""
+
+import json
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gateway_processes import Process, running
+from raw_http import eventually
+from refold.gateway import Config, Upstream
+from refold.scripted_server import Reply
+from refold.scripted_upstream import Played, ScriptedUpstream
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are looked up in /proc")
+BODY = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+
+
+def children(process):
+    pid = process.process.pid
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.fixture
+def served(tmp_path):
+    with ScriptedUpstream(["Hello."]) as upstream:
+        process = Process(tmp_path, "workers", f'[[upstream]]\nurl = "{upstream.url}"\n', "--workers", "3")
+        with running(process):
+            yield process, upstream
+
+
+def ask(process):
+    return httpx.post(f"{process.url}/v1/chat/completions", json=BODY, timeout=30).status_code
+
+
+def test_several_processes_answer_on_one_socket(served):
+    process, upstream = served
+    with ThreadPoolExecutor(16) as pool:
+        assert set(pool.map(ask, [process] * 60)) == {200}
+    assert len(upstream.asked) == 60
+    assert eventually(lambda: len(children(process)) == 3)
+
+
+def test_one_that_is_killed_is_replaced_and_the_others_go_on(served):
+    process, _ = served
+    assert eventually(lambda: len(children(process)) == 3)
+    before = set(children(process))
+    os.kill(min(before), signal.SIGKILL)
+    assert eventually(lambda: len(set(children(process)) - before) == 1)
+    assert ask(process) == 200
+    assert "a worker is replaced" in process.log.read_text()
+
+
+def test_a_stream_is_finished_before_all_end(tmp_path):
+    def play(asked):
+        return Played(Reply("word " * 30), pause=0.05)
+
+    with ScriptedUpstream(play) as upstream:
+        process = Process(tmp_path, "workers", f'[[upstream]]\nurl = "{upstream.url}"\n', "--workers", "2")
+        with running(process):
+            body = {**BODY, "stream": True}
+            with httpx.stream("POST", f"{process.url}/v1/chat/completions", json=body, timeout=30) as answer:
+                pieces = answer.iter_lines()
+                first = next(pieces)
+                process.process.terminate()
+                rest = list(pieces)
+            assert first.startswith("data:")
+            assert "data: [DONE]" in rest
+            assert process.process.wait(30) == 0
+            with pytest.raises(httpx.ConnectError):
+                ask(process)
+
+
+def test_when_their_parent_is_killed_the_others_end(served):
+    process, _ = served
+    assert eventually(lambda: len(children(process)) == 3)
+    orphans = children(process)
+    process.kill()
+    assert eventually(lambda: not any(is_alive(pid) for pid in orphans))
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_an_edit_of_one_process_is_shown_by_all(tmp_path):
+    """One store, one salt."""
+    with ScriptedUpstream(["Go on."]) as upstream:
+        config = f'[[upstream]]\nurl = "{upstream.url}"\n[windows]\nlocal = 15_000\n'
+        process = Process(tmp_path, "workers", config, "--workers", "3")
+        messages = [{"role": "user", "content": "Find the bug."}]
+        for n in range(60):
+            call = {"id": f"c{n}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+            messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+            messages.append({"role": "tool", "tool_call_id": f"c{n}", "content": f"file {n}: " + "text " * 500})
+        body = json.dumps({"model": "local", "messages": messages}).encode()
+        with running(process):
+            for _ in range(12):  # each over a connection of its own, so any process may get it
+                answer = httpx.post(f"{process.url}/v1/chat/completions", content=body, timeout=30)
+                assert answer.status_code == 200
+                time.sleep(0.01)
+    assert len({asked.body for asked in upstream.asked}) == 1
+    assert len(upstream.asked[0].body) < len(body) / 2
+
+
+@pytest.mark.parametrize(("workers", "store"), [(0, "refold.db"), (2, ":memory:")])
+def test_what_cannot_be_is_refused(workers, store):
+    config = Config(upstreams=(Upstream(name="a", url="http://127.0.0.1:9"),), workers=workers, store=store)
+    with pytest.raises(ValueError, match="workers"):
+        config.checked()
