@@ -23,6 +23,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from synthetic import turns
 
 NEVER = 10**9
+STEPS = 10
+"""Turns that each size is measured over."""
 MODEL = FakeListChatModel(responses=["summary"])
 O200K = Tokenizer.from_pretrained("o200k_base")
 
@@ -72,12 +74,15 @@ def peers() -> dict[str, Callable[[list[AnyMessage]], Any]]:
     }
 
 
-def milliseconds(run: Callable[[list[AnyMessage]], Any], messages: list[AnyMessage]) -> float:
-    """Median of several calls, within about two seconds."""
-    times, until = [], time.perf_counter() + 2
-    while len(times) < 3 or (time.perf_counter() < until and len(times) < 30):
+def milliseconds(run: Callable[[list[AnyMessage]], Any], messages: list[AnyMessage], size: int) -> float:
+    """Median over a session that grows by 3 messages a call, three times over; at least 3 calls, in about 3 seconds."""
+    times, until = [], time.perf_counter() + 3
+    for stop in [*range(size + 3, len(messages) + 1, 3)] * 3:
+        if len(times) >= 3 and time.perf_counter() > until:
+            break
+        given = messages[:stop]
         start = time.perf_counter()
-        run(messages)
+        run(given)
         times.append((time.perf_counter() - start) * 1_000)
     return statistics.median(times)
 
@@ -87,9 +92,9 @@ def main() -> None:
     sizes = [int(arg) for arg in sys.argv[1:]]
     table: dict[str, dict[int, float]] = {name: {} for name in peers()}
     for size in sizes:
-        messages = langchain_messages(size)
+        messages = langchain_messages(size + 3 * STEPS)
         for name, run in peers().items():
-            table[name][size] = milliseconds(run, messages)
+            table[name][size] = milliseconds(run, messages, size)
     json.dump(table, sys.stdout)
 
 

@@ -15,6 +15,8 @@ from benchmarks.table import table
 
 ROOT = Path(__file__).parent.parent
 SIZES = (100, 1_000, 10_000)
+STEPS = 10
+"""Turns of 3 messages that each size is measured over, three times: as many as the peers' worker takes."""
 NEVER = refold.Budget(10**9, 10**9)
 
 
@@ -33,18 +35,21 @@ def growing(size: int) -> float:
 
 def resent(size: int) -> float:
     """The whole list again, 3 messages longer: the same objects, as an agent's loop sends them."""
-    history = anthropic(size + 90)
-    compact, steps = compactor(), iter(range(size, size + 90, 3))
-    compact(history[:size])
-    return _timed(lambda: history[: next(steps) + 3], lambda h: compact(h).payload, 30)
+    return _resent(size, lambda history: history)
 
 
 def resent_copies(size: int) -> float:
     """As `resent`, with every message a fresh object (as parsed from a request)."""
-    history = anthropic(size + 90)
-    compact, steps = compactor(), iter(range(size, size + 90, 3))
-    compact(history[:size])
-    return _timed(lambda: json.loads(json.dumps(history[: next(steps) + 3])), lambda h: compact(h).payload, 30)
+    return _resent(size, lambda history: json.loads(json.dumps(history)))
+
+
+def _resent(size: int, given: Callable[[list[Any]], list[Any]]) -> float:
+    history, taken = anthropic(size + 3 * STEPS), list[float]()
+    for _ in range(3):
+        compact, steps = compactor(), iter(range(size + 3, size + 3 * STEPS + 1, 3))
+        compact(history[:size])
+        taken += _times(lambda: given(history[: next(steps)]), lambda h: compact(h).payload, STEPS)  # noqa: B023 - called at once
+    return statistics.median(taken)
 
 
 def cold(size: int) -> float:
@@ -54,17 +59,17 @@ def cold(size: int) -> float:
 
 
 def _median(run: Callable[[], Any], times: int) -> float:
-    return _timed(lambda: None, lambda _: run(), times)
+    return statistics.median(_times(lambda: None, lambda _: run(), times))
 
 
-def _timed(prepare: Callable[[], Any], run: Callable[[Any], Any], times: int) -> float:
+def _times(prepare: Callable[[], Any], run: Callable[[Any], Any], times: int) -> list[float]:
     taken = []
     for _ in range(times):
         given = prepare()
         start = time.perf_counter()
         run(given)
         taken.append((time.perf_counter() - start) * 1_000)
-    return statistics.median(taken)
+    return taken
 
 
 def peers() -> dict[str, dict[str, float]]:

@@ -106,8 +106,7 @@ class Compactor:
     def check(self, history: Any, *, pending: Any = None) -> Check:
         """What would be due for *history* with *pending* (as for calling it): `none`, `soft` or `hard`, the
         figure crossed and the reason. Nothing runs and nothing is asked. Raises as calling it does."""
-        envelope = self._known.open(history)
-        known = self._known.recall(envelope)
+        envelope, known = self._known.open(history)
         state = drive(self._state(known, envelope))
         self._known.remember(state, known)
         more = self._known.count_pending(pending, envelope)
@@ -174,8 +173,8 @@ class Compactor:
         back by itself, so the message itself is stored as what to show. Where thinking is bound to
         what stood before it (AN-7), signed thinking from the first edit taken back on goes (`resettle`).
         Automatic compaction of this history waits until it has grown. Raises `EditError`."""
-        envelope = self._known.open(history)
-        view = drive(self._state(self._known.recall(envelope), envelope)).view
+        envelope, known = self._known.open(history)
+        view = drive(self._state(known, envelope)).view
         gone = [view.find(id) for id in ids] if ids else [e for e in view.edits if not e.by.startswith(AS_SAID)]
         gone += [edit for edit in copies(view, gone) if edit not in gone]
         self.store.remove(edit.id for edit in gone)
@@ -195,8 +194,8 @@ class Compactor:
         previews, and what was accepted and reverted. Empty where no ledger is kept. Raises `StoreError`."""
         if self.ledger is None:
             return ()
-        envelope = self._known.open(history)
-        tips = set(drive(self._state(self._known.recall(envelope), envelope)).kept.transcript.tips)
+        envelope, known = self._known.open(history)
+        tips = set(drive(self._state(known, envelope)).kept.transcript.tips)
         return tuple(row for row in self.ledger.ledger() if row.tip in tips)
 
     # --- one turn -----------------------------------------------------------------------------
@@ -204,16 +203,15 @@ class Compactor:
     def step(self, state: State | None, history: Any) -> Generator[Ask | Effect, Any, State]:
         """One turn: from what is known of a conversation to what is known of it grown and compacted.
         A list is read as it is, not copied."""
-        envelope = open_payload(history, self.format)
+        envelope = open_payload(history, state.codec if state and state.certain else self.format)
         if state is not None and state.codec is not envelope.codec:
             state = None
         return (yield from self._rounds.turn((yield from self._state(state, envelope)), AUTO))
 
     def _turn(self, history: Any, order: Order, pending: Any = None) -> Generator[Ask | Effect, Any, View]:
-        envelope = self._known.open(history)
+        envelope, known = self._known.open(history)
         if pending is not None:
             order = replace(order, pending=self._known.count_pending(pending, envelope))
-        known = self._known.recall(envelope)
         state = yield from self._state(known, envelope)
         state = yield from self._rounds.turn(state, order)
         self._known.remember(state, known)
@@ -227,8 +225,8 @@ class Compactor:
         return pace.switched(known, state, self.budget)
 
     def _preview(self, history: Any, order: Order) -> Generator[Ask | Effect, Any, Preview]:
-        envelope = self._known.open(history)
-        before = self._known.calibrated((yield from self._state(self._known.recall(envelope), envelope)))
+        envelope, known = self._known.open(history)
+        before = self._known.calibrated((yield from self._state(known, envelope)))
         after = yield from self._rounds.turn(before, order)
         return Preview(before.view, after.view, tuple(fresh_edits(before, after)))
 

@@ -8,14 +8,14 @@ from threading import Lock
 from typing import Any
 
 from refold.codec import Codec
-from refold.codecs import decode_all, open_payload
-from refold.envelope import Envelope
+from refold.codecs import decode_all, envelop, is_certain, open_payload
+from refold.envelope import Envelope, unpack
 from refold.lens import Lens
 from refold.log import Log
 from refold.loop import Effect, first_sight
 from refold.messages import Message, user
 from refold.reports import Reports
-from refold.state import State, copy_of, frame_of
+from refold.state import Frame, State, copy_of
 from refold.store import Store
 from refold.strategy import Strategy
 from refold.tokens.count import Counter, count_fixed
@@ -41,9 +41,15 @@ class Conversations:
     _states: tuple[State, ...] = ()
     _lock: Lock = field(default_factory=Lock)
 
-    def open(self, history: Any) -> Envelope:
-        """The history taken apart; a list is copied, since its owner goes on with it."""
-        return open_payload(list(history) if isinstance(history, list) else history, self.format)
+    def open(self, history: Any) -> tuple[Envelope, State | None]:
+        """The history taken apart, and the longest known state that it continues. A list is copied, since its
+        owner goes on with it."""
+        parcel = unpack(list(history) if isinstance(history, list) else history)
+        for state in sorted(self._states, key=lambda known: -len(known.seen)):
+            if state.goes_on_in(parcel):
+                return Envelope(state.codec, parcel, len(state.frame.head)), state
+        envelope = envelop(parcel, self.format)
+        return envelope, self.recall(envelope)
 
     def recall(self, envelope: Envelope) -> State | None:
         """The longest known state that *envelope* continues."""
@@ -84,12 +90,12 @@ class Conversations:
     def advance(self, state: State | None, envelope: Envelope) -> Generator[Effect, Any, State]:
         """The state with what *envelope* holds beyond it."""
         since = len(state.seen) if state else 0
-        frame = frame_of(envelope)
-        if state is None or state.frame != frame:
-            state = self._framed(state, envelope, frame)
+        if state is None or not state.frame.holds(envelope.parcel):
+            state = self._framed(state, envelope)
         new = decode_all(envelope, since, state.kept.transcript.messages)
-        state = replace(state, seen=state.seen.extend(map(copy_of, envelope.parcel.wires[envelope.head + since :])))
-        return (yield from self._load(state, new, envelope))
+        seen = state.seen.extend(map(copy_of, envelope.parcel.wires[envelope.head + since :]))
+        kept, view, version = yield from self._load(state, new, envelope)
+        return replace(state, kept=kept, view=view, seen=seen, version=version)
 
     def calibrated(self, state: State) -> State:
         """The state with tokens counted from the last report that still speaks of it."""
@@ -100,29 +106,32 @@ class Conversations:
         """The view of stored edits with those of local strategies."""
         return kept.keep(first_sight(kept, self.local))
 
-    def _load(self, state: State, new: Sequence[Any], envelope: Envelope) -> Generator[Effect, Any, State]:
-        """The state grown by *new*, with the edits that the store has for it."""
+    def _load(
+        self, state: State, new: Sequence[Any], envelope: Envelope
+    ) -> Generator[Effect, Any, tuple[View, View, int]]:
+        """The views of *state* grown by *new*, with the edits that the store has for it, and the store's version."""
         since, version = len(state.kept.transcript), (yield self.store.version)
         kept = state.kept.grow(new, envelope)
         if version != state.version:
             edits = yield partial(self.store.load, kept.transcript.tips[1:])
             kept = kept.revert().keep(edits)
-            return replace(state, kept=kept, view=self.sighted(kept), version=version)
+            return kept, self.sighted(kept), version
         edits = (yield partial(self.store.load, kept.transcript.tips[since + 1 :])) if new else ()
         if edits:
             kept = kept.keep(edits)
-            return replace(state, kept=kept, view=self.sighted(kept))
+            return kept, self.sighted(kept), version
         view = state.view.over(kept.ground, envelope).keep(first_sight(kept, self.local, since))
-        return replace(state, kept=kept, view=replace(view, attempts=()))
+        return kept, replace(view, attempts=()) if view.attempts else view, version
 
-    def _framed(self, state: State | None, envelope: Envelope, frame: Any) -> State:
+    def _framed(self, state: State | None, envelope: Envelope) -> State:
         """A state whose system prompt, tools and rules are those of *envelope*."""
         fixed = count_fixed(envelope.system, envelope.tools, self.count_text)
         lens = Lens(self.count, envelope.codec.rules(envelope.body), fixed)
         if state is None:
             bare = View.of(Transcript.of((), self.salt), lens=lens, envelope=envelope)
-            return State(envelope.codec, bare, bare, Log(), frame, -1)
-        return replace(state.through(lens), frame=frame)
+            certain = self.format is not None or is_certain(envelope.parcel)
+            return State(envelope.codec, bare, bare, Log(), Frame.of(envelope), certain, -1)
+        return replace(state.through(lens), frame=Frame.of(envelope))
 
     def count_text(self, text: str) -> int:
         """Tokens of a text by the counter of messages."""

@@ -1,20 +1,27 @@
 """What every view of one transcript shares."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from refold.lens import Lens
 from refold.log import Log
 from refold.messages import Message
 from refold.transcript import Transcript
 
+T = TypeVar("T")
+Columns = Mapping[Callable[[Message], Any], Log[Any]]
+NONE: Columns = MappingProxyType({})
+
 
 class Ground:
     """A transcript with its token sums and legal cuts, each worked out once."""
 
-    def __init__(self, transcript: Transcript, lens: Lens, sums: Log[int]) -> None:
+    def __init__(self, transcript: Transcript, lens: Lens, sums: Log[int], columns: Columns = NONE) -> None:
         self.transcript, self.lens, self.sums = transcript, lens, sums
+        self._columns = dict(columns)
 
     @classmethod
     def of(cls, transcript: Transcript, lens: Lens) -> "Ground":
@@ -24,7 +31,18 @@ class Ground:
     def extend(self, messages: Sequence[Message]) -> "Ground":
         """The ground of the transcript followed by *messages*, in the time of what is added."""
         sums = list(accumulate(map(self.lens.count, messages), initial=self.sums[-1]))[1:]
-        return Ground(self.transcript.extend(messages), self.lens, self.sums.extend(sums))
+        return Ground(self.transcript.extend(messages), self.lens, self.sums.extend(sums), self._columns)
+
+    def through(self, lens: Lens) -> "Ground":
+        """The same transcript with the same sums, through another lens."""
+        return Ground(self.transcript, lens, self.sums, self._columns)
+
+    def column(self, of: Callable[[Message], T]) -> Log[T]:
+        """*of* of every message, worked out once for each while the transcript grows. *of* must be pure."""
+        known: Log[T] = self._columns.get(of, Log())
+        if len(known) < len(self.transcript):
+            known = self._columns[of] = known.extend(map(of, self.transcript.messages[len(known) :]))
+        return known
 
     @cached_property
     def cuts(self) -> frozenset[int]:

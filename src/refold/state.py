@@ -1,11 +1,10 @@
 """What a compactor knows of one conversation."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from refold.codec import Codec
-from refold.envelope import Envelope
-from refold.ground import Ground
+from refold.envelope import Envelope, Parcel
 from refold.lens import Lens
 from refold.log import Log
 from refold.spans import Span
@@ -13,6 +12,28 @@ from refold.triggers import Mark
 from refold.view import View
 
 UNMARKED = Mark()
+
+
+class Frame(NamedTuple):
+    """Copies of everything around a conversation: system prompt, tools and the rest of the body."""
+
+    field: str
+    body: Any
+    head: list[Any]
+
+    @classmethod
+    def of(cls, envelope: Envelope) -> "Frame":
+        """The frame of an opened payload."""
+        parcel = envelope.parcel
+        return cls(parcel.field, copy_of(parcel.body), [copy_of(wire) for wire in parcel.wires[: envelope.head]])
+
+    def holds(self, parcel: Parcel) -> bool:
+        """Is *parcel* one of this frame?"""
+        return (
+            self.field == parcel.field
+            and self.body == parcel.body
+            and self.head == list(parcel.wires[: len(self.head)])
+        )
 
 
 @dataclass(frozen=True)
@@ -27,8 +48,10 @@ class State:
     seen: Log[Any]
     """Copies of the entries that were decoded, or their fingerprints: a list that its owner changed in
     place is another."""
-    frame: Any
-    """Copies of system prompt, tools and the rest of the body, from which `fixed` was counted."""
+    frame: Frame
+    """What is around the conversation, from which `fixed` was counted."""
+    certain: bool
+    """Do its first entries tell the format, so that it is not recognised anew when it has grown?"""
     version: int
     """The store's version when its edits were loaded."""
     mark: Mark = UNMARKED
@@ -38,17 +61,15 @@ class State:
     widest: int = 0
     """Tokens of the widest window it had, where its model was ever changed."""
 
+    def goes_on_in(self, parcel: Parcel) -> bool:
+        """Does *parcel* hold this conversation, grown or not, in the same frame?"""
+        return self.certain and self.frame.holds(parcel) and self.seen.begins(parcel.wires[len(self.frame.head) :])
+
     def through(self, lens: Lens) -> "State":
         """The same conversation, counted and cut by another lens."""
-        ground = Ground(self.kept.ground.transcript, lens, self.kept.ground.sums)
+        ground = self.kept.ground.through(lens)
         kept, view = self.kept, self.view
         return replace(self, kept=kept.over(ground, kept.envelope), view=view.over(ground, view.envelope))
-
-
-def frame_of(envelope: Envelope) -> Any:
-    """Copies of everything around the conversation: two equal frames are counted alike."""
-    head = [copy_of(wire) for wire in envelope.parcel.wires[: envelope.head]]
-    return envelope.codec.NAME, copy_of(envelope.body), head
 
 
 def copy_of(value: Any) -> Any:

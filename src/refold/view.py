@@ -149,6 +149,8 @@ class View:
     def keep(self, edits: Iterable[Edit]) -> "View":
         """This view with those of *edits* that belong to it: the rest is passed over, not refused.
         For edits out of a store, where other writers and other branches put theirs too."""
+        if not (edits := tuple(edits)):
+            return self
         stack = self._stack()
         for edit in edits:
             with suppress(EditError):
@@ -178,7 +180,7 @@ class View:
     def over(self, ground: Ground, envelope: Envelope | None) -> "View":
         """This view's edits on the ground of a transcript that continues this one."""
         added = ground.sums[-1] - self.ground.sums[-1]
-        return replace(self, ground=ground, envelope=envelope, estimate=self.estimate + added)
+        return View(ground, self.edits, envelope, self.top, self.estimate + added, self.attempts)
 
     # --- making and finding edits -------------------------------------------------------------
 

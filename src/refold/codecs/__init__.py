@@ -1,6 +1,6 @@
 """The wire formats, and which of them a payload is in."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import takewhile
 from typing import Any, overload
@@ -29,7 +29,11 @@ def open_payload(payload: Any, format: str | Codec | None = None) -> Envelope:
     `openai_responses`, `gemini`; a codec of your own, or an adapter's, is given as it is. Raises
     `FormatError`, which says what was tried.
     """
-    parcel = unpack(payload)
+    return envelop(unpack(payload), format)
+
+
+def envelop(parcel: Parcel, format: str | Codec | None = None) -> Envelope:
+    """As `open_payload`, for a payload that is unpacked."""
     codec = _recognised(parcel) if format is None else _named(format, parcel)
     head = sum(1 for _ in takewhile(partial(_is_head, codec), Envelope(codec, parcel, 0).items()))
     return Envelope(codec, parcel, head)
@@ -84,26 +88,30 @@ def _named(format: str | Codec, parcel: Parcel) -> Codec:
 
 
 def _recognised(parcel: Parcel) -> Codec:
+    for look in (look for look in _LOOKS if look < len(parcel.wires)):
+        best, sure = _best(parcel, look)
+        if sure:
+            return best
+    return _best(parcel, len(parcel.wires))[0]
+
+
+def is_certain(parcel: Parcel) -> bool:
+    """Do the first entries alone tell the format, so that whatever comes after them changes nothing?"""
+    return len(parcel.wires) > _LOOKS[0] and _best(parcel, _LOOKS[0])[1]
+
+
+def _best(parcel: Parcel, look: int) -> tuple[Codec, bool]:
+    """The format that fits the first *look* entries best, and whether it is far enough ahead. Raises `FormatError`."""
+    whole = Envelope(openai_chat, parcel, 0)
+    items = list(map(whole.item, range(look)))
+    if any(hasattr(item, "additional_kwargs") for item in items):
+        raise FormatError("messages of LangChain's: give format=refold.adapters.langchain")
     tried = [codec for codec in CODECS if parcel.field in ("", codec.FIELD)]
-    ranked = list(tried)
-    for items in _looks(parcel):
-        if any(hasattr(item, "additional_kwargs") for item in items):
-            raise FormatError("messages of LangChain's: give format=refold.adapters.langchain")
-        scores = {codec.NAME: codec.fits(parcel.body, items) for codec in tried}
-        ranked = sorted((c for c in tried if scores[c.NAME]), key=lambda c: -scores[c.NAME])
-        if not ranked:
-            raise FormatError(f"entries of no known format ({_names(tried)} were tried): {_strange(items)}")
-        if len(ranked) == 1 or scores[ranked[0].NAME] - scores[ranked[1].NAME] >= _SURE:
-            break
-    return ranked[0]
-
-
-def _looks(parcel: Parcel) -> Iterator[list[Wire]]:
-    """The first entries, then more, then all of them."""
-    whole, count = Envelope(openai_chat, parcel, 0), len(parcel.wires)
-    for some in (look for look in _LOOKS if look < count):
-        yield [whole.item(at) for at in range(some)]
-    yield list(whole.items())
+    scores = {codec.NAME: codec.fits(parcel.body, items) for codec in tried}
+    ranked = sorted((c for c in tried if scores[c.NAME]), key=lambda c: -scores[c.NAME])
+    if not ranked:
+        raise FormatError(f"entries of no known format ({_names(tried)} were tried): {_strange(items)}")
+    return ranked[0], len(ranked) == 1 or scores[ranked[0].NAME] - scores[ranked[1].NAME] >= _SURE
 
 
 def _names(codecs: Sequence[Codec]) -> str:

@@ -48,9 +48,9 @@ class ClipResults:
 
     def __call__(self, view: View, since: int = 0) -> Edits:
         """An edit for each message from position *since* on with a result over the limit."""
-        by = repr(self)
         for at, message in untouched(view, since):
             if any(isinstance(part, ToolResult) and _length(part) > self.limit for part in message.parts):
+                by = repr(self)
                 name = view.name(at, at + 1, by)
                 clipped = with_parts(message, partial(self._clip, limit=self._limit(view, message), name=name))
                 yield from smaller(view, Stand(at, message, view.ground.tokens(at, at + 1), ""), clipped, by)

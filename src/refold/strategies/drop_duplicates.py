@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import ClassVar
 
 from refold.arguments import path_of, title
@@ -47,12 +47,13 @@ class DropDuplicates:
 
     def __call__(self, view: View, since: int = 0) -> Edits:
         """An edit for each message from position *since* on that repeats a result."""
-        stretch, by = 2 * self.within, repr(self)
+        stretch = 2 * self.within
         new = (part for _, message in untouched(view, since) for part in self._repeatable(message))
         repeated = _repeated([part.content for part in new], view, since, since % stretch)
         wanted = {said for said in repeated if not is_failure(ToolResult("", said).text)}
         if not wanted:
             return
+        by = repr(self)
         for _, run in groupby(untouched(view, since - since % stretch), key=lambda found: found[0] // stretch):
             copies = Copies(view.transcript.messages, self.within)
             for at, message in run:
@@ -76,9 +77,13 @@ def _repeated(new: list[Said], view: View, since: int, back: int) -> set[Said]:
     quick look at how each begins, which in most turns is all that is needed."""
     wanted = set(new)
     openings = {_opening(said) for said in wanted}
-    before = view.transcript.messages[since - back : since] if wanted else ()
-    said = (part for message in before for part in message.parts if type(part) is ToolResult)
-    return wanted if len(wanted) < len(new) or any(_opening(part.content) in openings for part in said) else set()
+    before = view.ground.column(_openings)[since - back : since] if wanted else ()
+    return wanted if len(wanted) < len(new) or not openings.isdisjoint(chain.from_iterable(before)) else set()
+
+
+def _openings(message: Message) -> tuple[str, ...]:
+    """How the results in a message begin."""
+    return tuple([_opening(part.content) for part in message.parts if type(part) is ToolResult])
 
 
 def _opening(said: Said) -> str:

@@ -104,12 +104,12 @@ def estimate(text: str) -> int:
         _weight(raw) if len(raw) <= PIECE else sum(_weight(raw[at : at + PIECE]) for at in range(0, len(raw), PIECE))
     )
     tokens = STEP * weight + (0 if text.isascii() else _beyond_ascii(raw))
-    return max(math.ceil(len(raw) / 128), min(len(raw), round(tokens)))
+    return max((len(raw) + 127) // 128, min(len(raw), round(tokens)))
 
 
 def _weight(raw: bytes) -> int:
     pairs, fours = pairs_of(raw), fours_of(raw)
-    return total(pairs.translate(PAIRS)) + total(fours.translate(FOURS)) - ZERO * len(pairs)
+    return total(pairs.translate(PAIRS) + fours.translate(FOURS)) - ZERO * len(pairs)
 
 
 def total(data: bytes) -> int:
@@ -117,7 +117,7 @@ def total(data: bytes) -> int:
     sum modulo 65,521, which 256 bytes cannot reach."""
     if len(data) <= 256:
         return (adler32(data) & 0xFFFF) - 1
-    return sum((adler32(data[at : at + 256]) & 0xFFFF) - 1 for at in range(0, len(data), 256))
+    return sum([(adler32(data[at : at + 256]) & 0xFFFF) - 1 for at in range(0, len(data), 256)])
 
 
 def pairs_of(raw: bytes) -> bytes:
