@@ -36,11 +36,13 @@ def chat(steps: int, model: str = "local") -> dict:
     return {"model": model, "messages": messages}
 
 
-def config(upstream: ScriptedUpstream, **changes) -> Config:
+def config(upstream: ScriptedUpstream, record: str = "", **changes) -> Config:
     windows = {"local": Window(16_000), "claude-opus-5-5": Window(16_000), "large": Window(200_000)}
     settings = Settings(windows=windows, **changes)
     upstreams = (Upstream(name="up", url=upstream.url),)
-    return Config(upstreams=upstreams, store=":memory:", admin_token=TOKEN, salt=b"salt", settings=settings)
+    return Config(
+        upstreams=upstreams, store=":memory:", admin_token=TOKEN, salt=b"salt", settings=settings, record=record
+    )
 
 
 def answer(asked: Asked) -> Reply:

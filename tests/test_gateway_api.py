@@ -7,9 +7,11 @@ import httpx
 import pytest
 
 from api_gateway import ADMIN, KEY, SECRET, TOKEN, Place, chat, place
+from raw_http import eventually
 from refold.gateway.api import OPERATIONS
 from refold.gateway.limits import Limits
 from refold.presets.soft_hard_commands import CommandError, CompactorClient, Dispatcher
+from refold.pricing import Rates
 from refold.strategy import Answer
 
 LONG = chat(40)
@@ -120,6 +122,29 @@ def test_what_still_stands_there_is_not_told(at: Place) -> None:
     assert SECRET not in told.text and "line of a log" not in told.text
 
 
+def test_what_a_session_saved_is_what_the_ledger_says() -> None:
+    with place(prices=Rates(input=2.0, output=9.0, read=0.2, write=2.5)) as at:
+        at.say(LONG)
+        assert eventually(lambda: at.get("sessions").json()["sessions"][0]["saved_dollars"] is not None)
+        (session,) = at.get("sessions").json()["sessions"]
+        (entry,) = [sums for key, sums in at.served.gateway.exchange.clerk.ledger.entries() if key.session]
+        assert session["saved_dollars"] == pytest.approx(entry.saved / 1e12)
+        assert session["saved_dollars"] > 0.01
+        assert at.get("history", session=session["id"]).json()["session"]["saved_dollars"] == session["saved_dollars"]
+
+
+def test_where_transcripts_are_recorded_they_may_be_read() -> None:
+    with place(record="1d") as at:
+        at.say(LONG)
+        session = at.session()
+        assert eventually(lambda: at.get("history", session=session).json()["edits"][0]["said"])
+        assert SECRET in at.get("history", session=session).json()["edits"][0]["said"]
+        hits = at.post("recall", session=session, query="elephants 3").json()["hits"]
+        assert SECRET in hits[0]["snippet"]
+        preview = at.post("preview", session=session, to=1_000).json()
+        assert preview["vanished"]["paths"]["names"] and preview["request"] is None
+
+
 # --- by hand ----------------------------------------------------------------------------------
 
 
@@ -178,6 +203,7 @@ def test_a_compaction_is_previewed_accepted_shown_and_taken_back(at: Place, api:
     assert told.status_code == 200, preview
     assert preview["tokens_after"] < preview["tokens_before"] and preview["edits"]
     assert SECRET not in told.text and preview["request"] is None
+    assert [edit["said"] for edit in preview["edits"]] == [None] * len(preview["edits"])
     at.say(body, path)
     assert json.loads(at.upstream.asked[-1].body) == body, "a preview changes nothing"
 
@@ -221,7 +247,8 @@ def test_the_preview_that_is_sent_along_and_the_one_out_of_memory_are_one(at: Pl
     at.say(LONG)
     session = at.session()
     memory, posted = (at.post("preview", session=session, to=1_000, **more).json() for more in ({}, {"request": LONG}))
-    assert memory["edits"] == posted["edits"]
+    assert memory["edits"] == [{**edit, "said": None} for edit in posted["edits"]]
+    assert all(SECRET in edit["said"] for edit in posted["edits"])
     assert (memory["tokens_before"], memory["tokens_after"]) == (posted["tokens_before"], posted["tokens_after"])
 
 
@@ -295,6 +322,8 @@ def test_recall_finds_what_edits_hide_for_who_has_the_history(at: Place) -> None
     assert found["session"] == at.session()
     assert found["hits"][0]["role"] == "tool" and SECRET in found["hits"][0]["snippet"]
     assert len(at.post("recall", request=LONG, headers=KEY, query="text", limit=2).json()["hits"]) == 2
+    unrecorded = at.post("recall", session=at.session(), query="text")
+    assert refused(unrecorded) == (409, "history_needed")
     other = at.post("recall", request=LONG, headers={"authorization": "Bearer sk-other"}, query=SECRET).json()
     assert other["hits"] == [] and other["session"] != found["session"], "another caller's edits are not this one's"
 

@@ -8,7 +8,7 @@ from typing import Any
 from refold.edits import Edit
 from refold.errors import EditError
 from refold.gateway import decisions
-from refold.gateway.api import telling
+from refold.gateway.api import kept, telling
 from refold.gateway.api.desk import Desk, Offer
 from refold.gateway.api.finding import Found, find
 from refold.gateway.api.problems import Problem
@@ -27,7 +27,7 @@ async def preview(desk: Desk, asked: Json) -> Json:
     """What a compaction would do. Nothing is kept but the ledger's rows, and the preview for `accept`."""
     found, made = await desk.aside(partial(_previewed, desk, asked))
     name = desk.offer(Offer(found.thread, made)) if made.edits else None
-    return await desk.aside(partial(_told, found, made, name))
+    return await desk.aside(partial(_told, desk, found, made, name))
 
 
 async def accept(desk: Desk, asked: Json) -> Json:
@@ -57,8 +57,9 @@ def _previewed(desk: Desk, asked: Json) -> tuple[Found, Preview]:
     return found, found.thread.compactor.preview(found.turn.history, to=max(0, goal), actor=_actor(asked))
 
 
-def _told(found: Found, made: Preview, name: str | None) -> Json:
+def _told(desk: Desk, found: Found, made: Preview, name: str | None) -> Json:
     ids = {edit.id for edit in made.edits}
+    words = found.posted or kept.is_recorded(desk, found.thread)
     before, after = (_size(view, found, made.before) for view in (made.before, made.view))
     return {
         "preview": name,
@@ -68,10 +69,10 @@ def _told(found: Found, made: Preview, name: str | None) -> Json:
         "saved": before - after,
         "calls": made.calls,
         "cost": made.cost,
-        "edits": telling.edits(made.view, [placed for placed in made.view.top if placed.edit.id in ids]),
+        "edits": telling.edits(made.view, [placed for placed in made.view.top if placed.edit.id in ids], words=words),
         "summaries": made.summaries(),
         "attempts": [telling.attempt(one) for one in made.attempts],
-        "vanished": telling.vanished(made.vanished, words=found.posted),
+        "vanished": telling.vanished(made.vanished, words=words),
         "request": json.loads(found.turn.encode(made.view)) if found.posted else None,
     }
 

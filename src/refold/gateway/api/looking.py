@@ -3,23 +3,22 @@
 from functools import partial
 from typing import Any
 
-from refold.gateway.api import telling
+from refold.gateway.api import kept, telling
 from refold.gateway.api.desk import Desk
 from refold.gateway.api.finding import find, known
+from refold.gateway.api.problems import Problem
 from refold.gateway.exchange import Held
 from refold.gateway.threads import Thread
 from refold.ledger import Row
 from refold.recalling import recall as search
+from refold.view import View
 
 Json = dict[str, Any]
 
 
 async def sessions(desk: Desk, asked: Json) -> Json:
     """The conversations that this process knows, the latest first."""
-    threads = sorted((one for one in desk.exchange.threads if one.latest), key=_when, reverse=True)
-    first, limit = asked.get("offset", 0), asked.get("limit", 100)
-    shown = [telling.session(one, desk.exchange.settings) for one in threads[first : first + limit]]
-    return {"sessions": shown, "total": len(threads)}
+    return await desk.aside(partial(_sessions, desk, asked))
 
 
 async def history(desk: Desk, asked: Json) -> Json:
@@ -28,12 +27,22 @@ async def history(desk: Desk, asked: Json) -> Json:
 
 
 async def recall(desk: Desk, asked: Json) -> Json:
-    """What the edits hide of a history that is sent along, searched."""
+    """What the edits hide, searched: of a history that is sent along, or that is recorded."""
     return await desk.aside(partial(_recall, desk, asked))
 
 
 def _when(thread: Thread) -> float:
     return thread.latest.when if thread.latest else 0.0
+
+
+def _sessions(desk: Desk, asked: Json) -> Json:
+    threads = sorted((one for one in desk.exchange.threads if one.latest), key=_when, reverse=True)
+    first, limit = asked.get("offset", 0), asked.get("limit", 100)
+    saved = kept.saved(desk)
+    return {
+        "sessions": [telling.session(one, saved) for one in threads[first : first + limit]],
+        "total": len(threads),
+    }
 
 
 def _history(desk: Desk, asked: Json) -> Json:
@@ -44,8 +53,8 @@ def _history(desk: Desk, asked: Json) -> Json:
     rows = [row for row in _ledger(desk) if row.tip in tips]
     made = {row.edit: row for row in rows if row.edit and row.action in ("compact", "accept")}
     return {
-        "session": telling.session(thread, desk.exchange.settings),
-        "edits": telling.edits(view, view.top, made),
+        "session": telling.session(thread, kept.saved(desk)),
+        "edits": telling.edits(view, view.top, made, words=kept.is_recorded(desk, thread)),
         "attempts": [telling.row(one) for one in rows[-asked.get("limit", 100) :]],
     }
 
@@ -57,10 +66,18 @@ def _ledger(desk: Desk) -> list[Row]:
 
 
 def _recall(desk: Desk, asked: Json) -> Json:
-    found = find(desk, asked)
-    with Held(found.thread, desk.exchange.settings.deadline / 2):
-        view = desk.exchange.turns.shown(found.turn)[0]
-    return {
-        "session": found.thread.name,
-        "hits": [one._asdict() for one in search(view, asked["query"], asked.get("limit", 10))],
-    }
+    thread, view = _readable(desk, asked)
+    hits = search(view, asked["query"], asked.get("limit", 10))
+    return {"session": thread.name, "hits": [one._asdict() for one in hits]}
+
+
+def _readable(desk: Desk, asked: Json) -> tuple[Thread, View]:
+    """A conversation whose words may be told to who asks. Raises `Problem`."""
+    if "request" in asked:
+        found = find(desk, asked)
+        with Held(found.thread, desk.exchange.settings.deadline / 2):
+            return found.thread, desk.exchange.turns.shown(found.turn)[0]
+    thread = known(desk, asked["session"])
+    if thread.latest is None or not kept.is_recorded(desk, thread):
+        raise Problem(409, "history_needed", "No transcript of this session is recorded: send it as `request`.")
+    return thread, thread.latest.view

@@ -38,7 +38,7 @@ TEXT: Schema = {"type": "string"}
 NUMBER: Schema = {"type": "number"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
 TOKENS = said("Estimated tokens.", COUNT)
-DOLLARS: Schema = {"type": ["number", "null"], "description": "US dollars; null where no price is known."}
+DOLLARS: Schema = {"type": ["number", "null"]}
 ANY_OBJECT: Schema = {"type": "object"}
 NAME: Schema = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
 EDIT_ID: Schema = {"type": "string", "pattern": "^[0-9a-f]{4,16}$"}
@@ -123,7 +123,7 @@ SESSION: Schema = whole(
         "requests": said("How many requests were sent.", COUNT),
         "saved_tokens": said("Estimated tokens that those were smaller by, all together.", COUNT),
         "saved_dollars": said(
-            "What those would have cost as cached input, the least they can have cost. Null where no price is known.",
+            "Saved net, by the ledger: after what caching, summaries and refetches cost, in US dollars. Negative where it cost more, null where no price is known.",
             DOLLARS,
         ),
         "last_seen": said("Seconds since 1970.", NUMBER),
@@ -139,6 +139,10 @@ EDIT: Schema = whole(
         "tokens_after": TOKENS,
         "grade": {"type": "string", "enum": list(get_args(Grade))},
         "text": said("The words that stand there instead; not what was said.", TEXT),
+        "said": said(
+            "What was said, where `request` was sent along or the transcript is recorded; else null.",
+            {"type": ["string", "null"]},
+        ),
         "when": said("Seconds since 1970; null for local edits.", {"type": ["number", "null"]}),
         "actor": TEXT,
         "cost": said("US dollars that making it cost.", NUMBER),
@@ -187,7 +191,7 @@ PREVIEW: Schema = whole(
         "summaries": said("Texts for `amend`, by edit.", {"type": "object", "additionalProperties": TEXT}),
         "attempts": each(ATTEMPT),
         "vanished": said(
-            "What would stand nowhere any more; names only where `request` was sent along.",
+            "What would stand nowhere any more; names only where `request` was sent along or the transcript is recorded.",
             whole(dict.fromkeys(("requests", "constraints", "paths", "identifiers"), _GONE)),
         ),
         "request": said(

@@ -74,7 +74,7 @@ OPERATIONS: tuple[Operation, ...] = (
         changing.preview,
         {"request": _BODY, "headers": {"authorization": "Bearer the-clients-key"}, "to": 20},
         "Of the history in `request`, else of the session's latest one. Models are asked here and only here. Without "
-        "`request` nothing that was said is in the answer.",
+        "`request` nothing that was said is in the answer, unless transcripts are recorded.",
     ),
     Operation(
         "accept",
@@ -121,11 +121,11 @@ OPERATIONS: tuple[Operation, ...] = (
                 "limit": {**COUNT, "minimum": 1, "maximum": 100, "default": 10},
             },
             "query",
-            "request",
+            **EITHER,
         ),
         shapes.HITS,
         looking.recall,
         {"request": _BODY, "query": "shall"},
-        "The history is sent along as `request`: the gateway keeps none.",
+        "The history is sent along as `request`; where transcripts are recorded, `session` is enough.",
     ),
 )

@@ -6,11 +6,9 @@ from typing import Any
 
 from refold.attempt import Attempt
 from refold.edits import Edit
-from refold.gateway.settings import Settings
 from refold.gateway.threads import Thread
 from refold.ledger import Row
 from refold.messages import Message
-from refold.pricing import find_rates
 from refold.readable import readable
 from refold.records import grade
 from refold.stack import Placed
@@ -24,11 +22,10 @@ NAMES = 200
 """Names of what would vanish, of each sort, that are told."""
 
 
-def session(thread: Thread, settings: Settings) -> Json:
-    """One conversation in figures. `thread.latest` must be there."""
+def session(thread: Thread, saved: Mapping[str, float]) -> Json:
+    """One conversation in figures, *saved* dollars by session among them. `thread.latest` must be there."""
     latest = thread.latest
     assert latest is not None  # noqa: S101 - as the docstring says
-    rates = find_rates(latest.model, settings.prices) if latest.model else None
     return {
         "id": thread.name,
         "api": thread.compactor.format,
@@ -40,17 +37,20 @@ def session(thread: Thread, settings: Settings) -> Json:
         "edits": len(latest.view.top),
         "requests": thread.calls,
         "saved_tokens": thread.spared,
-        "saved_dollars": None if rates is None else round(thread.spared * rates.read / 1e6, 6),
+        "saved_dollars": saved.get(thread.name),
         "last_seen": latest.when,
     }
 
 
-def edits(view: View, placed: Iterable[Placed], made: Mapping[str, Row] | None = None) -> list[Json]:
-    """Edits of *view*, with when each was *made*, where that is known."""
-    return [_edit(view, one.edit, one.tokens, (made or {}).get(one.edit.id)) for one in placed]
+def edits(
+    view: View, placed: Iterable[Placed], made: Mapping[str, Row] | None = None, *, words: bool = False
+) -> list[Json]:
+    """Edits of *view*, with when each was *made*, where that is known, and the *words* that were said, where they may
+    be told."""
+    return [_edit(view, one.edit, one.tokens, (made or {}).get(one.edit.id), words=words) for one in placed]
 
 
-def _edit(view: View, edit: Edit, shown: int, row: Row | None) -> Json:
+def _edit(view: View, edit: Edit, shown: int, row: Row | None, *, words: bool) -> Json:
     return {
         "id": edit.id,
         "by": edit.by,
@@ -60,6 +60,7 @@ def _edit(view: View, edit: Edit, shown: int, row: Row | None) -> Json:
         "tokens_after": shown,
         "grade": grade(edit),
         "text": instead(view, edit),
+        "said": _said(view, edit) if words else None,
         "when": row.when if row else None,
         "actor": row.actor if row else "",
         "cost": row.cost if row else 0.0,
@@ -73,6 +74,10 @@ def instead(view: View, edit: Edit) -> str:
     fresh = [message for message in edit.insert if message not in said]
     text = _added(fresh, said) if len(said) == len(edit.insert) else "\n\n".join(map(readable, fresh))
     return text[:TEXT]
+
+
+def _said(view: View, edit: Edit) -> str:
+    return "\n\n".join(map(readable, view.transcript.messages[edit.start : edit.stop]))[:TEXT]
 
 
 def _added(fresh: Iterable[Message], said: Iterable[Message]) -> str:
