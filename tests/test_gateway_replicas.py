@@ -42,7 +42,7 @@ def server():
 
 
 def result(session: int, turn: int) -> str:
-    return f"<s{session} m{turn}> " + "some text of a file " * 120
+    return f"<s{session} m{turn}> " + "some text of a file " * 180
 
 
 def chat(session: int, turns: int) -> dict:
