@@ -11,7 +11,7 @@ from benchmarks.table import table
 
 ROOT = Path(__file__).parent.parent
 CHILD = """
-import re, sys, time
+import re, sys, time, tracemalloc
 from pathlib import Path
 import refold
 from refold.strategies import *
@@ -23,12 +23,16 @@ strategies = {
 def peak(): return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024
 compact = refold.Compactor(strategies, refold.Budget(int(sys.argv[3]), int(sys.argv[3])))
 refold.Compactor(strategies, refold.Budget(10, 10))(body[:0] + b'[{"role":"user","content":"warm"}]')
+traced = sys.argv[4] == "traced"
+if traced:
+    tracemalloc.start()
 before, start = peak(), time.perf_counter()
 view = compact(body)
 out = view.payload
 taken = time.perf_counter() - start
 said = view.lens.fixed + view.ground.sums[-1]
-print(taken, (peak() - before) / len(body), said, view.tokens, len(out))
+grown = tracemalloc.get_traced_memory()[1] if traced else peak() - before
+print(taken, grown / len(body), said, view.tokens, len(out))
 """
 
 
@@ -38,15 +42,16 @@ def million() -> bytes:
 
 
 def run(path: Path, kind: str, target: int) -> list[str]:
-    """One row, measured in a process of its own (median time of 3, memory beyond the body itself)."""
-    figures = []
-    for _ in range(3):
-        out = subprocess.run(
-            [sys.executable, "-c", CHILD, path, kind, str(target)], check=True, capture_output=True, text=True
-        )
-        figures.append([float(x) for x in out.stdout.split()])
-    taken, share, said, sent, _ = sorted(figures)[1]
-    return [kind, f"{said:,.0f}", f"{sent:,.0f}", f"{taken:.2f} s", f"{share:.1f} x"]
+    """One row, measured in processes of their own (median time of 3, memory beyond the body itself)."""
+    taken, grown, said, sent, _ = sorted(_figures(path, kind, target, "timed") for _ in range(3))[1]
+    allocated = _figures(path, kind, target, "traced")[1]
+    return [kind, f"{said:,.0f}", f"{sent:,.0f}", f"{taken:.2f} s", f"{allocated:.2f} x", f"{grown:.1f} x"]
+
+
+def _figures(path: Path, kind: str, target: int, how: str) -> list[float]:
+    command = [sys.executable, "-c", CHILD, path, kind, str(target), how]
+    out = subprocess.run(command, check=True, capture_output=True, text=True)
+    return [float(x) for x in out.stdout.split()]
 
 
 def import_time(statement: str) -> float:
@@ -73,9 +78,10 @@ def main() -> None:
         path.write_bytes(body)
         rows = [run(path, "local and clearing", 400_000), run(path, "with the rule summarizer", 60_000)]
     print(
-        f"request body: {len(body) / 1e6:.1f} MB of JSON; memory is what the process grows by at its peak, output included, in sizes of the body\n"
+        f"request body: {len(body) / 1e6:.1f} MB of JSON; memory at its peak in sizes of the body, output included: what Python "
+        "allocates (tracemalloc, in a run of its own), and what the process grows by\n"
     )
-    print(table(["strategies", "tokens said", "tokens sent", "time", "memory"], rows))
+    print(table(["strategies", "tokens said", "tokens sent", "time", "allocated", "process"], rows))
     imports = [
         f"`{s}`: {import_time(s):.0f} ms" for s in ("import refold", "from refold import Compactor", "import asyncio")
     ]

@@ -1,6 +1,6 @@
 """The only kind of change: show *insert* instead of `messages[start:stop]`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from refold.messages import Message
@@ -17,11 +17,11 @@ class Edit:
     """Hash of `messages[:stop]`: the edit holds for exactly that history."""
     by: str = ""
     """The repr of the strategy that made it."""
+    id: str = field(init=False, repr=False, compare=False)
+    """16 hex digits; the start of it is enough wherever it is unambiguous."""
 
-    @property
-    def id(self) -> str:
-        """16 hex digits; the start of it is enough wherever it is unambiguous."""
-        return edit_id(self.start, self.stop, self.tip, self.by)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "id", edit_id(self.start, self.stop, self.tip, self.by))
 
 
 def edit_id(start: int, stop: int, tip: str, by: str) -> str:
