@@ -38,11 +38,11 @@ class Server:
         who = f"{user}:{quote(password, safe='')}" if password else user
         return f"postgresql://{who}@/{name}?host={self.place / 'data'}"
 
-    def database(self) -> str:
-        """The address of a new, empty database."""
+    def database(self, password: str = "") -> str:
+        """The address of a new, empty database. The server asks for no password, and takes any."""
         name = f"refold_{uuid4().hex[:12]}"
         self.execute(f"CREATE DATABASE {name}")
-        return self.url(name)
+        return self.url(name, password=password)
 
     def execute(self, statement: str, url: str = "") -> list[tuple[Any, ...]]:
         with psycopg.connect(url or self.url(), autocommit=True) as connection:

@@ -1,0 +1,119 @@
+"""A gateway whose PostgreSQL is down, hangs, comes back: requests flow. And what is said of its password."""
+
+import asyncio
+import json
+
+import httpx
+import pytest
+
+from gateway_processes import Process, running
+from real_postgresql import started
+from refold.errors import StoreError
+from refold.gateway import Config, Upstream
+from refold.gateway.config import from_environment, read
+from refold.gateway.exchange import Exchange, Incoming, Settings
+from refold.gateway.serve import salted
+from refold.scripted_upstream import ScriptedUpstream
+from refold.stores.postgresql import PostgreSQLStore
+from refold.windows import Window
+
+SECRET = "s3cr3t-passw0rd"
+
+
+@pytest.fixture(scope="module")
+def server():
+    server = started()
+    yield server
+    server.remove()
+
+
+def session(steps):
+    messages = [{"role": "user", "content": "Fix the bug."}]
+    for i in range(steps):
+        call = {"id": f"c{i}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": f"c{i}", "content": f"file {i} " + "some words " * 200})
+    return json.dumps({"model": "m", "messages": messages}).encode()
+
+
+def incoming(steps):
+    return Incoming("openai_chat", "up", "/v1/chat/completions", (), session(steps), "c")
+
+
+def exchange(store, **settings):
+    return Exchange(Settings(windows={"m": Window(20_000)}, economy=False, **settings), store)
+
+
+def test_while_the_database_is_down_requests_flow_and_after_it_all_is_as_before(server):
+    url = server.database()
+
+    async def story():
+        with PostgreSQLStore(url, timeout=2) as store, PostgreSQLStore(url, timeout=2) as fresh:
+            one, two = exchange(store, rest=0.0), exchange(fresh, rest=0.0)
+            first = await one.prepare(incoming(60))
+            server.stop()
+            held = await one.prepare(incoming(61))
+            short = await two.prepare(incoming(3))
+            server.start()
+            after = await one.prepare(incoming(62))
+            await one.aclose()
+            await two.aclose()
+            return first, held, short, after
+
+    first, held, short, after = asyncio.run(story())
+    assert (first.outcome, held.outcome, held.reason) == ("edited", "failed", "store")
+    assert held.edits == first.edits == after.edits  # shown out of memory, then out of the store again
+    assert (short.outcome, short.reason, short.body) == ("failed", "store", session(3))
+    assert after.outcome == "edited"
+
+
+def test_while_the_database_hangs_requests_flow(server):
+    url = server.database()
+
+    async def story():
+        with PostgreSQLStore(url, timeout=0.5) as store:
+            one = exchange(store, deadline=0.4)
+            await one.prepare(incoming(3))
+            with server.frozen():
+                out = await one.prepare(incoming(4))
+            await one.aclose()
+            return out
+
+    out = asyncio.run(story())
+    assert out.outcome == "failed"
+    assert out.reason in {"deadline", "store", "busy"}
+    assert out.body == session(4)
+
+
+def test_replicas_of_one_database_have_one_salt(server):
+    config = Config(upstreams=(Upstream(name="a", url="http://127.0.0.1:9"),), store=server.database())
+    one, two = salted(config), salted(config)
+    assert one.salt == two.salt and len(one.salt) == 32
+
+
+def test_without_its_database_a_gateway_starts_if_it_has_a_salt_of_its_own(server, tmp_path):
+    url = server.database(password=SECRET)
+    with ScriptedUpstream(["Hello."]) as upstream:
+        config = f'[[upstream]]\nurl = "{upstream.url}"\n[windows]\nm = 20_000\n[compaction]\nrest = 0.1\n'
+        server.stop()
+        with pytest.raises(StoreError, match="with REFOLD_SALT set") as caught:
+            salted(Config(store=url))
+        process = Process(tmp_path, "gateway", config, REFOLD_SALT="the same for all", REFOLD_STORE=url)
+        with running(process):
+
+            def ask(steps):
+                answer = httpx.post(f"{process.url}/v1/chat/completions", content=session(steps), timeout=30)
+                assert answer.status_code == 200
+                return answer.headers.get("refold-edits")
+
+            ask(3)
+            server.start()
+            assert any(int(ask(60) or 0) for _ in range(50))
+    assert "the store does not answer" in process.log.read_text()
+    assert SECRET not in process.log.read_text() + str(caught.value) + repr(Config(store=url))
+
+
+def test_the_store_may_be_named_by_the_environment():
+    """It may hold a password, which a command line shows to everybody on the machine."""
+    assert from_environment(Config(), {"REFOLD_STORE": "postgresql://host/a"}).store == "postgresql://host/a"
+    assert read('store = "a.db"\nworkers = 3', environment={}).workers == 3
