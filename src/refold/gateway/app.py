@@ -15,6 +15,7 @@ from refold.gateway.intake import Gone, Receive
 from refold.gateway.logs import LOGGER, places
 from refold.gateway.metrics import Timings
 from refold.gateway.relay import Relay
+from refold.gateway.traces import Traces
 from refold.gateway.upstreams import is_own
 from refold.gateway.wire import dialect, read_head
 
@@ -26,14 +27,16 @@ class Gateway:
     """Passes requests on to their upstreams, compacted where that is due.
 
     *inner* answers the paths below `/refold/` that this does not answer itself; it is asked only
-    after the admin check. `under_way` is how many requests are being answered.
+    after the admin check. *traces* makes spans, with the process's own tracer provider unless told otherwise. `under_way` is how many requests are being answered.
     """
 
-    def __init__(self, config: Config, exchange: Core, inner: Application | None = None) -> None:
+    def __init__(
+        self, config: Config, exchange: Core, inner: Application | None = None, traces: Traces | None = None
+    ) -> None:
         self.config, self.exchange = config, exchange
         self.timings, self.under_way, self.stopping = Timings(), 0, False
         self._client = Client(config.limits)
-        self._relay = Relay(config, exchange, self._client, self.timings)
+        self._relay = Relay(config, exchange, self._client, self.timings, traces or Traces())
         self._admin = Admin(self, inner)
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:

@@ -20,6 +20,8 @@ class Note:
     path: str = ""
     api: str = ""
     upstream: str = ""
+    model: str = ""
+    """As the request names it."""
     status: int = 0
     outcome: str = ""
     reason: str = ""

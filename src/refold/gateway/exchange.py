@@ -130,9 +130,8 @@ class Exchange:
         ticket = outgoing.thread
         if isinstance(ticket, Ticket):
             thread, view = ticket
-            model = model_of(incoming, view.envelope) if view.envelope is not None else ""
-            room = self.turns.room(incoming, model)
-            call = call._replace(session=thread.name, model=model, view=view, room=room)
+            room = self.turns.room(incoming, outgoing.model)
+            call = call._replace(session=thread.name, model=outgoing.model, view=view, room=room)
         clerk.answered(call)
 
     async def aclose(self) -> None:
@@ -158,7 +157,7 @@ class Exchange:
             return Outgoing(incoming.body, reason="empty")
         side = side_of(incoming, envelope)
         if side not in ("", "compaction", "memory"):
-            return Outgoing(incoming.body, outcome="side", reason=side)
+            return Outgoing(incoming.body, outcome="side", reason=side, model=model_of(incoming, envelope))
         thread = job.thread = self.thread_of(incoming, envelope)
         if not self._breaker.allows():
             return self._held(incoming, thread, "resting")
@@ -168,7 +167,8 @@ class Exchange:
             if side or gained_only_text(thread.recent, view.transcript.messages):
                 side = side or "compaction"
                 if self.turns.fits_as_said(turn, view):
-                    return Outgoing(incoming.body, outcome="side", reason=side, before=_said(view), after=_said(view))
+                    said = _said(view)
+                    return Outgoing(incoming.body, (), said, said, "side", side, model=turn.model)
             view, reason = self.turns.taken(turn, view, reason, spare=not side)
             if not side:
                 thread.remember(view)
@@ -203,7 +203,8 @@ class Exchange:
         turn.thread.latest = Latest(
             turn.model, incoming.upstream, self.settings.clock(), _said(view), replace(view, envelope=None)
         )
-        return Outgoing(source, edits, _said(view), view.tokens, outcome, reason, Ticket(turn.thread, view), headers)
+        ticket = Ticket(turn.thread, view)
+        return Outgoing(source, edits, _said(view), view.tokens, outcome, reason, ticket, headers, turn.model)
 
     # --- after a context error --------------------------------------------------------------------
 

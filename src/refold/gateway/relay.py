@@ -19,6 +19,7 @@ from refold.gateway.intake import Receive, body_pieces, read_body
 from refold.gateway.metrics import Timings
 from refold.gateway.opening import Opening, read_opening
 from refold.gateway.taps import Tap
+from refold.gateway.traces import Headers, Traces
 from refold.gateway.traffic import Incoming, Outgoing
 from refold.gateway.upstreams import Upstream, below_prefix, choose
 from refold.gateway.wire import Head, api_of, back, credential, dialect, keyless, onward, text
@@ -45,13 +46,16 @@ class Call:
     """The body as it came, compressed where it was."""
     outgoing: Outgoing
     tap: Tap | None = None
+    trace: Headers = ()
+    """Headers that name our span; empty where nothing is traced."""
 
     def order(self) -> Order:
         """What goes to the upstream: the very bytes that came, unless the exchange changed them."""
         as_it_came = self.outgoing.body is self.incoming.body
-        drop = [name.encode() for name, _ in self.outgoing.headers]
+        ours = (*self.outgoing.headers, *self.trace)
+        drop = [name.encode() for name, _ in ours] + ([b"tracestate"] if self.trace else [])
         drop += [] if as_it_came else [b"content-encoding", b"content-md5"]
-        headers = [*onward(self.head.headers, drop=drop), *self.outgoing.headers]
+        headers = [*onward(self.head.headers, drop=drop), *ours]
         target = f"{self.path}?{self.head.query}" if self.head.query else self.path
         return Order(self.upstream, "POST", target, headers, self.raw if as_it_came else self.outgoing.body)
 
@@ -59,8 +63,9 @@ class Call:
 class Relay:
     """Answers clients out of upstreams. One event loop, one process."""
 
-    def __init__(self, config: Config, exchange: Core, client: Client, timings: Timings) -> None:
+    def __init__(self, config: Config, exchange: Core, client: Client, timings: Timings, traces: Traces) -> None:
         self._config, self._exchange, self._client, self._timings = config, exchange, client, timings
+        self._traces = traces
         self._by_model = any(one.models for one in config.upstreams)
 
     async def answer(self, head: Head, receive: Receive, caller: Caller) -> None:
@@ -78,7 +83,8 @@ class Relay:
         raw = await read_body(receive, limits.body_bytes, limits.body_seconds, head.length)
         watcher = watch(receive, caller, asyncio.current_task())
         try:
-            await self._generate(head, candidates, path, (api, model), raw, caller)
+            with self._traces.request(head, api, caller.note) as trace:
+                await self._generate(head, candidates, path, (api, model), raw, caller, trace=trace)
         finally:
             watcher.cancel()
 
@@ -96,6 +102,8 @@ class Relay:
         asked: tuple[str, str],
         raw: bytes,
         caller: Caller,
+        *,
+        trace: Headers,
     ) -> None:
         """Answer a request for an answer of a model."""
         started, (api, model) = clock(), asked
@@ -103,6 +111,7 @@ class Relay:
         upstream = self._chosen(candidates, api, model or self._model(plain))
         caller.note.upstream, caller.note.received_bytes = upstream.name, len(raw)
         call = await self._prepared(head, upstream, path, api, raw, plain)
+        call.trace, caller.note.model = trace, (call.outgoing.model or model)[:200]
         self._note(call, caller, started)
         if call.outgoing.refusal is not None:
             refusal = call.outgoing.refusal

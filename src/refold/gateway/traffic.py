@@ -91,5 +91,7 @@ class Outgoing:
     """What `finished` and `harder` need; None where they have nothing to do."""
     headers: tuple[tuple[str, str], ...] = ()
     """Headers to send in place of the client's own of these names, in lower case."""
+    model: str = ""
+    """The model that the request names; empty where that was not read."""
     refusal: Refusal | None = None
     """Answer with this and send nothing upstream."""
