@@ -13,6 +13,7 @@ import pytest
 from gateway_processes import Process, running
 from raw_http import eventually
 from refold.gateway import Config, Upstream
+from refold.gateway.scrapes import summed
 from refold.scripted_server import Reply
 from refold.scripted_upstream import Played, ScriptedUpstream
 
@@ -53,6 +54,42 @@ def test_one_that_is_killed_is_replaced_and_the_others_go_on(served):
     assert eventually(lambda: len(set(children(process)) - before) == 1)
     assert ask(process) == 200
     assert "a worker is replaced" in process.log.read_text()
+
+
+def asked_of(text):
+    return [
+        float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith("refold_http_requests_total")
+    ]
+
+
+def test_whichever_is_asked_for_metrics_answers_for_all(served):
+    """Also for one that was killed: a counter never falls."""
+    process, _ = served
+    for _ in range(30):
+        assert ask(process) == 200
+    assert eventually(lambda: sum(asked_of(httpx.get(f"{process.url}/metrics").text)) == 30)
+    os.kill(children(process)[0], signal.SIGKILL)
+    for _ in range(10):
+        text = httpx.get(f"{process.url}/metrics").text
+        assert sum(asked_of(text)) == 30
+    assert text.count("# TYPE refold_http_requests_total counter") == 1
+    assert "refold_http_under_way" in text
+
+
+def test_figures_are_summed_by_name_and_labels():
+    one = '# HELP a_total Of a.\n# TYPE a_total counter\na_total{x="1 2"} 3\n# TYPE h histogram\nh_sum 0.5\nh_count 2\n'
+    two = '# TYPE b gauge\nb 1\n# HELP a_total Of a.\n# TYPE a_total counter\na_total{x="1 2"} 4\na_total{x="3"} 1\n'
+    assert summed([one, two]).splitlines() == [
+        "# HELP a_total Of a.",
+        "# TYPE a_total counter",
+        'a_total{x="1 2"} 7',
+        'a_total{x="3"} 1',
+        "# TYPE h histogram",
+        "h_sum 0.5",
+        "h_count 2",
+        "# TYPE b gauge",
+        "b 1",
+    ]
 
 
 def test_a_stream_is_finished_before_all_end(tmp_path):

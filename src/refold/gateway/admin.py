@@ -12,7 +12,7 @@ from refold.gateway.api.pages import is_page, send_page
 from refold.gateway.caller import Caller, Note, Send
 from refold.gateway.config import is_loopback
 from refold.gateway.intake import Receive
-from refold.gateway.metrics import CONTENT_TYPE, render
+from refold.gateway.metrics import CONTENT_TYPE
 
 if TYPE_CHECKING:
     from refold.gateway.app import Application, Gateway
@@ -50,9 +50,7 @@ class Admin:
             await caller.whole(*refusal("", Refused(404, "There is nothing at this path.")))
 
     async def _metrics(self, caller: Caller) -> None:
-        gateway = self._gateway
-        gauges = (("http_under_way", gateway.under_way),)
-        body = render(gateway.exchange.counters, gateway.timings, gauges)
+        body = self._gateway.scrape()
         await caller.whole(200, (("content-type", CONTENT_TYPE), ("content-length", str(len(body)))), body)
 
 

@@ -13,7 +13,7 @@ from refold.gateway.config import Config
 from refold.gateway.core import Core
 from refold.gateway.intake import Gone, Receive
 from refold.gateway.logs import LOGGER, places
-from refold.gateway.metrics import Timings
+from refold.gateway.metrics import Timings, render
 from refold.gateway.relay import Relay
 from refold.gateway.traces import Traces
 from refold.gateway.upstreams import is_own
@@ -27,7 +27,8 @@ class Gateway:
     """Passes requests on to their upstreams, compacted where that is due.
 
     *inner* answers the paths below `/refold/` that this does not answer itself; it is asked only
-    after the admin check. *traces* makes spans, with the process's own tracer provider unless told otherwise. `under_way` is how many requests are being answered.
+    after the admin check. *traces* makes spans, with the tracer provider of the process unless told otherwise.
+    `under_way` is how many requests are being answered.
     """
 
     def __init__(
@@ -38,6 +39,8 @@ class Gateway:
         self._client = Client(config.limits)
         self._relay = Relay(config, exchange, self._client, self.timings, traces or Traces())
         self._admin = Admin(self, inner)
+        self.scrape: Callable[[], bytes] = self.metrics
+        """What `/metrics` says: of this process, or of several."""
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request, connection or lifespan."""
@@ -53,6 +56,10 @@ class Gateway:
     def is_ready(self) -> bool:
         """Can it take requests?"""
         return self._client.is_open and not self.stopping
+
+    def metrics(self) -> bytes:
+        """Everything that this process has counted, for one scrape."""
+        return render(self.exchange.counters, self.timings, (("http_under_way", self.under_way),))
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, cast
 
 import uvicorn
@@ -23,6 +24,7 @@ from refold.gateway.exchange import Exchange
 from refold.gateway.logs import LOGGER, write_json_lines
 from refold.gateway.processes import Processes
 from refold.gateway.protocol import guarded
+from refold.gateway.scrapes import Scrapes
 from refold.store import Store
 from refold.stores.linked import Linked
 from refold.stores.places import file_of, is_server, open_store
@@ -90,18 +92,22 @@ def run(config: Config) -> None:
     write_json_lines(config.log)
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     with socket.create_server((config.host.strip("[]"), config.port), family=family, backlog=2_048) as listening:
-        serving = partial(_serve, config, listening)
         if config.workers == 1:
-            serving()
-        else:
+            _serve(config, listening)
+            return
+        with TemporaryDirectory(prefix="refold-") as figures:
             first = opened(config.store)  # what is wrong with it is said once
             if isinstance(first, Linked):
                 first.close()
-            Processes(config.workers, serving).run()
+            Processes(config.workers, partial(_serve, config, listening, figures)).run()
 
 
-def _serve(config: Config, listening: socket.socket) -> None:
-    server(config, gateway(config)).run(sockets=[listening])
+def _serve(config: Config, listening: socket.socket, figures: str = "") -> None:
+    app = gateway(config)
+    if figures:
+        app.scrape = Scrapes(Path(figures), app.metrics)
+        app.scrape.start()
+    server(config, app).run(sockets=[listening])
 
 
 def opened(address: str) -> Store:

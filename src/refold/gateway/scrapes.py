@@ -1,0 +1,93 @@
+"""Metrics of several processes as those of one: whichever is asked answers for all."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+from time import sleep
+
+EVERY = 1.0
+"""Seconds between two looks at what a process has counted."""
+
+
+class Scrapes:
+    """What the processes that share the directory *place* have counted. *own* renders this one's metrics.
+
+    Every process leaves its figures there once in EVERY seconds. Those of one that has ended still count,
+    so that counters only grow; but what it was doing then (gauges) it does no more.
+    """
+
+    def __init__(self, place: Path, own: Callable[[], bytes]) -> None:
+        self._place, self._own = place, own
+
+    def start(self) -> None:
+        """Leave figures from now on, as long as this process lives."""
+        Thread(target=self._leave, name="refold-figures", daemon=True).start()
+
+    def __call__(self) -> bytes:
+        """The sums of all."""
+        self._write()
+        return summed(self._figures()).encode()
+
+    def _leave(self) -> None:
+        while True:
+            with suppress(OSError):  # the next time, perhaps
+                self._write()
+            sleep(EVERY)
+
+    def _write(self) -> None:
+        file = self._place / str(os.getpid())
+        draft = file.with_suffix(".new")
+        draft.write_bytes(self._own())
+        draft.replace(file)
+
+    def _figures(self) -> Iterator[str]:
+        for file in sorted(self._place.iterdir()):
+            if file.name.isdigit():
+                text = file.read_text(encoding="utf-8")
+                yield text if _is_alive(int(file.name)) else _without_gauges(text)
+
+
+def summed(texts: Iterable[str]) -> str:
+    """Metrics in Prometheus' text format, each sample the sum of those of the same name and labels."""
+    heads, samples = dict[str, list[str]](), dict[str, dict[str, float]]()
+    for text in texts:
+        for name, line in _lines(text):
+            if line.startswith("#"):
+                if line not in heads.setdefault(name, []):
+                    heads[name].append(line)
+            else:
+                key, _, value = line.rpartition(" ")
+                of = samples.setdefault(name, {})
+                of[key] = of.get(key, 0.0) + float(value)
+    lines = (
+        line
+        for name in heads
+        for line in (*heads[name], *(f"{key} {value:.15g}" for key, value in samples.get(name, {}).items()))
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _lines(text: str) -> Iterator[tuple[str, str]]:
+    """Each line with the metric that it belongs to."""
+    name = ""
+    for line in filter(None, text.splitlines()):
+        if line.startswith("#"):
+            name = line.split(" ", 3)[2]
+        yield name, line
+
+
+def _without_gauges(text: str) -> str:
+    gauges = {name for name, line in _lines(text) if line == f"# TYPE {name} gauge"}
+    return "\n".join(line for name, line in _lines(text) if name not in gauges)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
