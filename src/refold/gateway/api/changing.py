@@ -53,8 +53,8 @@ def _previewed(desk: Desk, asked: Json) -> tuple[Found, Preview]:
     turns = desk.exchange.turns
     with Held(found.thread, desk.exchange.settings.deadline / 2):
         view = turns.shown(found.turn)[0]
-    goal = asked.get("to", turns.limits(found.turn).target) - (_size(view, found) - view.tokens)
-    return found, found.thread.compactor.preview(found.turn.history, to=max(0, goal), actor=_actor(asked))
+    goal = max(0, asked["to"] - (_size(view, found) - view.tokens)) if "to" in asked else None
+    return found, found.thread.compactor.preview(found.turn.history, to=goal, actor=_actor(asked))
 
 
 def _told(desk: Desk, found: Found, made: Preview, name: str | None) -> Json:

@@ -69,7 +69,14 @@ OPERATIONS: tuple[Operation, ...] = (
         "preview",
         "POST",
         "What a compaction would do: its edits, tokens, cost, and what would vanish.",
-        record({**WHERE, "to": said("Tokens to come down to.", COUNT), "actor": shapes.ACTOR}, **EITHER),
+        record(
+            {
+                **WHERE,
+                "to": said("Tokens to come down to; else as the gateway would, and by 5 % at least.", COUNT),
+                "actor": shapes.ACTOR,
+            },
+            **EITHER,
+        ),
         shapes.PREVIEW,
         changing.preview,
         {"request": _BODY, "headers": {"authorization": "Bearer the-clients-key"}, "to": 20},

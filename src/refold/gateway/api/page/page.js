@@ -1,0 +1,309 @@
+"use strict";
+// Everything that is shown of data goes through textContent: nothing that was said can become markup.
+
+const KEY = "refold-admin-token";
+const at = (id) => document.getElementById(id);
+const count = new Intl.NumberFormat("en");
+const money = new Intl.NumberFormat("en", { style: "currency", currency: "USD", maximumFractionDigits: 4 });
+let open = null; // the session that is looked at
+let asked = 0; // so that a late answer does not replace a newer one
+
+class Refused extends Error {
+  constructor(status, code, message) {
+    super(message);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+async function fetched(path, options = {}) {
+  const headers = { ...options.headers };
+  const token = sessionStorage.getItem(KEY);
+  if (token) headers.authorization = `Bearer ${token}`;
+  const answer = await fetch(path, { ...options, headers, cache: "no-store", credentials: "omit" });
+  if (answer.ok) return answer;
+  const error = await answer.json().then((body) => body.error, () => null);
+  throw new Refused(answer.status, error?.code, error?.message ?? `The gateway answered ${answer.status}.`);
+}
+
+const get = async (name, query = { limit: 100 }) => (await fetched(`/refold/api/${name}?${new URLSearchParams(query)}`)).json();
+const post = async (name, body) =>
+  (await fetched(`/refold/api/${name}`, {
+    method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body),
+  })).json();
+
+// --- making elements ---------------------------------------------------------------------------
+
+function make(tag, more = {}, ...inside) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(more)) {
+    if (name === "on") element.addEventListener("click", value);
+    else if (value !== null && value !== undefined) element.setAttribute(name, value);
+  }
+  element.append(...inside.filter((one) => one !== null && one !== undefined));
+  return element;
+}
+
+const cell = (text, kind) => make("td", { class: kind }, text);
+const tokens = (number) => count.format(number);
+const when = (seconds) => (seconds === null ? "" : new Date(seconds * 1000).toLocaleString());
+const dollars = (amount) => (amount === null ? "unknown" : money.format(amount));
+const short = (id) => id.slice(0, 8);
+const strategy = (by) => by.split("(")[0] || "by hand";
+
+function say(text, bad = false) {
+  at("status").textContent = text;
+  at("status").classList.toggle("bad", bad);
+}
+
+// --- what is shown -----------------------------------------------------------------------------
+
+function figures(text) {
+  const found = { requests: 0, edited: 0, before: 0, after: 0, retried: 0, failures: 0, under: 0 };
+  for (const line of text.split("\n")) {
+    const parts = /^refold_(\w+?)(?:_total)?(?:\{(.*)\})? (\S+)$/.exec(line);
+    if (!parts) continue;
+    const [, name, labels = "", value] = parts;
+    if (name === "requests") found.requests += Number(value);
+    if (name === "requests" && labels.includes('outcome="edited"')) found.edited += Number(value);
+    if (name === "tokens_before") found.before += Number(value);
+    if (name === "tokens_after") found.after += Number(value);
+    if (name === "context_errors" && labels.includes('result="retried"')) found.retried += Number(value);
+    if (name === "failures") found.failures += Number(value);
+    if (name === "http_under_way") found.under = Number(value);
+  }
+  return found;
+}
+
+function showFigures(found, sessions) {
+  const known = sessions.filter((one) => one.saved_dollars !== null);
+  const saved = known.length ? money.format(known.reduce((sum, one) => sum + one.saved_dollars, 0)) : "unknown";
+  const tiles = [
+    ["Requests", tokens(found.requests)],
+    ["Sent smaller", tokens(found.edited)],
+    ["Tokens left out", tokens(found.before - found.after)],
+    ["Saved net", saved],
+    ["Saved from a context error", tokens(found.retried)],
+    ["Passed through after a failure", tokens(found.failures)],
+    ["Under way now", tokens(found.under)],
+  ];
+  at("metrics").replaceChildren(...tiles.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
+}
+
+function showSessions(sessions, total) {
+  at("rows").replaceChildren(...sessions.map(row));
+  at("none").hidden = sessions.length > 0;
+  say(total > sessions.length ? `The latest ${sessions.length} of ${total} sessions.` : "");
+}
+
+function row(one) {
+  const share = one.tokens_before ? Math.min(1, one.tokens_after / one.tokens_before) : 1;
+  const label = `${Math.round(share * 100)} %`;
+  const look = make("button", {
+    type: "button", class: "link", "aria-label": `Open session ${short(one.id)}`, on: () => show(one.id, true),
+  }, short(one.id));
+  return make("tr", { "data-session": one.id, "aria-current": one.id === open ? "true" : null },
+    make("th", { scope: "row" }, look), cell(one.model || one.api), cell(when(one.last_seen)),
+    cell(tokens(one.requests), "number"), cell(tokens(one.tokens_before), "number"), cell(tokens(one.tokens_after), "number"),
+    make("td", {}, make("progress", { max: "1", value: String(share), "aria-label": `${label} of the tokens are sent` }), ` ${label}`),
+    cell(tokens(one.edits), "number"), cell(dollars(one.saved_dollars), "number"));
+}
+
+function text(label, words) {
+  return words ? make("details", {}, make("summary", {}, label), make("pre", { tabindex: "0" }, words)) : null;
+}
+
+function edit(one, undo) {
+  const place = one.stop - one.start === 1 ? `message ${one.start}` : `messages ${one.start} to ${one.stop - 1}`;
+  const about = [
+    place, `${tokens(one.tokens_before)} tokens become ${tokens(one.tokens_after)}`, one.grade,
+    one.actor && `by ${one.actor}`, when(one.when), one.cost ? `made for ${money.format(one.cost)}` : "",
+  ];
+  return make(undo ? "li" : "div", { class: "card", "data-edit": one.id },
+    make("div", { class: "row spread" }, make("h4", {}, `${strategy(one.by)} · ${short(one.id)}`), undo),
+    make("p", { class: "hint" }, about.filter(Boolean).join(" · ")),
+    one.text ? make("pre", { tabindex: "0", "aria-label": "What stands there instead" }, one.text)
+      : make("p", { class: "hint" }, "Nothing stands in its place."),
+    text("What was said", one.said));
+}
+
+function undoing(session, one) {
+  const button = make("button", { type: "button", "aria-label": `Undo edit ${short(one.id)}` }, "Undo");
+  let sure = false;
+  button.addEventListener("click", () => {
+    if (sure) {
+      button.disabled = true;
+      guarded(async () => {
+        const done = await post("revert", { session, edits: [one.id], actor: "page" });
+        await refresh();
+        say(`Undone: the next request sends ${tokens(done.tokens_after)} tokens instead of ${tokens(done.tokens_before)}.`);
+        at("detail").focus();
+      }, button);
+    }
+    sure = true;
+    button.textContent = "Really undo?";
+  });
+  button.addEventListener("blur", () => {
+    sure = false;
+    button.textContent = "Undo";
+  });
+  return button;
+}
+
+function showDetail(history) {
+  const session = history.session;
+  at("detail-title").textContent = `Session ${short(session.id)}`;
+  at("about").textContent = `${session.api} · ${session.model} · through ${session.upstream} · messages: ${tokens(session.messages)} · `
+    + `requests: ${tokens(session.requests)} · tokens left out of them: ${tokens(session.saved_tokens)}`;
+  const edits = history.edits.map((one) => edit(one, undoing(session.id, one)));
+  at("edits").replaceChildren(...(edits.length ? edits : [make("li", { class: "hint" }, "None: it is sent as it was said.")]));
+  at("attempts").replaceChildren(...[...history.attempts].reverse().map((one) => make("tr", {},
+    cell(when(one.when)), cell(one.action), cell(one.outcome), cell(strategy(one.by)),
+    cell(tokens(one.before), "number"), cell(tokens(one.after), "number"), cell(one.actor),
+    cell([one.trigger, one.reason].filter(Boolean).join("; "), "wide"))));
+  at("detail").hidden = false;
+}
+
+function gone(vanished) {
+  const found = Object.entries(vanished).filter(([, one]) => one.count);
+  if (!found.length) return make("p", { class: "hint" }, "Nothing that was said by name would vanish.");
+  const items = found.map(([name, one]) =>
+    make("li", {}, `${tokens(one.count)} ${name}`, one.names.length ? `: ${one.names.slice(0, 20).join(", ")}` : ""));
+  return make("div", {}, make("p", {}, "What would stand nowhere any more, in these words:"), make("ul", {}, ...items));
+}
+
+function showOffer(made) {
+  const panel = at("offer");
+  const close = make("button", { type: "button", on: () => { panel.hidden = true; at("preview").focus(); } }, "Close");
+  if (!made.preview) {
+    panel.replaceChildren(make("h3", {}, "Preview"), make("p", {}, "There is nothing to make smaller."), close);
+  } else {
+    const areas = Object.entries(made.summaries).map(([id, words]) => {
+      const area = make("textarea", { id: `summary-${id}`, "data-summary": id });
+      area.value = words;
+      area.defaultValue = words;
+      return make("details", {}, make("summary", {}, "Amend the summary"),
+        make("label", { for: `summary-${id}` }, `Summary of ${short(id)}`), area);
+    });
+    const keep = make("button", { type: "button", class: "main", on: () => accept(made, keep) }, "Accept");
+    panel.replaceChildren(
+      make("h3", {}, "Preview"),
+      make("p", {}, `${tokens(made.tokens_before)} tokens become ${tokens(made.tokens_after)}: each further request is `
+        + `${tokens(made.saved)} tokens smaller. Model calls for this: ${tokens(made.calls)} (${money.format(made.cost)}).`),
+      make("div", { class: "edits-of-offer" }, ...made.edits.map((one) => edit(one, null))),
+      gone(made.vanished), ...areas, make("p", { class: "row" }, keep, close));
+  }
+  panel.hidden = false;
+  panel.querySelector("button").focus();
+}
+
+function askForHistory() {
+  const area = make("textarea", { id: "history" });
+  const panel = at("offer");
+  const send = make("button", { type: "button", class: "main" }, "Preview this");
+  send.addEventListener("click", () => {
+    let request;
+    try {
+      request = JSON.parse(area.value);
+    } catch {
+      say("That is not JSON.", true);
+      return;
+    }
+    preview(send, { request });
+  });
+  panel.replaceChildren(make("h3", {}, "The history is needed"),
+    make("p", {}, "Images and the like are not remembered. Paste the request as the client sends it."),
+    make("label", { for: "history" }, "Request (JSON)"), area, make("p", { class: "row" }, send));
+  panel.hidden = false;
+  area.focus();
+}
+
+// --- what is done ------------------------------------------------------------------------------
+
+async function guarded(act, button = null) {
+  if (button) button.disabled = true;
+  try {
+    await act();
+  } catch (error) {
+    if (error.status === 401) {
+      askForToken(sessionStorage.getItem(KEY) !== null);
+    } else {
+      say(error instanceof Refused ? error.message : "The gateway cannot be reached.", true);
+    }
+  } finally {
+    if (button) button.disabled = false;
+  }
+}
+
+function askForToken(wrong) {
+  sessionStorage.removeItem(KEY);
+  for (const id of ["glance", "sessions", "detail", "forget"]) at(id).hidden = true;
+  for (const id of ["rows", "metrics", "edits", "attempts", "offer"]) at(id).replaceChildren();
+  open = null;
+  at("entry").hidden = false;
+  at("token").focus();
+  say(wrong ? "That is not the admin token." : "", wrong);
+}
+
+async function refresh() {
+  const found = await get("sessions");
+  const metrics = await (await fetched("/metrics")).text();
+  at("entry").hidden = true;
+  at("token").value = "";
+  at("forget").hidden = sessionStorage.getItem(KEY) === null;
+  at("glance").hidden = at("sessions").hidden = false;
+  showFigures(figures(metrics), found.sessions);
+  showSessions(found.sessions, found.total);
+  if (open && found.sessions.some((one) => one.id === open)) await load(open);
+  else at("detail").hidden = true;
+}
+
+async function load(id) {
+  const mine = ++asked;
+  const history = await get("history", { session: id });
+  if (mine !== asked) return;
+  showDetail(history);
+}
+
+const show = (id, focus) => guarded(async () => {
+  if (open !== id) at("offer").hidden = true;
+  open = id;
+  for (const one of at("rows").children) {
+    if (one.dataset.session === id) one.setAttribute("aria-current", "true");
+    else one.removeAttribute("aria-current");
+  }
+  await load(id);
+  if (focus) at("detail").focus();
+});
+
+const preview = (button, more = {}) => guarded(async () => {
+  say("Working on a preview…");
+  try {
+    showOffer(await post("preview", { session: open, actor: "page", ...more }));
+    say("");
+  } catch (error) {
+    if (error.code !== "history_needed") throw error;
+    say("");
+    askForHistory();
+  }
+}, button);
+
+const accept = (made, button) => guarded(async () => {
+  const areas = [...at("offer").querySelectorAll("[data-summary]")].filter((one) => one.value !== one.defaultValue);
+  const amend = Object.fromEntries(areas.map((one) => [one.dataset.summary, one.value]));
+  const done = await post("accept", { preview: made.preview, actor: "page", ...(areas.length ? { amend } : {}) });
+  at("offer").hidden = true;
+  await refresh();
+  say(`Accepted: the next request has about ${tokens(done.tokens_after)} tokens.`);
+  at("detail").focus();
+}, button);
+
+at("entry").addEventListener("submit", (event) => {
+  event.preventDefault();
+  sessionStorage.setItem(KEY, at("token").value.trim());
+  guarded(refresh);
+});
+at("refresh").addEventListener("click", () => guarded(refresh, at("refresh")));
+at("forget").addEventListener("click", () => askForToken(false));
+at("preview").addEventListener("click", () => preview(at("preview")));
+guarded(refresh);

@@ -1,0 +1,127 @@
+"""A real browser, driven by the WebDriver protocol (W3C) over HTTP: Chromium by its chromedriver, if they are here."""
+
+import base64
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+import pytest
+
+ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
+"""What the protocol calls an element."""
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+class Browser:
+    """One window. Elements are found by CSS selectors; nothing is waited for longer than *patience* seconds."""
+
+    def __init__(self, client: httpx.Client, session: str, patience: float = 15.0) -> None:
+        self._client, self._at, self._patience = client, f"/session/{session}", patience
+
+    def ask(self, method: str, path: str, body: dict | None = None) -> Any:
+        """A command of the protocol."""
+        answer = self._client.request(method, self._at + path, json=body if method == "POST" else None)
+        assert answer.status_code == 200, answer.text[:2_000]
+        return answer.json()["value"]
+
+    def open(self, url: str) -> None:
+        self.ask("POST", "/url", {"url": url})
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        """What JavaScript returns."""
+        return self.ask("POST", "/execute/sync", {"script": script, "args": list(arguments)})
+
+    def all(self, selector: str) -> list[str]:
+        found = self.ask("POST", "/elements", {"using": "css selector", "value": selector})
+        return [one[ELEMENT] for one in found]
+
+    def find(self, selector: str) -> str:
+        """The first element, once it is there and to be seen."""
+        until = time.monotonic() + self._patience
+        while True:
+            seen = [one for one in self.all(selector) if self.ask("GET", f"/element/{one}/displayed")]
+            if seen:
+                return seen[0]
+            assert time.monotonic() < until, f"there is no {selector}: {self.text('body')[:2_000]}"
+            time.sleep(0.05)
+
+    def text(self, selector: str) -> str:
+        return self.ask("GET", f"/element/{self.all(selector)[0]}/text")
+
+    def wait(self, selector: str, text: str) -> str:
+        """The text of an element, once *text* is in it."""
+        until = time.monotonic() + self._patience
+        while text not in (found := self.text(selector)):
+            assert time.monotonic() < until, f"{text!r} is not in {found!r}"
+            time.sleep(0.05)
+        return found
+
+    def click(self, selector: str) -> None:
+        self.ask("POST", f"/element/{self.find(selector)}/click", {})
+
+    def type(self, selector: str, text: str) -> None:
+        self.ask("POST", f"/element/{self.find(selector)}/value", {"text": text})
+
+    def press(self, *keys: str) -> None:
+        """Keys, wherever the focus is."""
+        actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
+        self.ask("POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": actions}]})
+
+    def label(self, selector: str) -> str:
+        """What a screen reader calls an element."""
+        return self.ask("GET", f"/element/{self.find(selector)}/computedlabel")
+
+    def complaints(self) -> list[str]:
+        """What the console says: errors of scripts, violations of the content security policy."""
+        return [one["message"] for one in self.ask("POST", "/se/log", {"type": "browser"})]
+
+    def picture(self, path: Path, width: int = 1_280) -> None:
+        """The whole page as a PNG file."""
+        height = self.run("return document.documentElement.scrollHeight")
+        self.ask("POST", "/window/rect", {"width": width, "height": max(400, height + 140)})
+        path.write_bytes(base64.b64decode(self.ask("GET", "/screenshot")))
+
+
+class Driver:
+    """chromedriver with one browser: `with Driver() as browser`. Skips the test where there is none."""
+
+    def __init__(self, *options: str) -> None:
+        driver = shutil.which("chromedriver")
+        browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+        if not driver or not browser:
+            pytest.skip("no browser: chromium and chromedriver are not installed")
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self._process = subprocess.Popen([driver, f"--port={port}"], **quiet)
+        self._client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60)
+        arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", *options]
+        self._wanted = {
+            "goog:chromeOptions": {"binary": browser, "args": arguments},
+            "goog:loggingPrefs": {"browser": "ALL"},
+        }
+
+    def __enter__(self) -> Self | Browser:
+        for _ in range(200):
+            try:
+                self._client.get("/status")
+                break
+            except httpx.TransportError:
+                time.sleep(0.05)
+        answer = self._client.post("/session", json={"capabilities": {"alwaysMatch": self._wanted}}).json()["value"]
+        assert "sessionId" in answer, answer
+        self._session = answer["sessionId"]
+        return Browser(self._client, self._session)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.delete(f"/session/{self._session}")
+        self._client.close()
+        self._process.terminate()
+        self._process.wait(20)

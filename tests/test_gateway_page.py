@@ -1,0 +1,250 @@
+"""The page at `/refold/`: its files, and what it does in a real browser. Without one those tests are skipped."""
+
+import json
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+
+import refold
+from api_gateway import SECRET, TOKEN, Place, chat, place
+from browser import Browser, Driver
+from refold.gateway.config import Config
+from refold.gateway.scripted import Serving, serving
+from refold.gateway.serve import gateway
+from refold.gateway.upstreams import Upstream
+
+FILES = {
+    "/refold/": "text/html; charset=utf-8",
+    "/refold/page.css": "text/css; charset=utf-8",
+    "/refold/page.js": "text/javascript; charset=utf-8",
+    "/refold/icon.svg": "image/svg+xml",
+}
+PAGE = Path(refold.__file__).parent / "gateway" / "api" / "page"
+CONTRAST = """
+const light = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+  .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
+const rgb = (text) => text.startsWith('rgb') ? text.match(/[\\d.]+/g).map(Number) : null;
+const behind = (one) => {
+  for (; one; one = one.parentElement) {
+    const found = rgb(getComputedStyle(one).backgroundColor);
+    if (found && (found.length === 3 || found[3] === 1)) return found;
+  }
+  return [255, 255, 255];
+};
+return [...document.querySelectorAll('body *')].filter((one) => one.checkVisibility() && [...one.childNodes].some(
+  (node) => node.nodeType === 3 && node.textContent.trim())).map((one) => {
+  const [a, b] = [light(rgb(getComputedStyle(one).color)), light(behind(one))];
+  return [one.textContent.slice(0, 40), (Math.max(a, b) + .05) / (Math.min(a, b) + .05)];
+}).filter(([, ratio]) => ratio < 4.5);
+"""
+"""Texts that stand out less than WCAG's 4.5 to 1."""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with Driver() as window:
+        yield window
+
+
+@pytest.fixture
+def at():
+    with place() as here:
+        yield here
+
+
+def entered(browser: Browser, at: Place) -> Browser:
+    """The page, with the token given."""
+    browser.open(f"{at.served.url}/refold/")
+    browser.type("#token", TOKEN)
+    browser.click("#entry button")
+    browser.find("#glance")
+    return browser
+
+
+def complaints(browser: Browser) -> list[str]:
+    """What the console says, but for the refusal by which the page learns that a token is wanted."""
+    return [one for one in browser.complaints() if "401 (Unauthorized)" not in one]
+
+
+# --- its files --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_the_files_are_anybody_s_and_hold_no_data(at: Place, path: str) -> None:
+    at.say(chat(40))
+    answer = at.client.get(path)
+    assert answer.status_code == 200 and answer.headers["content-type"] == FILES[path]
+    assert answer.content == (PAGE / {"/refold/": "page.html"}.get(path, path.rpartition("/")[2])).read_bytes()
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    head = at.client.head(path)
+    assert head.status_code == 200 and head.content == b""
+    assert at.client.post(path).status_code == 401, "anything else wants the token"
+
+
+def test_the_way_to_the_page(at: Place) -> None:
+    answer = at.client.get("/refold")
+    assert answer.status_code == 308 and answer.headers["location"] == "/refold/"
+    for other in ("/refold/page", "/refold/page.html", "/refold/%70age.jsx"):
+        assert at.client.get(other).status_code in {400, 401}
+
+
+def test_a_gateway_without_the_api_has_no_page() -> None:
+    with serving(Config(upstreams=(Upstream(name="up", url="http://127.0.0.1:9"),), salt=b"s")) as served:
+        assert httpx.get(f"{served.url}/refold/").status_code == 404
+
+
+def test_nothing_is_inline_and_nothing_comes_from_elsewhere() -> None:
+    html, script = ((PAGE / name).read_text(encoding="utf-8") for name in ("page.html", "page.js"))
+    assert not re.search(r"<script(?! src)|<style|\son\w+=|\sstyle=|javascript:", html)
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|Function\(", script)
+    assert "localStorage" not in script and "cookie" not in script
+    for name in FILES:
+        text = (PAGE / {"/refold/": "page.html"}.get(name, name.rpartition("/")[2])).read_text(encoding="utf-8")
+        assert re.findall(r"(?:https?:)?//[\w.-]+\.\w+", text.replace("http://www.w3.org/2000/svg", "")) == []
+
+
+# --- in a browser -----------------------------------------------------------------------------
+
+
+def test_the_token_is_asked_for_and_stays_in_the_tab(browser: Browser, at: Place) -> None:
+    browser.open(f"{at.served.url}/refold/")
+    browser.type("#token", "wrong")
+    browser.click("#entry button")
+    assert browser.wait("#status", "not the admin token")
+    assert browser.run("return sessionStorage.length + localStorage.length + document.cookie.length") == 0
+    entered(browser, at)
+    assert browser.run("return Object.values(sessionStorage)") == [TOKEN]
+    assert browser.run("return localStorage.length + document.cookie.length") == 0
+    assert browser.text("#none") == "No request has come yet."
+    browser.click("#forget")
+    browser.find("#token")
+    assert browser.run("return sessionStorage.length") == 0
+    assert complaints(browser) == []
+
+
+def test_without_a_token_set_this_machine_sees_all_at_once(browser: Browser) -> None:
+    config = Config(upstreams=(Upstream(name="up", url="http://127.0.0.1:9"),), store=":memory:", salt=b"s")
+    with Serving(gateway(config)) as served:
+        browser.open(f"{served.url}/refold/")
+        browser.find("#glance")
+        assert not browser.ask("GET", f"/element/{browser.all('#entry')[0]}/displayed")
+
+
+def test_what_was_done_is_seen_previewed_accepted_and_undone(browser: Browser, at: Place) -> None:
+    at.say(chat(40))
+    at.say(chat(10), **{"x-session-id": "another"})
+    entered(browser, at)
+    small, large = at.get("sessions").json()["sessions"]
+    rows = [browser.ask("GET", f"/element/{one}/text") for one in browser.all("#rows tr")]
+    assert small["id"][:8] in rows[0] and f"{large['tokens_before']:,}" in rows[1]
+    assert browser.text("#metrics").split("\n")[:4] == ["Requests", "2", "Sent smaller", "1"]
+
+    browser.click("#rows tr:nth-child(2) button")
+    assert "Summary of the earlier part" in browser.wait("#edits", "Summarize")
+    assert SECRET not in browser.run("return document.documentElement.outerHTML")
+
+    browser.click("#rows tr:nth-child(1) button")
+    browser.wait("#edits", "sent as it was said")
+    browser.click("#preview")
+    assert "tokens become" in browser.wait("#offer", "Accept")
+    browser.click("#offer details summary")
+    browser.type("#offer textarea", " Small commits.")
+    browser.click("#offer .main")
+    browser.wait("#status", "Accepted")
+    at.say(chat(10), **{"x-session-id": "another"})
+    assert b"Small commits." in at.upstream.asked[-1].body and SECRET.encode() + b" 0" not in at.upstream.asked[-1].body
+
+    browser.click("#edits button")
+    assert browser.text("#edits button") == "Really undo?"
+    browser.click("#edits button")
+    browser.wait("#status", "Undone")
+    browser.wait("#edits", "sent as it was said")
+    at.say(chat(10), **{"x-session-id": "another"})
+    assert json.loads(at.upstream.asked[-1].body) == chat(10)
+    browser.click("#ledger summary")
+    assert [line.split(" ")[-1] for line in browser.text("#attempts").split("\n")][:2] == ["page", "page"]
+    assert complaints(browser) == []
+
+
+def test_what_was_said_can_become_no_markup(browser: Browser, at: Place) -> None:
+    evil = "<img src=x onerror='window.bad=1'><script>window.bad=1</script>"
+    body = chat(40, f"local{evil}")
+    body["messages"][1]["content"] = f"Never {evil} in src/<b>.py."
+    at.say(body)
+    assert at.get("sessions").json()["sessions"][0]["model"].endswith(evil)
+    entered(browser, at)
+    assert evil in browser.wait("#rows", "local")
+    browser.click("#rows button")
+    browser.find("#detail")
+    browser.click("#preview")
+    assert "<img src=x" in browser.wait("#offer", "Accept")
+    assert browser.run("return [window.bad, document.querySelectorAll('main img, main script').length]") == [None, 0]
+    assert complaints(browser) == []
+
+
+def test_the_policy_holds_and_nothing_is_loaded_from_elsewhere(browser: Browser, at: Place) -> None:
+    entered(browser, at)
+    loaded = browser.run("return performance.getEntriesByType('resource').map((one) => one.name)")
+    assert loaded and all(one.startswith(at.served.url) for one in loaded)
+    assert complaints(browser) == []
+    browser.run("const s = document.createElement('script'); s.textContent = 'window.bad = 1'; document.body.append(s)")
+    assert browser.run("return window.bad") is None
+    assert any("Content Security Policy" in one for one in complaints(browser))
+
+
+def test_a_history_that_is_not_remembered_is_asked_for(browser: Browser, at: Place) -> None:
+    body = chat(10)
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    body["messages"][1]["content"] = [{"type": "text", "text": "Look."}, image]
+    at.say(body)
+    entered(browser, at)
+    browser.click("#rows button")
+    browser.find("#detail")
+    browser.click("#preview")
+    browser.find("#history")
+    browser.run("document.getElementById('history').value = arguments[0]", json.dumps(body))
+    browser.click("#offer .main")
+    browser.wait("#offer", "Accept")
+
+
+def test_everything_can_be_reached_by_keyboard_and_has_a_name(browser: Browser, at: Place) -> None:
+    at.say(chat(40))
+    browser.open(f"{at.served.url}/refold/")
+    browser.find("#token")
+    assert browser.label("#token") == "Admin token"
+    browser.press(*TOKEN, "\ue007")  # Enter; the field has the focus
+    browser.find("#rows button")
+    for _ in range(12):
+        browser.press("\ue004")  # Tab
+        if browser.run("return document.activeElement.closest('#rows') !== null"):
+            break
+    browser.press("\ue007")
+    browser.find("#detail")
+    assert browser.run("return document.activeElement.id") == "detail", "the focus goes where the news is"
+    browser.press("\ue004", "\ue007")
+    browser.find("#offer .main")
+    assert browser.run("return document.activeElement.closest('#offer') !== null")
+    for selector in ("button", "textarea", "input", "progress", "table", "section"):
+        for one in browser.all(selector):
+            if browser.ask("GET", f"/element/{one}/displayed"):
+                assert browser.ask("GET", f"/element/{one}/computedlabel"), f"a {selector} without a name"
+    assert browser.run("return document.documentElement.lang") == "en"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everything_can_be_read_in_both_colour_schemes(at: Place, scheme: str, tmp_path: Path) -> None:
+    at.say(chat(40))
+    with Driver(f"--blink-settings=preferredColorScheme={1 if scheme == 'light' else 0}") as browser:
+        entered(browser, at)
+        browser.click("#rows button")
+        browser.find("#detail")
+        browser.click("#preview")
+        browser.find("#offer .main")
+        assert browser.run("return matchMedia(`(prefers-color-scheme: ${arguments[0]})`).matches", scheme)
+        assert browser.run(CONTRAST) == []
+        browser.picture(tmp_path / "narrow.png", width=500)
+        assert browser.run("return document.documentElement.scrollWidth <= innerWidth"), "it fits a narrow window"
