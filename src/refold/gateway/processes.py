@@ -23,12 +23,12 @@ can_fork = hasattr(os, "fork")
 class Processes:
     """*count* processes that *work*, each forked from this one, which does nothing else.
 
-    One that dies is replaced. SIGINT and SIGTERM are passed on, and waited for. When this process is killed,
+    One that dies is replaced. SIGINT and SIGTERM are passed on, after *stop* is called, and waited for. When this process is killed,
     the others end as they do on SIGTERM.
     """
 
-    def __init__(self, count: int, work: Callable[[], None]) -> None:
-        self._work, self._count = work, count
+    def __init__(self, count: int, work: Callable[[], None], stop: Callable[[], None] = lambda: None) -> None:
+        self._work, self._count, self._stop = work, count, stop
         self._context = get_context("fork")
         self._alive, self._life = os.pipe()
         self._running, self._asked = list[BaseProcess](), list[int]()
@@ -54,6 +54,8 @@ class Processes:
         self._asked.append(number)
 
     def _pass_on(self) -> None:
+        if self._asked:
+            self._stop()
         while self._asked:
             number = self._asked.pop(0)
             for process in self._running:

@@ -15,6 +15,7 @@ import uvicorn
 from refold.errors import StoreError
 from refold.gateway.api.app import Api
 from refold.gateway.api.desk import Desk
+from refold.gateway.api.peers import Peers
 from refold.gateway.app import Application, Gateway
 from refold.gateway.books.opening import clerk
 from refold.gateway.config import SALT, Config, from_environment, load, upstream
@@ -38,14 +39,14 @@ UPSTREAMS = "REFOLD_UPSTREAMS"
 """Addresses or names of well-known providers, separated by spaces, where there is no file."""
 
 
-def gateway(config: Config, inner: Application | None = None) -> Gateway:
-    """The gateway with its store. Raises ValueError for what cannot be served, `StoreError`, OSError."""
+def gateway(config: Config, inner: Application | None = None, peers: Peers | None = None) -> Gateway:
+    """The gateway with its store; *peers* are further processes of it. Raises ValueError for what cannot be served, `StoreError`, OSError."""
     config = salted(config.checked())
     counters, settings = Counters(), config.settings
     books = clerk(config.store, config.record, partial(rates_of, settings), counters, settings.clock)
     exchange = Exchange(settings, opened(config.store), counters, books)
     books.start()
-    return Gateway(config, exchange, Api(Desk.of(exchange, config.salt), config.limits, inner))
+    return Gateway(config, exchange, Api(Desk.of(exchange, config.salt), config.limits, inner, peers))
 
 
 def application(environment: Mapping[str, str] = os.environ) -> Gateway:
@@ -99,15 +100,17 @@ def run(config: Config) -> None:
             first = opened(config.store)  # what is wrong with it is said once
             if isinstance(first, Linked):
                 first.close()
-            Processes(config.workers, partial(_serve, config, listening, figures)).run()
+            # A socket that is still open here would take connections that nobody answers.
+            Processes(config.workers, partial(_serve, config, listening, figures), listening.close).run()
 
 
 def _serve(config: Config, listening: socket.socket, figures: str = "") -> None:
-    app = gateway(config)
+    peers = Peers(Path(figures), config.salt) if figures else None
+    app = gateway(config, peers=peers)
     if figures:
         app.scrape = Scrapes(Path(figures), app.metrics)
         app.scrape.start()
-    server(config, app).run(sockets=[listening])
+    server(config, app).run(sockets=[listening, *([peers.listen()] if peers else [])])
 
 
 def opened(address: str) -> Store:
