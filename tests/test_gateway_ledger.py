@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -24,8 +25,10 @@ from refold.gateway.traffic import Incoming, Outgoing
 from refold.pricing import Rates
 from refold.stores.memory import MemoryStore
 from refold.strategy import Answer, Ask
+from refold.survival import ENOUGH, EXACT, Survival, step
 from refold.tokens.usage import Usage
 from refold.windows import Window
+from refold.worth import expected_calls
 
 RATES = Rates(2.0, 10.0, 0.2, 2.5)
 WORDS = "one two three four five six seven eight nine ten " * 40
@@ -67,12 +70,17 @@ class Book:
 
     def __init__(self, failures: int = 0) -> None:
         self.failures, self.entries, self.closed = failures, dict[Key, Sums](), False
+        self.reached = Counter[int]()
 
-    def add(self, entries: dict[Key, Sums]) -> None:
+    def add(self, entries: dict[Key, Sums], reached: Any = None) -> None:
         if self.failures:
             self.failures -= 1
             raise StoreError("the disk is full")
         self.entries = merged(entries.items(), self.entries)
+        self.reached.update(reached or {})
+
+    def survival(self) -> Survival:
+        return Survival(self.reached)
 
     def close(self) -> None:
         self.closed = True
@@ -286,7 +294,7 @@ def test_calls_beside_conversations_are_billed_and_neutral():
     """Titles, deltas, what cannot be read: the bill must be whole."""
     title = {"model": "m", "messages": [{"role": "system", "content": "You are a title generator"}, {"role": "user", "content": "x"}]}  # fmt: skip
     with Gateway() as gateway:
-        assert gateway.call(json.dumps(title).encode()).outcome == "side"
+        assert gateway.call(json.dumps(title).encode()).thread is None
         total = gateway.close()
         ((key, _),) = gateway.book.entries.items()
     assert (key.session, key.model) == ("", "m") and key.tenant
@@ -428,9 +436,9 @@ def test_more_than_can_wait_is_counted_as_lost():
     counters, going = Counters(), threading.Event()
 
     class Slow(Book):
-        def add(self, entries: dict[Key, Sums]) -> None:
+        def add(self, entries: dict[Key, Sums], reached: Any = None) -> None:
             going.wait(20)
-            super().add(entries)
+            super().add(entries, reached)
 
     book = Slow()
     clerk = Clerk(Accounts(lambda model, body: RATES), book, counters, pause=0.0)
@@ -476,3 +484,56 @@ def test_forks_of_one_conversation_are_reckoned_each_by_its_own_past():
         total, truth = gateway.close(), gateway.truth
     assert total.edited > 0
     assert total.would_cost == pytest.approx(truth.would_cost, rel=0.05)
+
+
+# --- how long sessions are ------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 10**6))
+def test_steps_are_exact_at_first_and_a_tenth_later(calls: int):
+    start = step(calls)
+    assert start <= calls and step(start) == start
+    assert start == calls if calls <= EXACT else calls < 1.2 * start
+
+
+@given(st.lists(st.integers(1, 300), min_size=ENOUGH, max_size=80), st.integers(0, 300))
+def test_half_of_those_that_came_this_far_go_on_for_as_long_as_is_expected(lengths: list[int], past: int):
+    counts = Counter(step(t) for length in lengths for t in range(length))
+    found = Survival(counts).expected(past)
+    left = sorted(length - past for length in lengths if length > past)
+    if past < EXACT and len(left) >= ENOUGH:
+        median = left[len(left) // 2]
+        assert found is not None and found == pytest.approx(median, rel=0.25, abs=1.5)
+    elif past < EXACT:
+        assert found is None
+
+
+def test_what_was_learned_takes_the_place_of_as_many_again():
+    short = Survival(Counter(step(t) for _ in range(ENOUGH) for t in range(12)))
+    assert expected_calls(10, short) == 2 and expected_calls(10) == 10
+    assert expected_calls(40, short) == 40, "nothing is known of sessions that long"
+    assert expected_calls(10, Survival({10: ENOUGH, 5_000: ENOUGH * 500})) == 200
+
+
+def test_the_gateway_learns_how_long_its_sessions_are():
+    with Gateway() as gateway:
+        for user in range(ENOUGH):
+            for steps in range(1, 7):
+                body = json.loads(chat(steps, words="x"))
+                body["messages"][1]["content"] = f"Fix bug {user}."
+                gateway.call(json.dumps(body).encode())
+        gateway.clerk.close()
+        learned = gateway.book.survival()
+        again = Clerk(Accounts(lambda model, body: RATES), gateway.book, Counters(), pause=0.0)
+        again.start()
+        again.close()
+    assert learned.counts == dict.fromkeys(range(1, 7), ENOUGH)
+    assert again.survival.expected(2) == 5 and again.survival.expected(20) is None
+
+
+def test_what_was_learned_is_kept():
+    ledger = open_ledger(":memory:")
+    ledger.add({}, {1: 5, 2: 3})
+    ledger.add({}, {2: 4})
+    assert ledger.survival() == Survival({1: 5, 2: 7})
+    ledger.close()

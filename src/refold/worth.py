@@ -15,15 +15,17 @@ from dataclasses import dataclass
 from math import inf, sqrt
 
 from refold.pricing import Rates
+from refold.survival import Survival
 
 SHORTEST, LONGEST = 5, 200
 """Bounds of how many calls are expected."""
 
 
-def expected_calls(past: int) -> float:
-    """How many calls a session of *past* calls has still to come: as many again, from 5 to 200 (session
-    lengths are heavy-tailed, so what has lasted will last)."""
-    return float(min(max(past, SHORTEST), LONGEST))
+def expected_calls(past: int, survival: Survival | None = None) -> float:
+    """How many calls a session of *past* calls has still to come: what *survival* has learned, at most 200; where it
+    does not know, as many again, from 5 to 200 (session lengths are heavy-tailed, so what has lasted will last)."""
+    learned = survival.expected(past) if survival is not None else None
+    return float(min(max(past, SHORTEST) if learned is None else learned, LONGEST))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +94,9 @@ def best_growth(offer: Offer, rates: Rates) -> float:
     return sqrt(2 * max(offer.growth, 1.0) * price / rates.r) if rates.r else inf
 
 
-def worth(offer: Offer, rates: Rates, past: int) -> Worth:
+def worth(offer: Offer, rates: Rates, past: int, survival: Survival | None = None) -> Worth:
     """Does *offer* pay in a session of *past* calls?"""
-    expected, after = expected_calls(past), break_even(offer, rates)
+    expected, after = expected_calls(past, survival), break_even(offer, rates)
     gained = saving(offer, rates, expected)
     left = offer.tokens - offer.removed
     high = rates.factor(int(offer.tokens + offer.growth))

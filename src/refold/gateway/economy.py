@@ -8,6 +8,7 @@ from typing import NamedTuple
 from refold.edits import Edit
 from refold.gateway.settings import Settings
 from refold.pricing import Rates, find_rates
+from refold.survival import Survival
 from refold.view import View
 from refold.worth import Offer, Worth, best_growth, worth
 
@@ -34,9 +35,12 @@ class Case(NamedTuple):
     goal: int
     """Tokens to come down to."""
 
+    survival: Survival | None = None
+    """What is known of how long sessions are."""
+
     def judged(self) -> Worth:
         """Does it pay?"""
-        return worth(self.offer, self.rates, self.past)
+        return worth(self.offer, self.rates, self.past, self.survival)
 
     def as_made(self, view: View, edits: Sequence[Edit], removed: int) -> "Case":
         """The same case with what *edits* of *view* really remove and rewrite."""
@@ -51,14 +55,27 @@ def rates_of(settings: Settings, model: str, source: bytes) -> Rates | None:
     return rates.for_an_hour() if rates is not None and _HOUR.search(source) else rates
 
 
-def case_of(view: View, rates: Rates, *, base: int | None, idle: float | None, asks: bool) -> Case | None:
+def calls_of(view: View) -> int:
+    """How many calls a conversation has made, as far as its history says."""
+    return sum(message.role == "assistant" for message in view.transcript.messages)
+
+
+def case_of(
+    view: View,
+    rates: Rates,
+    *,
+    base: int | None,
+    idle: float | None,
+    asks: bool,
+    survival: Survival | None = None,
+) -> Case | None:
     """The compaction to think of, or None while it is too early to think of one.
 
     *base* is what the request had after the last compaction, *idle* the seconds since the cache was
     used, None where that is not known. It is time when the request has grown by what is best between
     two compactions, when the cache has lapsed, and before a price cliff.
     """
-    past = sum(message.role == "assistant" for message in view.transcript.messages)
+    past = calls_of(view)
     fixed, tokens = view.lens.calibrate(view.lens.fixed), view.tokens
     said = tokens - fixed
     goal = fixed + max(TAIL_LEAST, int(TAIL * said))
@@ -76,7 +93,7 @@ def case_of(view: View, rates: Rates, *, base: int | None, idle: float | None, a
         refetched=REFETCHED,
         alive=0.0 if idle is not None and idle > rates.lifetime else 1.0,
     )
-    case = Case(offer, rates, past, goal)
+    case = Case(offer, rates, past, goal, survival)
     return case if _is_time(case, tokens - (fixed if base is None else base)) else None
 
 

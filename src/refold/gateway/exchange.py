@@ -76,6 +76,7 @@ class Exchange:
         )
         if clerk is not None:
             self.turns.listen = partial(listener, clerk, then=settings.on_event)
+            self.turns.survival = lambda: clerk.survival
         self._breaker = Breaker(failures=3, rest=settings.rest)
         self._tasks = set[asyncio.Task[None]]()
 

@@ -29,6 +29,8 @@ _NATIVE = {
     "anthropic": (b"prompt is too long", b"exceed context limit"),
     "gemini": (b"exceeds the maximum number of tokens",),
 }
+_SHORT = 65_536
+"""Bytes of a request that are read again for its model's name alone, where that is wanted for a trace."""
 _NATIVE_OPENAI = (b"context_length_exceeded",)
 """By what clients recognise a context error of their provider; other servers' words are put into these."""
 
@@ -111,7 +113,8 @@ class Relay:
         upstream = self._chosen(candidates, api, model or self._model(plain))
         caller.note.upstream, caller.note.received_bytes = upstream.name, len(raw)
         call = await self._prepared(head, upstream, path, api, raw, plain)
-        call.trace, caller.note.model = trace, (call.outgoing.model or model)[:200]
+        model = call.outgoing.model or model or (named_in(plain) if trace and len(plain or b"") <= _SHORT else "")
+        call.trace, caller.note.model = trace, model[:200]
         self._note(call, caller, started)
         if call.outgoing.refusal is not None:
             refusal = call.outgoing.refusal
@@ -124,14 +127,7 @@ class Relay:
 
     def _model(self, plain: bytes | None) -> str:
         """The model that a body names, where upstreams are chosen by that."""
-        if not self._by_model or plain is None:
-            return ""
-        try:
-            body = json.loads(plain)
-        except ValueError:
-            return ""
-        model = body.get("model") if isinstance(body, dict) else None
-        return model if isinstance(model, str) else ""
+        return named_in(plain) if self._by_model else ""
 
     async def _prepared(
         self, head: Head, upstream: Upstream, path: str, api: str, raw: bytes, plain: bytes | None
@@ -250,6 +246,16 @@ class Relay:
                 let_go(reply)
         finally:
             upload.stop()
+
+
+def named_in(plain: bytes | None) -> str:
+    """The model that a body names; empty where it names none."""
+    try:
+        body = json.loads(plain or b"")
+    except (ValueError, RecursionError):
+        return ""
+    model = body.get("model") if isinstance(body, dict) else None
+    return model if isinstance(model, str) else ""
 
 
 class _Upload:

@@ -24,6 +24,7 @@ from refold.loop import Asker
 from refold.preview import Preview
 from refold.state import copy_of
 from refold.store import Store
+from refold.survival import Survival
 from refold.view import View
 from refold.windows import Window, find_window
 
@@ -44,6 +45,8 @@ class Turns:
     claiming: Claiming
     listen: Callable[[str, str], OnEvent] | None = None
     """Makes who is told of the compactions of a tenant's conversation; None: `Settings.on_event` is."""
+    survival: Callable[[], Survival | None] = lambda: None
+    """What has been learned of how long sessions are."""
     learned: dict[str, int] = field(default_factory=dict)
     """Windows that upstreams told of, by upstream and model."""
     _figures: dict[str, plan.Limits] = field(default_factory=dict)
@@ -156,7 +159,7 @@ class Turns:
         if thread.base is None and view.top:
             thread.base = view.tokens
         idle = None if thread.used is None else self.settings.clock() - thread.used
-        case = economy.case_of(view, rates, base=thread.base, idle=idle, asks=asks)
+        case = economy.case_of(view, rates, base=thread.base, idle=idle, asks=asks, survival=self.survival())
         if case is None or not (found := case.judged()).pays:
             return view, reason
         if not asks:

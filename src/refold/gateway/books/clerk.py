@@ -2,14 +2,18 @@
 
 import logging
 import queue
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from threading import Event, Lock, Thread
+from time import monotonic
 from typing import Protocol
 
 from refold.gateway.books.accounts import Accounts, Answered, Summarised
 from refold.gateway.books.entry import Key, Sums, merged
 from refold.gateway.counters import Counters
+from refold.gateway.economy import calls_of
+from refold.survival import Survival, step
 
 _log = logging.getLogger("refold.gateway")
 WAITING = 10_000
@@ -19,8 +23,11 @@ WAITING = 10_000
 class Book(Protocol):
     """Where lines are kept: `refold.gateway.books.tables.Ledger` is one."""
 
-    def add(self, entries: Mapping[Key, Sums]) -> None:
-        """Add *entries*, all or none. Raises `StoreError`."""
+    def add(self, entries: Mapping[Key, Sums], reached: Mapping[int, int] | None = None) -> None:
+        """Add *entries* and how far conversations came, all or none. Raises `StoreError`."""
+
+    def survival(self) -> Survival:
+        """How far conversations came. Raises `StoreError`."""
 
     def close(self) -> None:
         """Let go."""
@@ -56,7 +63,10 @@ class Clerk:
         self._accounts, self._counters = accounts, counters
         self._pause, self._every = pause, every
         self._queue: queue.Queue[Answered | Summarised | None] = queue.Queue(WAITING)
+        self.survival = Survival()
         self._pending: dict[Key, Sums] = {}
+        self._reached = Counter[int]()
+        self._learned = float("-inf")
         self._closing, self._lock = Event(), Lock()
         self._thread: Thread | None = None
 
@@ -97,6 +107,7 @@ class Clerk:
 
     def _run(self) -> None:
         self._guarded("purge", self._purge)
+        self._guarded("learn", self._learn)
         while True:
             with suppress(queue.Empty):
                 self._take(self._queue.get(timeout=self._every))
@@ -105,6 +116,7 @@ class Clerk:
                 self._take(self._queue.get_nowait())
             self._guarded("write", self._write)
             self._guarded("purge", self._purge)
+            self._guarded("learn", self._learn)
             if self._closing.is_set() and self._queue.empty():
                 break
         for kept in (self.ledger, self.recorder):
@@ -114,6 +126,8 @@ class Clerk:
     def _take(self, one: Answered | Summarised | None) -> None:
         if isinstance(one, Answered):
             self._guarded("reckon", lambda: self._book(one))
+            if one.view is not None:
+                self._reached[step(calls_of(one.view))] += 1
             if self.recorder is not None and one.view is not None:
                 self._guarded("record", lambda: self._record(one))
         elif one is not None:
@@ -132,8 +146,15 @@ class Clerk:
 
     def _write(self) -> None:
         if self._pending and self.ledger is not None:
-            self.ledger.add(self._pending)
+            self.ledger.add(self._pending, self._reached)
         self._pending = {}
+        self._reached.clear()
+
+    def _learn(self) -> None:
+        """Read again, from time to time, how long sessions are; other processes write too."""
+        if self.ledger is not None and monotonic() - self._learned >= self._every:
+            self._learned = monotonic()
+            self.survival = self.ledger.survival()
 
     def _purge(self) -> None:
         gone = self.recorder.purge() if self.recorder is not None else 0

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, get_args
 
 from refold.gateway.books.entry import NAMES, Basis, Entry, Key, Sums
+from refold.survival import Survival
 
 _FIGURES = ", ".join(f"{name} BIGINT NOT NULL DEFAULT 0" for name in NAMES)
 _KEYS = ", ".join(Key._fields)
@@ -12,8 +13,14 @@ _CREATE = (
     "CREATE TABLE IF NOT EXISTS refold_calls (hour BIGINT NOT NULL, tenant TEXT NOT NULL, session TEXT NOT NULL, "
     f"model TEXT NOT NULL, basis TEXT NOT NULL, {_FIGURES}, PRIMARY KEY ({_KEYS}))"
 )
-CREATE = (_CREATE,)
-"""What makes the table where there is none."""
+_REACHED = "CREATE TABLE IF NOT EXISTS refold_reached (step BIGINT NOT NULL PRIMARY KEY, calls BIGINT NOT NULL)"
+CREATE = (_CREATE, _REACHED)
+"""What makes the tables where there are none."""
+REACH = (
+    "INSERT INTO refold_reached (step, calls) VALUES (?, ?) "
+    "ON CONFLICT (step) DO UPDATE SET calls = refold_reached.calls + excluded.calls"
+)
+REACHED = "SELECT step, calls FROM refold_reached"
 _ADDED = ", ".join(f"{name} = refold_calls.{name} + excluded.{name}" for name in NAMES)
 ADD = (
     f"INSERT INTO refold_calls ({_KEYS}, {', '.join(NAMES)}) VALUES ({', '.join('?' * (len(Key._fields) + len(NAMES)))}) "  # noqa: S608 - names of ours
@@ -40,19 +47,26 @@ class Ledger:
 
     def __init__(self, link: Linked, mark: str = "?") -> None:
         self._link = link
-        self._add, self._read = (text.replace("?", mark) for text in (ADD, READ))
+        self._add, self._read, self._reach = (text.replace("?", mark) for text in (ADD, READ, REACH))
 
-    def add(self, entries: Mapping[Key, Sums]) -> None:
-        """Add *entries* to what is there, all or none. Raises `StoreError`."""
+    def add(self, entries: Mapping[Key, Sums], reached: Mapping[int, int] | None = None) -> None:
+        """Add *entries* to what is there, and how many calls were made with how many before them (`refold.survival`);
+        all or none. Raises `StoreError`."""
         rows = [(*key, *sums.values()) for key, sums in sorted(entries.items(), key=lambda entry: entry[0])]
         with self._link.writing() as connection:
             connection.cursor().executemany(self._add, rows)
+            connection.cursor().executemany(self._reach, sorted((reached or {}).items()))
 
     def entries(self, since: int = 0) -> Iterator[Entry]:
         """Every line from the hour *since* (seconds since 1970) on. Raises `StoreError`."""
         with self._link.at("read") as connection:
             rows = connection.cursor().execute(self._read, (since,)).fetchall()
         yield from map(_entry, rows)
+
+    def survival(self) -> Survival:
+        """What is known of how long sessions are. Raises `StoreError`."""
+        with self._link.at("read") as connection:
+            return Survival(dict(connection.cursor().execute(REACHED).fetchall()))
 
     def close(self) -> None:
         """Let go of the database."""
