@@ -38,7 +38,7 @@ class Admin:
             await _json(caller, 200 if ready else 503, {"status": "ready" if ready else "stopping"})
         elif isinstance(self._inner, Api) and is_page(scope):
             await send_page(scope, caller)
-        elif not may_administer(scope, self._gateway.config.admin_token):
+        elif not (may_administer(scope, self._gateway.config.admin_token) or self._is_peer(scope)):
             self._gateway.exchange.counters.add("http_refused", reason="admin")
             challenge = (("www-authenticate", "Bearer"),)
             await caller.whole(*refusal("", Refused(401, "The admin token is needed.", headers=challenge)))
@@ -48,6 +48,9 @@ class Admin:
             await self._inner(scope, receive, send)
         else:
             await caller.whole(*refusal("", Refused(404, "There is nothing at this path.")))
+
+    def _is_peer(self, scope: Mapping[str, Any]) -> bool:
+        return isinstance(self._inner, Api) and self._inner.is_peer(scope)
 
     async def _metrics(self, caller: Caller) -> None:
         body = self._gateway.scrape()

@@ -10,8 +10,10 @@ from refold.gateway.api.arguments import check_type, from_body, from_query
 from refold.gateway.api.desk import Desk
 from refold.gateway.api.document import document
 from refold.gateway.api.operation import Operation
+from refold.gateway.api.peers import Peers
 from refold.gateway.api.problems import Problem, problem_of
 from refold.gateway.api.table import OPERATIONS
+from refold.gateway.api.together import answered
 from refold.gateway.caller import Caller, Note, Send
 from refold.gateway.intake import Gone, Receive, read_body
 from refold.gateway.limits import Limits
@@ -26,7 +28,7 @@ AT_ONCE = 8
 class Api:
     """The operations of the table, and the document that describes them.
 
-    *inner* answers every other path, where it is given.
+    *inner* answers every other path, where it is given. *peers* are other processes that know other conversations.
     """
 
     def __init__(
@@ -34,8 +36,9 @@ class Api:
         desk: Desk,
         limits: Limits,
         inner: Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]] | None = None,
+        peers: Peers | None = None,
     ) -> None:
-        self._desk, self._limits, self._inner, self._under_way = desk, limits, inner, 0
+        self._desk, self._limits, self._inner, self._peers, self._under_way = desk, limits, inner, peers, 0
         self._routes = {one.path: one for one in OPERATIONS}
         self._document = json.dumps(document(OPERATIONS)).encode()
 
@@ -54,6 +57,10 @@ class Api:
             await _refuse(caller, problem, _allowed(self._routes.get(path)) if problem.status == 405 else ())
         else:
             await _send(caller, 200, body)
+
+    def is_peer(self, scope: Mapping[str, Any]) -> bool:
+        """Does another process ask, for somebody who may?"""
+        return self._peers is not None and self._peers.is_one(scope)
 
     async def _answer(self, path: str, scope: Mapping[str, Any], receive: Receive) -> bytes:
         """The body of a 200. Raises `Problem`, `Gone`."""
@@ -76,7 +83,10 @@ class Api:
 
     async def _done(self, operation: Operation, scope: Mapping[str, Any], receive: Receive) -> bytes:
         arguments = await self._arguments(operation, scope, receive)
-        answer = await operation.run(self._desk, arguments)
+        if self._peers is None or self.is_peer(scope):
+            answer = await operation.run(self._desk, arguments)
+        else:
+            answer = await answered(self._desk, self._peers, operation, arguments)
         return await self._desk.aside(partial(_dumped, answer))
 
     async def _arguments(self, operation: Operation, scope: Mapping[str, Any], receive: Receive) -> dict[str, Any]:

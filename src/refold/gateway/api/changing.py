@@ -34,7 +34,7 @@ async def accept(desk: Desk, asked: Json) -> Json:
     """Keep exactly the edits of a preview."""
     offer = desk.offers.get(asked["preview"])
     if offer is None:
-        raise Problem(404, "no_preview", "This process has no such preview: it was accepted, or others came after it.")
+        raise Problem(404, "no_preview", "There is no such preview: it was accepted, or others came after it.")
     answer = await desk.aside(partial(_accepted, desk, offer, asked))
     desk.offers.pop(asked["preview"], None)
     return answer

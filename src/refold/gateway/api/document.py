@@ -11,7 +11,7 @@ from refold.gateway.api.shapes import ERROR
 Json = dict[str, Any]
 ABOUT = (
     "What the gateway knows of its conversations, what it did to them, and how to do and undo that by hand. Every "
-    "operation wants the admin token; without one set, this machine alone may ask. Each process answers for itself."
+    "operation wants the admin token; without one set, this machine alone may ask. Any process of `refold serve --workers` answers for all of them."
 )
 
 

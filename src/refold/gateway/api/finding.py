@@ -35,7 +35,7 @@ def known(desk: Desk, session: str) -> Thread:
     """The conversation of this name that sent a request. Raises `Problem` 404."""
     thread = next((one for one in desk.exchange.threads if one.name == session and one.latest), None)
     if thread is None:
-        raise Problem(404, "no_session", "This process knows no such session: its next request makes it known.")
+        raise Problem(404, "no_session", "No such session is known: its next request makes it known.")
     return thread
 
 

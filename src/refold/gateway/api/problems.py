@@ -16,7 +16,7 @@ class Problem(Exception):  # noqa: N818 - it is an answer, not an error
 STATUSES = {
     400: "The request is not what the document says: no JSON, a field missing, of another type, or unknown.",
     401: "The admin token is missing or wrong.",
-    404: "There is no such session, preview or edit in this process.",
+    404: "This gateway knows no such session, preview or edit.",
     405: "The path takes another method.",
     408: "The body did not come.",
     409: "It contradicts what is there: the conversation is being worked on, has changed, or its history must be given.",

@@ -50,7 +50,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "sessions",
         "GET",
-        "The conversations that this process knows, the latest first.",
+        "The conversations that this gateway knows, the latest first.",
         record({"limit": _LIMIT, "offset": {**COUNT, "maximum": 1_000_000, "default": 0}}),
         shapes.SESSIONS,
         looking.sessions,

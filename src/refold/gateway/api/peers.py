@@ -1,0 +1,71 @@
+"""The other processes of `refold serve --workers N`: each knows conversations of its own, and any may be asked.
+
+They reach one another by sockets in a directory that only their user can enter, and say by a secret that they have
+checked who asks.
+"""
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import Mapping
+from hashlib import blake2b
+from hmac import compare_digest
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+
+from refold.gateway.api.operation import Operation
+
+HEADER = b"x-refold-peer"
+SECONDS = 120.0
+"""How long another process may take: a preview waits for a model."""
+
+
+class Said(NamedTuple):
+    """What another process answered."""
+
+    status: int
+    body: dict[str, Any]
+
+
+class Peers:
+    """The processes that share the directory *place*. *secret* is known to them alone."""
+
+    def __init__(self, place: Path, secret: bytes) -> None:
+        self._place = place
+        self._word = blake2b(str(place).encode(), key=secret[:64], digest_size=32, person=b"refold peers").hexdigest()
+
+    def listen(self) -> socket.socket:
+        """A socket for the others, where they look for it. Raises OSError."""
+        path = self._place / f"{os.getpid()}.api"
+        path.unlink(missing_ok=True)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listening.bind(str(path))
+        listening.listen(64)
+        return listening
+
+    def is_one(self, scope: Mapping[str, Any]) -> bool:
+        """Does one of them ask, for somebody who may?"""
+        word = self._word.encode()
+        return any(name == HEADER and compare_digest(value, word) for name, value in scope["headers"])
+
+    async def ask(self, operation: Operation, arguments: Mapping[str, Any]) -> list[Said]:
+        """What the others answer; those that do not are left out, such as one that has ended."""
+        others = [path for path in sorted(self._place.glob("*.api")) if path.stem != str(os.getpid())]
+        said = await asyncio.gather(*(self._ask(path, operation, arguments) for path in others))
+        return [one for one in said if one is not None]
+
+    async def _ask(self, path: Path, operation: Operation, arguments: Mapping[str, Any]) -> Said | None:
+        headers = {HEADER.decode(): self._word}
+        sent: dict[str, Any] = {"params": arguments} if operation.method == "GET" else {"json": arguments}
+        limit = aiohttp.ClientTimeout(total=SECONDS)
+        try:
+            async with (
+                aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(path)), timeout=limit) as session,
+                session.request(operation.method, f"http://peer{operation.path}", headers=headers, **sent) as answer,
+            ):
+                return Said(answer.status, json.loads(await answer.read()))
+        except (OSError, aiohttp.ClientError, TimeoutError, ValueError):
+            return None
