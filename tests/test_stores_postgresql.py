@@ -92,6 +92,17 @@ def test_the_address_says_which_store(url, tmp_path):
     assert file_of(url) is None and file_of(":memory:") is None and file_of("a.db").name == "a.db"
 
 
+def test_two_schemas_of_one_database_are_two_stores(url, server):
+    for name in ("team_a", "team_b"):
+        server.execute(f"CREATE SCHEMA {name}", url)
+    places = [f"{url}&options=-csearch_path%3D{name}" for name in ("team_a", "team_b")]
+    with PostgreSQLStore(places[0]) as one, PostgreSQLStore(places[1]) as two:
+        one.save([edit(1)])
+        two.save([edit(2)])
+        assert list(one.load(["t"])) == [edit(1)]
+        assert list(two.load(["t"])) == [edit(2)]
+
+
 # --- the schema ------------------------------------------------------------------------------
 
 
