@@ -15,7 +15,7 @@ from refold.gateway.claims import Claiming, Had, claim_of
 from refold.gateway.counters import Counters
 from refold.gateway.errors import Figures
 from refold.gateway.identity import hashed
-from refold.gateway.notes import Unbooked, decide_again, mended, note, note_unsaved, save_unsaved
+from refold.gateway.notes import Unbooked, decide_again, mended, note, note_unsaved, save_unsaved, unbound
 from refold.gateway.settings import Settings
 from refold.gateway.threads import Thread
 from refold.gateway.traffic import Incoming
@@ -193,11 +193,13 @@ class Turns:
         """Keep the edits of the compaction that was prepared, if they are true for this history."""
         thread = turn.thread
         preview, thread.prepared = thread.prepared, None
-        transcript = turn.thread.compactor(turn.history).transcript
-        usable = preview is not None and all(map(transcript.holds, preview.edits))
+        view = turn.thread.compactor(turn.history)
+        usable = preview is not None and all(map(view.transcript.holds, preview.edits))
         if usable and preview is not None:
             try:
                 thread.compactor.accept(preview, actor=f"auto ({why})")
+                if late := unbound(view, preview.edits):
+                    self.store.save(late)
             except EditError:
                 usable = False
         if preview is not None and self._shares:

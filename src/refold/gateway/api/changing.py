@@ -12,11 +12,10 @@ from refold.gateway.api import kept, telling
 from refold.gateway.api.desk import Desk, Offer
 from refold.gateway.api.finding import Found, find
 from refold.gateway.api.problems import Problem
-from refold.gateway.exchange import Held
-from refold.gateway.notes import note
-from refold.gateway.threads import Thread
+from refold.gateway.notes import note, unbound
+from refold.gateway.threads import Held, Thread
 from refold.preview import Preview
-from refold.settle import copies, settle
+from refold.settle import copies
 from refold.store import Store
 from refold.view import View
 
@@ -92,15 +91,9 @@ def _accepted(desk: Desk, offer: Offer, asked: Json) -> Json:
 
 
 def _settled(thread: Thread, edits: Sequence[Edit], store: Store) -> None:
-    """What was thought since the preview was made was thought without its edits, so its signatures go (AN-7)."""
-    if thread.latest is None:
-        return
-    before = thread.latest.view
-    known = {edit.id for edit in before.edits}
-    after = before.keep(edit for edit in edits if edit.id not in known)
-    unsigned = settle(after, before).edits[len(after.edits) :]
-    store.save(unsigned)
-    _show(thread, (), unsigned)
+    if thread.latest is not None and (late := unbound(thread.latest.view, edits)):
+        store.save(late)
+        _show(thread, (), late)
 
 
 def _reverted(desk: Desk, asked: Json) -> Json:

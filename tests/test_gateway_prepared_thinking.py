@@ -1,0 +1,50 @@
+"""A summary that was made ahead is used later: what was thought in between was thought without it."""
+
+import asyncio
+import json
+
+from refold.gateway.exchange import Exchange, Incoming, Settings
+from refold.stores import MemoryStore
+from refold.strategy import Answer
+from refold.windows import Window
+
+MODEL = "claude-opus-5-5"
+HEADINGS = ("Goal", "Constraints", "Done", "State", "Decisions", "Open", "Next", "Files")
+
+
+async def summary(question) -> Answer:
+    return Answer("\n".join(f"## {heading}\n- the bug is in add" for heading in HEADINGS), model="writer")
+
+
+def request(steps: int) -> Incoming:
+    """So many thoughts, each with a call and its result."""
+    messages: list[dict] = [{"role": "user", "content": "Find the bug."}]
+    for i in range(steps):
+        thought = {"type": "thinking", "thinking": f"hm {i}", "signature": f"sig{i}"}
+        call = {"type": "tool_use", "id": f"c{i}", "name": "read", "input": {"n": i}}
+        result = {"type": "tool_result", "tool_use_id": f"c{i}", "content": f"{i} " + "text " * 400}
+        messages += [{"role": "assistant", "content": [thought, call]}, {"role": "user", "content": [result]}]
+    body = json.dumps({"model": MODEL, "max_tokens": 99, "messages": messages}).encode()
+    return Incoming("anthropic", "up", "/v1/messages", (), body, "hash")
+
+
+def test_thinking_since_a_summary_was_prepared_loses_its_signature() -> None:
+    """AN-7, AN-11: a signature in front of which anything has changed is refused by the provider."""
+
+    async def run() -> None:
+        settings = Settings(windows={MODEL: Window(16_000)}, ask=summary, soft=0.5, hard=0.9, economy=False)
+        exchange = Exchange(settings, MemoryStore())
+        prepared = 0
+        for steps in range(1, 60):
+            outgoing = await exchange.prepare(request(steps))
+            await asyncio.gather(*exchange._tasks)
+            prepared = prepared or next((steps for thread in exchange.threads if thread.prepared), 0)
+            if outgoing.outcome == "edited":
+                break
+        assert outgoing.reason == "prepared" and 0 < prepared < steps - 3
+        assert b"signature" not in outgoing.body
+        grown = await exchange.prepare(request(steps + 1))
+        assert grown.body.count(b"signature") == 1, "what is thought with the summary in sight keeps its own"
+        await exchange.aclose()
+
+    asyncio.run(run())
