@@ -31,7 +31,7 @@ _HEAD = "SELECT tip, length, began, size FROM refold_heads WHERE tenant = ? AND 
 _TIPS = "SELECT place, tip FROM refold_said WHERE tenant = ? AND session = ? ORDER BY place"
 _CUT = "DELETE FROM refold_said WHERE tenant = ? AND session = ? AND place >= ?"
 _SAY = "INSERT INTO refold_said (tenant, session, place, tip, body) VALUES (?, ?, ?, ?, ?)"
-_SIZE = "SELECT COALESCE(SUM(LENGTH(body)), 0) FROM refold_said WHERE tenant = ? AND session = ?"
+_SIZE = "SELECT COALESCE(SUM(LENGTH(body)), 0) FROM refold_said WHERE tenant = ? AND session = ? AND place < ?"
 _NO_HEAD = "DELETE FROM refold_heads WHERE tenant = ? AND session = ?"
 _NEW_HEAD = "INSERT INTO refold_heads (tenant, session, tip, length, api, model, fixed, began, latest, until, size) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _OLD = "SELECT tenant, session FROM refold_heads WHERE until <= ?"
@@ -108,12 +108,13 @@ class Transcripts:
         with self._writing() as connection:
             head = self._rows(connection, _HEAD, who)
             known = self._kept(connection, who, tips, head)
-            if known == len(tips) - 1 and head and head[0][1] > known:
-                return  # an older request of a conversation that has gone on
+            grown = bool(head) and head[0][1] == known
+            size = head[0][3] if grown else int(self._rows(connection, _SIZE, (*who, known))[0][0])
             self._do(connection, _CUT, (*who, known))
-            rows = ((*who, at, tips[at + 1], _dump(view.transcript.messages[at])) for at in range(known, len(tips) - 1))
-            connection.cursor().executemany(self._sql(_SAY), list(rows))
-            size = int(self._rows(connection, _SIZE, who)[0][0])
+            said = view.transcript.messages
+            rows = [(*who, at, tips[at + 1], _dump(said[at])) for at in range(known, len(tips) - 1)]
+            connection.cursor().executemany(self._sql(_SAY), rows)
+            size += sum(len(row[-1]) for row in rows)
             self._do(connection, _NO_HEAD, who)
             if size > self._bounds.session:
                 self._do(connection, _CUT, (*who, 0))
