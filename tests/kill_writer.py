@@ -1,6 +1,6 @@
 """A nursery of writers to be killed: forks one for each line on stdin, so that the interpreter starts once.
 
-Line in: `<sqlite|sidecar> <number of the first batch> <path>`. Lines out: `pid <n>` of the writer; from
+Line in: `<sqlite|sidecar|postgresql> <number of the first batch> <path>`. Lines out: `pid <n>` of the writer; from
 the writer, once a write has returned, `saved <batch>` or `removed <batch>`; and `dead` after it has ended.
 """
 
@@ -11,8 +11,9 @@ from itertools import count
 from refold.edits import Edit
 from refold.messages import user
 from refold.stores import SidecarStore, SQLiteStore
+from refold.stores.postgresql import PostgreSQLStore
 
-STORES = {"sqlite": SQLiteStore, "sidecar": SidecarStore}
+STORES = {"sqlite": SQLiteStore, "sidecar": SidecarStore, "postgresql": PostgreSQLStore}
 
 
 def batch(number):

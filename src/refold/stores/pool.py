@@ -32,7 +32,7 @@ class Connection(psycopg.Connection[Row]):
 
     patience = 30.0
 
-    def wait(self, gen: Generator[Any, Any, T], interval: float = 0.1, *_: Any) -> T:
+    def wait(self, gen: Generator[Any, Any, T], interval: float = 0.1, *_: Any, **__: Any) -> T:
         """As psycopg's, to an end."""
         return super().wait(_bounded(gen, monotonic() + self.patience), interval)
 
