@@ -83,7 +83,7 @@ def recorded(shared: Path, names: str) -> Iterator[Incoming]:
 
 def run(requests: list[Incoming], settings: Settings | None = None) -> list[Outgoing]:
     async def go() -> list[Outgoing]:
-        exchange = Exchange(settings or Settings(), MemoryStore())
+        exchange = Exchange(settings or Settings(floor=0), MemoryStore())
         try:
             return [await exchange.prepare(one) for one in requests]
         finally:

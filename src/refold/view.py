@@ -85,6 +85,11 @@ class View:
         """Tokens of the request this view makes: system prompt, tools and what is shown."""
         return self.lens.calibrate(self.lens.fixed + self.estimate)
 
+    @property
+    def said(self) -> int:
+        """Tokens that the request would have without any edit."""
+        return self.lens.calibrate(self.lens.fixed + self.ground.sums[-1])
+
     @cached_property
     def messages(self) -> tuple[Message, ...]:
         """What to send."""

@@ -8,7 +8,6 @@ from rich.text import Text
 
 from refold.cli import screen
 from refold.cli.compacting import Accepted, Compacted, dollars
-from refold.cli.documents import said
 from refold.cli.editing import summaries
 from refold.cli.report import grid, line, name
 from refold.cli.screen import bar, clean, many, short, tokens
@@ -37,8 +36,8 @@ def compactions(done: Sequence[Compacted], console: Console) -> None:
 def _compaction(one: Compacted, console: Console) -> None:
     before, after = one.work.view, one.made.view
     line(console, name(one.work), "bold")
-    whole = max(said(before), 1)
-    for label, count in (("said", said(before)), ("before", before.tokens), ("after", after.tokens)):
+    whole = max(before.said, 1)
+    for label, count in (("said", before.said), ("before", before.tokens), ("after", after.tokens)):
         told = (
             (f"{label:<7}", "dim"),
             f"{count:>11,} ",

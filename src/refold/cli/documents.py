@@ -54,7 +54,7 @@ def stats(work: WorkFile, parts: Mapping[str, Any], effective: int | None) -> Do
     compactions = [{"start": c.start, "stop": c.stop, "trigger": c.trigger} for c in work.session.compactions]
     return {
         **session(work),
-        "tokens": {"said": said(view), "sent": view.tokens, "effective": effective, "fixed": view.lens.fixed},
+        "tokens": {"said": view.said, "sent": view.tokens, "effective": effective, "fixed": view.lens.fixed},
         **parts,
         "compactions": compactions,
         "edits": [share(one) for one in standing(view)],
@@ -66,7 +66,7 @@ def compaction(one: Compacted) -> Document:
     before, after = one.work.view, one.made.view
     document = {
         **session(one.work),
-        "tokens": {"said": said(before), "before": before.tokens, "after": after.tokens, "target": one.to},
+        "tokens": {"said": before.said, "before": before.tokens, "after": after.tokens, "target": one.to},
         "fits": after.tokens <= one.to,
         "strategies": [share(done) for done in one.shares],
         "edits": [edit(after, made) for made in one.made.edits],
@@ -168,11 +168,6 @@ def found(one: Found) -> Document:
         "size_bytes": one.size_bytes,
         "modified": one.modified.isoformat(),
     }
-
-
-def said(view: View) -> int:
-    """Tokens of the whole transcript as a request, whatever the edits show."""
-    return view.lens.calibrate(view.lens.fixed + view.ground.sums[-1])
 
 
 def _part(part: Any) -> Document:

@@ -10,7 +10,6 @@ from rich.text import Text
 
 from refold.cli import screen
 from refold.cli.columns import columns
-from refold.cli.documents import said
 from refold.cli.screen import bar, clean, many, short, tokens
 from refold.cli.show import Line
 from refold.recalling import Hit
@@ -99,7 +98,7 @@ def stats(work: WorkFile, parts: dict[str, Any], effective: int | None) -> None:
     """One session: where its tokens are."""
     console, view = screen.out(), work.view
     line(console, name(work), "bold")
-    told = f"{said(view):,} tokens said"
+    told = f"{view.said:,} tokens said"
     told += f", {view.tokens:,} sent" if view.edits else ""
     told += f", {effective:,} in the client's own context" if effective is not None else ""
     console.print(told)
@@ -142,7 +141,7 @@ def table(works: Sequence[WorkFile]) -> None:
 
 def _sums(views: Sequence[View]) -> tuple[str, ...]:
     """Messages, tokens said and sent, edits."""
-    sums = (sum(map(said, views)), sum(view.tokens for view in views))
+    sums = (sum(view.said for view in views), sum(view.tokens for view in views))
     return f"{sum(len(v.transcript) for v in views):,}", *map(tokens, sums), f"{sum(len(v.edits) for v in views):,}"
 
 

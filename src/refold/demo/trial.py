@@ -101,12 +101,8 @@ def _live(compactor: Compactor, entries: Iterable[Any]) -> Iterator[tuple[View, 
             view, new = live.append(*new), []
             payload = view.payload
             bad = len(check(payload, "anthropic"))
-            yield view, Request(_said(view), view.tokens, payload[: len(sent)] != sent, bad)
+            yield view, Request(view.said, view.tokens, payload[: len(sent)] != sent, bad)
             sent = payload
-
-
-def _said(view: View) -> int:
-    return view.lens.calibrate(view.lens.fixed + view.ground.sums[-1])
 
 
 def _tally(views: Sequence[tuple[View, Request]], compactor: Compactor) -> Iterator[Share]:

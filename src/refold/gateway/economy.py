@@ -87,7 +87,7 @@ def case_of(
         removed=removed,
         rewritten=goal - fixed + answered,
         tokens=tokens,
-        growth=(view.lens.calibrate(view.lens.fixed + view.ground.sums[-1]) - fixed) / past,
+        growth=(view.said - fixed) / past,
         asked=tokens if asks else 0,
         answered=answered,
         refetched=REFETCHED,

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from traceback import walk_tb
 from typing import Any, NamedTuple, TypeVar
 
 from refold.codecs import open_payload
 from refold.envelope import Envelope
-from refold.errors import FormatError, StoreError
+from refold.errors import FormatError
 from refold.gateway import caps, native
 from refold.gateway.books.accounts import Answered
 from refold.gateway.books.clerk import Clerk
@@ -20,15 +19,17 @@ from refold.gateway.claims import Claiming
 from refold.gateway.counters import Counters
 from refold.gateway.deltas import delta_of, refusal
 from refold.gateway.errors import figures
+from refold.gateway.faults import where, why
 from refold.gateway.identity import hashed, salt_of, session_key, tenant_of
+from refold.gateway.light import light_body
 from refold.gateway.plan import NEVER
 from refold.gateway.settings import Settings
 from refold.gateway.sides import gained_only_text, side_of
-from refold.gateway.threads import Latest, Thread, Threads
-from refold.gateway.traffic import REASONS, Incoming, Outcome, Outgoing, Refusal
+from refold.gateway.threads import Held, Latest, Thread, Threads
+from refold.gateway.traffic import APIS, REASONS, Incoming, Outcome, Outgoing, Refusal, is_aside
 from refold.gateway.turns import Turn, Turns, model_of
 from refold.gateway.watched import Watched
-from refold.gateway.workers import Job, Late, Workers
+from refold.gateway.workers import Job, Workers
 from refold.models.breaker import Breaker
 from refold.store import Store
 from refold.view import View
@@ -37,15 +38,8 @@ __all__ = ["REASONS", "Counters", "Exchange", "Incoming", "Outgoing", "Refusal",
 
 T = TypeVar("T")
 _log = logging.getLogger("refold.gateway")
-APIS = ("anthropic", "openai_chat", "openai_responses", "gemini")
-ASIDE = ("count_tokens", ":countTokens", "/responses/compact", "/input_tokens")
-"""Ends of paths that carry a conversation and ask something else."""
 HARDER = 0.6
 """The share of the window, or of what was sent, that is aimed at after a context error."""
-
-
-class Busy(TimeoutError):  # noqa: N818 - it says what it is
-    """Another request of the same conversation is being worked on."""
 
 
 class Ticket(NamedTuple):
@@ -85,12 +79,23 @@ class Exchange:
     async def prepare(self, incoming: Incoming) -> Outgoing:
         """What to send for *incoming*. Never raises: what cannot be read or decided in time goes through
         unchanged, with a reason, a counter and a line in the log."""
+        if self.is_light(incoming):
+            outgoing = Outgoing(incoming.body, reason="light")
+            self._count("requests", incoming, outgoing)
+            return outgoing
         job = Job(self.settings.patience)
         outgoing = await self._guarded(incoming, job, partial(self._decided, job, incoming), self.settings.deadline)
         self._count("requests", incoming, outgoing)
         if isinstance(outgoing.thread, Ticket):
             self._prepare_ahead(outgoing.thread)
         return outgoing
+
+    def is_light(self, incoming: Incoming) -> bool:
+        """Is the request so short that it passes unread (`Settings.floor`)?"""
+        if incoming.api not in APIS or is_aside(incoming.path):
+            return False
+        body = light_body(incoming, self.settings)
+        return body is not None and self.turns.has_room(incoming, body)
 
     async def harder(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
         """After the upstream's context error with this body: a smaller request to send once more. None when
@@ -168,7 +173,7 @@ class Exchange:
             if side or gained_only_text(thread.recent, view.transcript.messages):
                 side = side or "compaction"
                 if self.turns.fits_as_said(turn, view):
-                    said = _said(view)
+                    said = view.said
                     return Outgoing(incoming.body, (), said, said, "side", side, model=turn.model)
             view, reason = self.turns.taken(turn, view, reason, spare=not side)
             if not side:
@@ -202,10 +207,10 @@ class Exchange:
                 outcome, reason = "edited", "native"
         edits = tuple(placed.edit.id for placed in view.top)
         turn.thread.latest = Latest(
-            turn.model, incoming.upstream, self.settings.clock(), _said(view), replace(view, envelope=None)
+            turn.model, incoming.upstream, self.settings.clock(), view.said, replace(view, envelope=None)
         )
         ticket = Ticket(turn.thread, view)
-        return Outgoing(source, edits, _said(view), view.tokens, outcome, reason, ticket, headers, turn.model)
+        return Outgoing(source, edits, view.said, view.tokens, outcome, reason, ticket, headers, turn.model)
 
     # --- after a context error --------------------------------------------------------------------
 
@@ -241,7 +246,7 @@ class Exchange:
         except FormatError:
             return Outgoing(incoming.body, outcome="opaque", reason="unreadable")
         except Exception as error:  # noqa: BLE001 - whatever it is, the request must flow
-            reason = _why(error)
+            reason = why(error)
             self._tell(incoming, reason, error)
         if reason == "store" or job.storing:
             self._breaker.failed(reason)
@@ -252,7 +257,7 @@ class Exchange:
         try:
             return await self._workers.run(held, Job(0.0), self.settings.deadline)
         except Exception as error:  # noqa: BLE001 - likewise
-            self._tell(incoming, _why(error), error)
+            self._tell(incoming, why(error), error)
             return Outgoing(incoming.body, outcome="failed", reason=reason)
 
     def _held(self, incoming: Incoming, thread: Thread, reason: str) -> Outgoing:
@@ -312,41 +317,6 @@ class Exchange:
 
     def _tell(self, incoming: Incoming, reason: str, error: BaseException) -> None:
         """A line in the log: never content, never a key. What an error says may quote either, so only its kind is told."""
-        kind, place = type(error).__name__, _where(error)
+        kind, place = type(error).__name__, where(error)
         _log.warning("passed through: %s (%s), %s at %s over %s", reason, REASONS[reason], kind, place, incoming.api)
         self.counters.add("failures", reason=reason)
-
-
-class Held:
-    """A conversation's lock, waited for so many seconds. Raises `Busy`."""
-
-    def __init__(self, thread: Thread, seconds: float) -> None:
-        self._lock, self._seconds = thread.lock, seconds
-
-    def __enter__(self) -> None:
-        if not self._lock.acquire(timeout=self._seconds):
-            raise Busy
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-
-def is_aside(path: str) -> bool:
-    """Does this path of a conversation's API ask something else than an answer?"""
-    return path.partition("?")[0].endswith(ASIDE)
-
-
-def _said(view: View) -> int:
-    """Tokens of the request as it came."""
-    return view.lens.calibrate(view.lens.fixed + view.ground.sums[-1])
-
-
-def _where(error: BaseException) -> str:
-    """The module and line that raised: enough to find it, and nothing that was sent."""
-    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
-    return f"{frames[-1].f_globals.get('__name__')}:{frames[-1].f_lineno}" if frames else "?"
-
-
-def _why(error: BaseException) -> str:
-    kinds = ((StoreError, "store"), (Late, "deadline"), (Busy, "busy"))
-    return next((reason for kind, reason in kinds if isinstance(error, kind)), "internal")

@@ -42,7 +42,8 @@ UPSTREAMS = "REFOLD_UPSTREAMS"
 def gateway(config: Config, inner: Application | None = None, peers: Peers | None = None) -> Gateway:
     """The gateway with its store; *peers* are further processes of it. Raises ValueError for what cannot be served, `StoreError`, OSError."""
     config = salted(config.checked())
-    counters, settings = Counters(), config.settings
+    settings = replace(config.settings, floor=0) if config.record else config.settings  # what is recorded is read
+    counters = Counters()
     books = clerk(config.store, config.record, partial(rates_of, settings), counters, settings.clock)
     exchange = Exchange(settings, opened(config.store), counters, books)
     books.start()

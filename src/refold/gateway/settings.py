@@ -55,5 +55,8 @@ class Settings:
     """Conversations known in memory."""
     workers: int = 16
     """Threads that compute."""
+    floor: int = 4_096
+    """Bytes up to which a request without tool results and signed thinking passes unread: nothing in it is worth an
+    edit. 0 reads every request; so do strategies of your own, which may edit anything."""
     clamp: bool = True
     """Lower a request's cap of output tokens to what the window leaves."""

@@ -105,3 +105,21 @@ class Threads:
             if len(self._known) > self._most:
                 self._known.popitem(last=False)
             return thread
+
+
+class Busy(TimeoutError):  # noqa: N818 - it says what it is
+    """Another request of the same conversation is being worked on."""
+
+
+class Held:
+    """A conversation's lock, waited for so many seconds. Raises `Busy`."""
+
+    def __init__(self, thread: Thread, seconds: float) -> None:
+        self._lock, self._seconds = thread.lock, seconds
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(timeout=self._seconds):
+            raise Busy
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()

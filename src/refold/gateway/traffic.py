@@ -5,11 +5,15 @@ from typing import Any, Literal
 
 Api = Literal["anthropic", "openai_chat", "openai_responses", "gemini", ""]
 """The wire format of a request; empty for any other path, which is passed through."""
+APIS = ("anthropic", "openai_chat", "openai_responses", "gemini")
+ASIDE = ("count_tokens", ":countTokens", "/responses/compact", "/input_tokens")
+"""Ends of paths that carry a conversation and ask something else."""
 
 REASONS = {
     "": "nothing was due",
     "path": "not the path of a conversation",
     "empty": "no message",
+    "light": "too short for anything to be worth an edit",
     "unreadable": "no JSON, or no conversation of this API",
     "delta": "the provider holds the history",
     "thread": "a message thread was refused, so that the client sends its history",
@@ -95,3 +99,8 @@ class Outgoing:
     """The model that the request names; empty where that was not read."""
     refusal: Refusal | None = None
     """Answer with this and send nothing upstream."""
+
+
+def is_aside(path: str) -> bool:
+    """Does this path of a conversation's API ask something else than an answer?"""
+    return path.partition("?")[0].endswith(ASIDE)

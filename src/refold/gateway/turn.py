@@ -1,6 +1,7 @@
 """One request of a conversation, as the gateway works on it."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,8 +40,13 @@ class Turn:
 
 def model_of(incoming: Incoming, envelope: Envelope) -> str:
     """The model that a request names, in its body or in its path."""
-    named = envelope.body.get("model")
-    if isinstance(named, str) and named:
-        return named
-    found = _MODEL.search(incoming.path)
+    return named(incoming.path, envelope.body)
+
+
+def named(path: str, body: Mapping[str, Any]) -> str:
+    """The model that *body* names, or else *path*."""
+    model = body.get("model")
+    if isinstance(model, str) and model:
+        return model
+    found = _MODEL.search(path)
     return found[1] if found else ""

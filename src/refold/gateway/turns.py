@@ -1,6 +1,6 @@
 """One turn of a conversation: what is shown of it, and what more is done to it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,11 +15,12 @@ from refold.gateway.claims import Claiming, Had, claim_of
 from refold.gateway.counters import Counters
 from refold.gateway.errors import Figures
 from refold.gateway.identity import hashed
+from refold.gateway.light import has_room
 from refold.gateway.notes import Unbooked, decide_again, mended, note, note_unsaved, save_unsaved, unbound
 from refold.gateway.settings import Settings
 from refold.gateway.threads import Thread
 from refold.gateway.traffic import Incoming
-from refold.gateway.turn import Turn, model_of
+from refold.gateway.turn import Turn, model_of, named
 from refold.loop import Asker
 from refold.preview import Preview
 from refold.state import copy_of
@@ -126,9 +127,8 @@ class Turns:
     def fits_as_said(self, turn: Turn, view: View) -> bool:
         """May the request be sent as it came? Not where signed thinking stands behind an edit that shows."""
         hard = self.limits(turn).hard
-        said = view.lens.calibrate(view.lens.fixed + view.ground.sums[-1])
         bound = view.lens.rules.thinking == "bound" and bool(view.top)
-        return not bound and (hard is None or said < hard)
+        return not bound and (hard is None or view.said < hard)
 
     def written(self, turn: Turn, view: View) -> tuple[bytes, bool]:
         """The request's bytes, and whether its cap of output was lowered."""
@@ -286,6 +286,11 @@ class Turns:
         """Tokens that a request to *model* may have; None where its window is not known."""
         window = self._limits(incoming, model).window
         return window.room if window is not None else None
+
+    def has_room(self, incoming: Incoming, body: Mapping[str, Any]) -> bool:
+        """Does a request with this body, and its answer, fit the window of its model whatever its tokens are?"""
+        limits = self._limits(incoming, named(incoming.path, body))
+        return has_room(incoming.api, body, len(incoming.body), limits)
 
     def _limits(self, incoming: Incoming, model: str) -> plan.Limits:
         place = _place(incoming, model)

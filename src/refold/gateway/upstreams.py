@@ -9,8 +9,8 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-APIS = ("anthropic", "openai_chat", "openai_responses", "gemini")
-"""The wire formats an upstream can be chosen by."""
+from refold.gateway.traffic import APIS
+
 _OWN = ("/refold", "/metrics")
 """Paths that the gateway answers itself; no upstream's prefix may be one of them."""
 

@@ -7,8 +7,7 @@ from refold.gateway.api import kept, telling
 from refold.gateway.api.desk import Desk
 from refold.gateway.api.finding import find, known
 from refold.gateway.api.problems import Problem
-from refold.gateway.exchange import Held
-from refold.gateway.threads import Thread
+from refold.gateway.threads import Held, Thread
 from refold.ledger import Row
 from refold.recalling import recall as search
 from refold.view import View

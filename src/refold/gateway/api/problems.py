@@ -1,7 +1,7 @@
 """What is answered where an operation cannot be done."""
 
 from refold.errors import EditError, FormatError, RefoldError, StoreError
-from refold.gateway.exchange import Busy
+from refold.gateway.threads import Busy
 from refold.gateway.workers import Late
 
 

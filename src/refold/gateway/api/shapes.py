@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from refold.attempt import Outcome
 from refold.gateway.api.schema import Schema
-from refold.gateway.upstreams import APIS
+from refold.gateway.traffic import APIS
 from refold.ledger import Action, Grade
 from refold.presets.soft_hard_config import PRODUCTION
 

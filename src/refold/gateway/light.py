@@ -1,0 +1,49 @@
+"""Requests so short that nothing in them is worth an edit. They pass without being taken apart."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from refold.gateway import caps
+from refold.gateway.deltas import delta_of
+from refold.gateway.plan import Limits
+from refold.gateway.settings import Settings
+from refold.gateway.traffic import Incoming
+
+SIGNS = (
+    b"tool_result",
+    b'"tool"',
+    b'"function"',
+    b'_output"',
+    b"unction_response",
+    b"unctionResponse",
+    b"ignature",
+    b"encrypted_content",
+    b"compaction",
+)
+"""What a conversation with results, with thinking that is bound to its place, or with a compaction of the provider's has in
+its body, in any API. A client that hides them by escapes gets its request as it wrote it."""
+
+
+def light_body(incoming: Incoming, settings: Settings) -> Mapping[str, Any] | None:
+    """The body of a light request; None for any other. Light is what has at most `Settings.floor` bytes, is whole in
+    itself, and holds nothing that a local strategy of ours would edit, so that passing it decides nothing for later."""
+    source = incoming.body
+    if len(source) > settings.floor or settings.strategies is not None or incoming.api in settings.native:
+        return None
+    if any(sign in source for sign in SIGNS):
+        return None
+    try:
+        body = json.loads(source)
+    except (ValueError, RecursionError):
+        return None
+    return body if isinstance(body, dict) and not delta_of(incoming.api, body) else None
+
+
+def has_room(api: str, body: Mapping[str, Any], size: int, limits: Limits) -> bool:
+    """Does a body of *size* bytes fit its window whatever its tokens are, and its answer too? No text has more tokens
+    than bytes."""
+    if limits.window is None or limits.soft is None:
+        return True
+    cap = caps.cap_of(api, body)
+    return size < limits.soft and (cap is None or size + cap.tokens <= limits.window.context)
