@@ -26,10 +26,12 @@ def children(process):
     return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-@pytest.fixture
-def served(tmp_path):
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
     with ScriptedUpstream(["Hello."]) as upstream:
-        process = Process(tmp_path, "workers", f'[[upstream]]\nurl = "{upstream.url}"\n', "--workers", "3")
+        process = Process(
+            tmp_path_factory.mktemp("served"), "workers", f'[[upstream]]\nurl = "{upstream.url}"\n', "--workers", "3"
+        )
         with running(process):
             yield process, upstream
 
@@ -40,20 +42,11 @@ def ask(process):
 
 def test_several_processes_answer_on_one_socket(served):
     process, upstream = served
+    before = len(upstream.asked)
     with ThreadPoolExecutor(16) as pool:
         assert set(pool.map(ask, [process] * 60)) == {200}
-    assert len(upstream.asked) == 60
+    assert len(upstream.asked) == before + 60
     assert eventually(lambda: len(children(process)) == 3)
-
-
-def test_one_that_is_killed_is_replaced_and_the_others_go_on(served):
-    process, _ = served
-    assert eventually(lambda: len(children(process)) == 3)
-    before = set(children(process))
-    os.kill(min(before), signal.SIGKILL)
-    assert eventually(lambda: len(set(children(process)) - before) == 1)
-    assert ask(process) == 200
-    assert "a worker is replaced" in process.log.read_text()
 
 
 def asked_of(text):
@@ -64,16 +57,27 @@ def asked_of(text):
 
 def test_whichever_is_asked_for_metrics_answers_for_all(served):
     """Also for one that was killed: a counter never falls."""
-    process, _ = served
+    process, upstream = served
     for _ in range(30):
         assert ask(process) == 200
-    assert eventually(lambda: sum(asked_of(httpx.get(f"{process.url}/metrics").text)) == 30)
+    total = len(upstream.asked)
+    assert eventually(lambda: sum(asked_of(httpx.get(f"{process.url}/metrics").text)) == total)
     os.kill(children(process)[0], signal.SIGKILL)
     for _ in range(10):
         text = httpx.get(f"{process.url}/metrics").text
-        assert sum(asked_of(text)) == 30
+        assert sum(asked_of(text)) == total
     assert text.count("# TYPE refold_http_requests_total counter") == 1
     assert "refold_http_under_way" in text
+
+
+def test_one_that_is_killed_is_replaced_and_the_others_go_on(served):
+    process, _ = served
+    assert eventually(lambda: len(children(process)) == 3)
+    before = set(children(process))
+    os.kill(min(before), signal.SIGKILL)
+    assert eventually(lambda: len(set(children(process)) - before) == 1)
+    assert ask(process) == 200
+    assert "a worker is replaced" in process.log.read_text()
 
 
 def test_figures_are_summed_by_name_and_labels():
@@ -109,14 +113,6 @@ def test_a_stream_is_finished_before_all_end(tmp_path):
             assert first.startswith("data:")
             assert "data: [DONE]" in rest
             assert process.process.wait(30) == 0
-
-
-def test_when_their_parent_is_killed_the_others_end(served):
-    process, _ = served
-    assert eventually(lambda: len(children(process)) == 3)
-    orphans = children(process)
-    process.kill()
-    assert eventually(lambda: not any(is_alive(pid) for pid in orphans))
 
 
 def is_refused(process):
@@ -155,6 +151,15 @@ def test_an_edit_of_one_process_is_shown_by_all(tmp_path):
                 time.sleep(0.01)
     assert len({asked.body for asked in upstream.asked}) == 1
     assert len(upstream.asked[0].body) < len(body) / 2
+
+
+def test_when_their_parent_is_killed_the_others_end(served):
+    """The last of those that share it."""
+    process, _ = served
+    assert eventually(lambda: len(children(process)) == 3)
+    orphans = children(process)
+    process.kill()
+    assert eventually(lambda: not any(is_alive(pid) for pid in orphans))
 
 
 @pytest.mark.parametrize(("workers", "store"), [(0, "refold.db"), (2, ":memory:")])
