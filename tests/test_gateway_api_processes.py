@@ -14,7 +14,10 @@ from raw_http import eventually
 from refold.gateway.api.peers import Peers
 from refold.scripted_upstream import ScriptedUpstream
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are looked up in /proc")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are looked up in /proc"),
+]
 CONFIG = """
 admin_token = "{token}"
 store = "{store}"

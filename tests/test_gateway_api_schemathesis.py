@@ -20,6 +20,7 @@ expected-statuses = [400, 404, 405, 415]
 """
 
 
+@pytest.mark.slow
 def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
     """All checks, all operations, each phase; sessions, requests and previews that exist among what is made up."""
     pytest.importorskip("schemathesis")

@@ -15,6 +15,7 @@ from refold.gateway.scripted import Serving, serving
 from refold.gateway.serve import gateway
 from refold.gateway.upstreams import Upstream
 
+pytestmark = pytest.mark.slow
 FILES = {
     "/refold/": "text/html; charset=utf-8",
     "/refold/page.css": "text/css; charset=utf-8",
@@ -161,13 +162,29 @@ def test_what_was_done_is_seen_previewed_accepted_and_undone(browser: Browser, a
     browser.click("#edits button")
     assert browser.text("#edits button") == "Really undo?"
     browser.click("#edits button")
-    browser.wait("#status", "Undone")
+    browser.wait("#status", "Done: the next request")
     browser.wait("#edits", "sent as it was said")
     at.say(chat(10), **{"x-session-id": "another"})
     assert json.loads(at.upstream.asked[-1].body) == chat(10)
     browser.click("#ledger summary")
     assert [line.split(" ")[-1] for line in browser.text("#attempts").split("\n")][:2] == ["page", "page"]
     assert complaints(browser) == []
+
+
+def test_what_a_local_strategy_did_can_be_undone_and_done_again(browser: Browser, at: Place) -> None:
+    body = chat(3, "large")
+    body["messages"][-1]["content"] = "一行日志\n" * 30_000
+    at.say(body)
+    entered(browser, at)
+    browser.click("#rows button")
+    browser.wait("#edits", "ClipResults")
+    for name, then in (("Undo", "This was undone."), ("Redo", "ClipResults")):
+        assert browser.text("#edits button") == name
+        browser.click("#edits button")
+        browser.click("#edits button")
+        browser.wait("#edits", then)
+        at.say(body)
+        assert (json.loads(at.upstream.asked[-1].body) == body) == (name == "Undo")
 
 
 def test_what_was_said_can_become_no_markup(browser: Browser, at: Place) -> None:

@@ -49,7 +49,8 @@ const tokens = (number) => count.format(number);
 const when = (seconds) => (seconds === null ? "" : new Date(seconds * 1000).toLocaleString());
 const dollars = (amount) => (amount === null ? "unknown" : money.format(amount));
 const short = (id) => id.slice(0, 8);
-const strategy = (by) => by.split("(")[0] || "by hand";
+const strategy = (by) => by.split("(")[0].trim() || "by hand";
+const isUndone = (one) => one.by.startsWith("as said"); // a local strategy would do it again, so that is kept
 
 function say(text, bad = false) {
   at("status").textContent = text;
@@ -116,19 +117,20 @@ function text(label, words) {
 function edit(one, undo) {
   const place = one.stop - one.start === 1 ? `message ${one.start}` : `messages ${one.start} to ${one.stop - 1}`;
   const about = [
-    place, `${tokens(one.tokens_before)} tokens become ${tokens(one.tokens_after)}`, one.grade,
+    place, isUndone(one) ? "shown as it was said" : `${tokens(one.tokens_before)} tokens become ${tokens(one.tokens_after)} · ${one.grade}`,
     one.actor && `by ${one.actor}`, when(one.when), one.cost ? `made for ${money.format(one.cost)}` : "",
   ];
   return make(undo ? "li" : "div", { class: "card", "data-edit": one.id },
     make("div", { class: "row spread" }, make("h4", {}, `${strategy(one.by)} · ${short(one.id)}`), undo),
     make("p", { class: "hint" }, about.filter(Boolean).join(" · ")),
     one.text ? make("pre", { tabindex: "0", "aria-label": "What stands there instead" }, one.text)
-      : make("p", { class: "hint" }, "Nothing stands in its place."),
+      : make("p", { class: "hint" }, isUndone(one) ? "This was undone." : "No words of ours stand there."),
     text("What was said", one.said));
 }
 
 function undoing(session, one) {
-  const button = make("button", { type: "button", "aria-label": `Undo edit ${short(one.id)}` }, "Undo");
+  const name = isUndone(one) ? "Redo" : "Undo";
+  const button = make("button", { type: "button", "aria-label": `${name} edit ${short(one.id)}` }, name);
   let sure = false;
   button.addEventListener("click", () => {
     if (sure) {
@@ -136,16 +138,16 @@ function undoing(session, one) {
       guarded(async () => {
         const done = await post("revert", { session, edits: [one.id], actor: "page" });
         await refresh();
-        say(`Undone: the next request sends ${tokens(done.tokens_after)} tokens instead of ${tokens(done.tokens_before)}.`);
+        say(`Done: the next request sends ${tokens(done.tokens_after)} tokens instead of ${tokens(done.tokens_before)}.`);
         at("detail").focus();
       }, button);
     }
     sure = true;
-    button.textContent = "Really undo?";
+    button.textContent = `Really ${name.toLowerCase()}?`;
   });
   button.addEventListener("blur", () => {
     sure = false;
-    button.textContent = "Undo";
+    button.textContent = name;
   });
   return button;
 }
