@@ -22,7 +22,9 @@ from refold.compactor import Compactor
 from refold.messages import Message, Text, user
 from refold.readable import readable
 from refold.recalling import Index, recall
+from refold.split import tail_start
 from refold.strategies import Summarize
+from refold.strategy import Steps
 from refold.terms import folded, terms
 from refold.tokens.count import count_message
 from refold.view import View
@@ -33,8 +35,8 @@ counted = lru_cache(maxsize=20_000)(count_message)
 HITS = 10
 MOST = 3_000
 """Tokens set aside for them at most."""
-LEAST = 150
-"""Tokens that a summary may take at least."""
+AT_MOST = 0.7
+"""Share of a request that its summary may take: a next exchange must find room beside it."""
 WIDTH = 4
 """Characters of a snippet for each token that a hit may take."""
 
@@ -96,23 +98,43 @@ class LastTokens:
 
 
 @dataclass(frozen=True)
+class Filling:
+    """`Summarize` with a share of *tokens* for the tail, and for the summary all that the tail leaves."""
+
+    tokens: int
+    keep: float
+
+    def __call__(self, view: View) -> Steps:
+        """Propose the edit of `Summarize`."""
+        keep = self.keep * min(1.0, self.tokens / view.tokens)
+        stop = tail_start(view, keep)
+        tail = sum(sum(map(counted, item.shown)) for item in view.items if item.start >= stop)
+        cap = min(self.tokens - tail, int(self.tokens * AT_MOST))
+        return (yield from Summarize(keep, max(0, cap))(view))
+
+
+@dataclass(frozen=True)
 class Summary:
-    """The rule summary and a tail; with a *share* of the budget for what a search for the question brings back."""
+    """The rule summary and a tail; with a *share* of the budget for what a search for the question brings back.
+
+    With *target* 1.0 it is compacted before every question, as the tail is cut anew then; below, only when the budget is
+    reached, down to that share of it.
+    """
 
     share: float = 0.0
-    keep: float = 0.75
-    cap: float = 0.15
+    target: float = 1.0
 
     def requests(self, talk: Talk, budget: int) -> Iterator[tuple[int, str, Sent]]:
         """Position, question and request of each question."""
         trigger = budget - min(MOST, int(self.share * budget))
-        cap = max(LEAST, int(self.cap * trigger))
-        strategies = [Summarize(keep, cap) for keep in (self.keep, self.keep / 2)]
-        compactor = Compactor(strategies, Budget(trigger, int(trigger * 0.95)), format="openai_chat", count=counted)
+        goal = int(self.target * trigger)
+        strategies = [Filling(goal, keep) for keep in (0.5, 0.25, 0.1)]
+        limits = Budget(trigger, goal, progress=0.0, hysteresis=0.0)
+        compactor = Compactor(strategies, limits, format="openai_chat", count=counted)
         session, done, index = compactor.session(), 0, Index()
         for (at, query), _ in groupby(talk.needs, key=lambda need: need[:2]):
-            for role, text in talk.messages[done:at]:
-                session.append({"role": role, "content": text})
+            if at > done:
+                session.append(*({"role": role, "content": text} for role, text in talk.messages[done:at]))
             done, view = at, session.view
             more = recalled(view, query, budget - view.tokens, index) if self.share else Sent([], 0)
             yield at, query, Sent([*map(readable, view.messages), *more.texts], view.tokens + more.tokens)
@@ -139,10 +161,12 @@ def recalled(view: View, query: str, room: int, index: Index) -> Sent:
     return Sent(texts, room - left)
 
 
+DUE, AS_MANY = "rule summary, when due", "last N tokens, as many as that"
 POLICIES: dict[str, LastTokens | Summary] = {
     "last N tokens": LastTokens(),
     "rule summary": Summary(),
-    "rule summary and recall at 10": Summary(0.4, cap=0.1),
+    DUE: Summary(target=0.9),
+    "rule summary and recall at 10": Summary(0.4),
 }
 
 
@@ -162,7 +186,9 @@ def measure(job: tuple[Talk, int]) -> dict[str, Score]:
     """Every policy on one conversation at one budget."""
     talk, budget = job
     needs = {key: list(group) for key, group in groupby(talk.needs, key=lambda need: need[:2])}
-    return {name: sum_of(policy.requests(talk, budget), needs, budget) for name, policy in POLICIES.items()}
+    found = {name: sum_of(policy.requests(talk, budget), needs, budget) for name, policy in POLICIES.items()}
+    mean = found[DUE].tokens // found[DUE].questions
+    return {**found, AS_MANY: sum_of(LastTokens().requests(talk, mean), needs, mean)}
 
 
 def sum_of(requests: Iterable[tuple[int, str, Sent]], needs: dict[Any, list[Need]], budget: int) -> Score:
@@ -282,9 +308,10 @@ DATASETS = {
 def report(name: str, talks: Sequence[Talk], rows: dict[int, dict[str, Score]]) -> str:
     """A dataset's heading and table."""
     size = sum(counted(user(text)) for talk in talks for _, text in talk.messages) // len(talks)
-    first = next(iter(next(iter(rows.values())).values()))
+    first_row = next(iter(rows.values()))
+    first = next(iter(first_row.values()))
     what = f"{len(talks)} conversations of {size:,} tokens on average, {first.questions:,} questions, {first.needed:,} pieces of evidence"
-    head = ["budget, tokens", *POLICIES]
+    head = ["budget, tokens", *first_row]
     lines = [[f"{budget:,}", *cells(scores)] for budget, scores in rows.items()]
     return f"{name}: {what}\n\n{table(head, lines)}"
 
@@ -296,7 +323,7 @@ def cells(scores: dict[str, Score]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Print a table for each dataset."""
+    """Print for each dataset a table of all conversations, of those the rules were chosen on, and of the others."""
     shared = Path(os.environ.get("REFOLD_SHARED", ROOT.parent / "shared"))
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else shared / "datasets"
     with ProcessPoolExecutor(2) as pool:
@@ -306,12 +333,23 @@ def main() -> None:
                 print(f"\n{name}: not there, skipped")
                 continue
             jobs = [(talk, budget) for budget in budgets for talk in talks]
-            rows: dict[int, dict[str, Score]] = {}
-            for (_, budget), scores in zip(jobs, pool.map(measure, jobs), strict=True):
-                row = rows.setdefault(budget, {})
-                for policy, score in scores.items():
-                    row[policy] = row.get(policy, Score()) + score
-            print(f"\n{report(name, talks, rows)}", flush=True)
+            found = list(pool.map(measure, jobs))
+            for half, part in (
+                ("all", slice(None)),
+                ("chosen on", slice(0, None, 2)),
+                ("the others", slice(1, None, 2)),
+            ):
+                rows = {b: added(found[n * len(talks) : (n + 1) * len(talks)][part]) for n, b in enumerate(budgets)}
+                print(f"\n{report(f'{name}, {half}', talks[part], rows)}", flush=True)
+
+
+def added(runs: Iterable[dict[str, Score]]) -> dict[str, Score]:
+    """Policy by policy, several conversations together."""
+    total: dict[str, Score] = {}
+    for scores in runs:
+        for policy, score in scores.items():
+            total[policy] = total.get(policy, Score()) + score
+    return total
 
 
 if __name__ == "__main__":

@@ -286,10 +286,22 @@ def test_special_case_a_keeps_the_last_turn():
 
 
 def test_special_case_a_when_the_last_turn_is_nearly_everything():
-    """S0-36: then all of it goes, and the acknowledged snapshot stands alone behind the system message."""
-    history = [SYSTEM, HumanMessage("q"), AIMessage("a"), HumanMessage("Tell me all."), AIMessage("word " * 16_000)]
+    """S0-20 S0-36: the last turn stays, however long it is; what is older is compressed (C0-2)."""
+    turns = talk(10)
+    history = [SYSTEM, *turns, HumanMessage("Tell me all."), AIMessage("word " * 16_000)]
     after, _ = compress(history, snapshot())
-    assert [m.type for m in after.messages] == ["system", "human", "ai"]
+    assert [m.type for m in after.messages] == ["system", "human", "ai", "human", "ai"]
+    assert after.messages[-2:] == history[-2:]
+
+
+@pytest.mark.parametrize(
+    "older", [[], [HumanMessage("q"), AIMessage("a")]], ids=["nothing older", "next to nothing older"]
+)
+def test_special_case_a_when_there_is_nothing_but_the_last_turn(older):
+    """S0-20 S0-36: then nothing is compressed: recent context is always kept."""
+    history = [SYSTEM, *older, HumanMessage("Tell me all."), AIMessage("word " * 16_000)]
+    after, _ = compress(history, snapshot())
+    assert after.messages is history
 
 
 def test_special_case_b_is_a_user_boundary_or_one_between_tool_groups():
@@ -527,6 +539,17 @@ def test_scenario_1_hours_of_customer_service():
     assert "4711" in history[1].content
     truncated = everything[-len(history) :]
     assert not any("4711" in str(m.content) for m in truncated)
+
+
+@pytest.mark.parametrize(("preserve", "few"), [(0.3, 185), (0.05, 35), (0.01, 9)])
+def test_scenario_1_hundreds_of_messages_become_a_few(preserve, few):
+    """S0-47: 602 messages in one history; how few they become is the setting's to say."""
+    history = [SYSTEM, HumanMessage("我是王芳,订单 4711 要退款。"), AIMessage("好的。"), *talk(300, words=20)]
+    share = {"preserve_threshold": preserve, "compression_window": 1_000_000}
+    after, _ = compress(history, snapshot(goal="Refund order 4711."), **share)
+    assert len(history) > 500
+    assert len(after.messages) <= few
+    assert after.new_tokens < 0.7 * WINDOW
 
 
 def test_scenario_2_dozens_of_edits():

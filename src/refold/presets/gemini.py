@@ -176,15 +176,13 @@ def recent(view: View, preserve: float) -> float:
     """What to keep, for `Summarize`: the share, or as a number of messages the last turn.
 
     A conversation that ends in an answer might be folded whole (S0-36). Its last turn stays all the
-    same, unless it alone is more than twice the share (C0-2, S0-20).
+    same, however long it is (C0-2, S0-20); where it is all there is, nothing is folded.
     """
     said, end = view.transcript.messages, len(view.transcript)
     if tail_start(view, preserve) < end:
         return preserve
     turns = (cut for cut in view.cuts if cut < end and said[cut].is_request and not carried(said, cut))
-    last = max(turns, default=0)
-    tail = view.ground.tokens(last, end)
-    return end - last if last and tail <= 2 * preserve * view.ground.tokens(0, end) else preserve
+    return end - max(turns, default=0)
 
 
 def curated(payload: Any, format: str | Codec | None = None) -> Any:

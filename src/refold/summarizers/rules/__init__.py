@@ -1,7 +1,7 @@
 """A summary without a model: deterministic, in any language, and merged rather than summarised again."""
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from refold.messages import user
@@ -9,14 +9,17 @@ from refold.strategy import Answer, Ask
 from refold.summarizer import Summary
 from refold.summarizers.rules.collect import gather
 from refold.summarizers.rules.digest import Digest, merge
-from refold.summarizers.rules.layout import SHARES, render
+from refold.summarizers.rules.layout import CHAT, SHARES, render
 from refold.summarizers.rules.material import Material, material
 from refold.summarizers.rules.reading import parse
+from refold.summarizers.rules.talk import ranked, spoken
 from refold.summary import wrap
 from refold.view import View
 
 TRIES = 12
-"""How often a text that turned out too long is made again in less room."""
+"""How often a text that turned out too long is made again in less room, or one with talk in more."""
+SLACK = 50
+"""One part in so many of the cap may stay unused where there is more talk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +41,10 @@ class RuleSummary:
 
 def digest(found: Material) -> Digest:
     """What earlier summaries tell, joined with what was said since."""
-    said = gather(message for _, message in found.said)
-    return reduce(merge, [*map(parse, found.earlier), said], Digest())
+    messages = [message for _, message in found.said]
+    said = gather(messages)
+    known = replace(said, talk=() if said.calls else spoken(messages))
+    return reduce(merge, [*map(parse, found.earlier), known], Digest())
 
 
 def fitted(known: Digest, view: View, max_tokens: int, shares: Mapping[str, float] = SHARES) -> str | None:
@@ -53,13 +58,20 @@ def fitted(known: Digest, view: View, max_tokens: int, shares: Mapping[str, floa
             costs[text] = max(0, view.lens.count(user(text)) - bare)
         return costs[text]
 
-    room = max_tokens - empty
+    if shares is SHARES and known.talk and not known.calls:
+        shares = CHAT
+    best = ranked(known.talk) if shares["Talk"] else ()
+    room, found = max_tokens - empty, ""
     for _ in range(TRIES):
-        text = render(known, room, cost, shares)
+        text = render(known, room, cost, shares, best)
         over = view.lens.count(wrap(text)) - max_tokens
+        if over > 0 and found:
+            break
         if over <= 0:
-            return text if known.messages and (text.count("## ") > 1 or not known.requests) else None
-        room -= max(over, room // 20) + 1
+            found = text
+            if not best or -over <= max_tokens // SLACK:
+                break
+        room -= over if over <= 0 else max(over, room // 20) + 1
         if room <= 0:
             return None
-    return None
+    return found if found and known.messages and (found.count("## ") > 1 or not known.requests) else None

@@ -6,6 +6,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from refold.summarizers.rules.names import Entry, interleaved
+from refold.summarizers.rules.talk import Line
 
 LONG = 24
 """Characters of a request that is not said twice by chance."""
@@ -45,6 +46,8 @@ class Digest:
     """Messages of the transcript."""
     calls: Mapping[str, int] = field(default_factory=dict)
     """Tool calls by tool name."""
+    talk: tuple[Line, ...] = ()
+    """What was said where nothing but talk was; of earlier talk what was kept."""
     notes: tuple[str, ...] = ()
     """What an earlier summary said in no form of ours: a model's words, or the user's amendments."""
 
@@ -67,6 +70,7 @@ def merge(old: Digest, new: Digest) -> Digest:
         index=tuple(entry for entry in interleaved(new.index, old.index) if entry.text not in files),
         messages=old.messages + new.messages,
         calls={tool: old.calls.get(tool, 0) + new.calls.get(tool, 0) for tool in unique((*old.calls, *new.calls))},
+        talk=(*old.talk, *(line._replace(at=line.at + old.messages) for line in new.talk)),
         notes=unique(old.notes + new.notes),
     )
 

@@ -7,35 +7,52 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from refold.summarizers.rules.cues import weight
 from refold.summarizers.rules.digest import Digest, Todo
 from refold.summarizers.rules.names import Entry
+from refold.summarizers.rules.talk import Place, shown
 from refold.summarizers.rules.text import middle_cut
 
 Cost = Callable[[str], int]
 """Tokens of a text."""
 
 SHARES = {
+    "Requests": 0.30,
     "Constraints": 0.25,
     "Decisions": 0.15,
     "Open work": 0.08,
     "Notes": 0.25,
     "Files": 0.15,
     "Commands": 0.06,
+    "Talk": 0.2,
 }
-"""Share of the budget that each section may use. What they leave over goes to the index."""
+"""Share of the budget that each section may use. What they leave over goes to the index, and what that leaves over to
+the requests."""
+CHAT = {
+    "Requests": 0.15,
+    "Constraints": 0.10,
+    "Decisions": 0.05,
+    "Open work": 0.08,
+    "Notes": 0.25,
+    "Files": 0.15,
+    "Commands": 0.0,
+    "Talk": 1.0,
+}
+"""The shares where no tool was ever called: the talk gets what the others leave over."""
 BESIDE = {
+    "Requests": 0.30,
     "Constraints": 0.35,
     "Decisions": 0.05,
     "Open work": 0.25,
     "Notes": 0.0,
     "Files": 0.25,
     "Commands": 0.05,
+    "Talk": 0.0,
 }
 """The shares beside the words of a model, which tells of decisions itself."""
-REQUESTS = 0.30
-"""Share of the budget for the requests; they also get what the index leaves over."""
 LATEST = 0.75
 """Share of the budget that the latest request may use alone, to stay verbatim."""
 FIRST = 0.10
 """Share of the budget for the first request, the task itself, where the others leave no room for it."""
+TITLE = 4
+"""Tokens of a section's title."""
 SMALLEST = 40
 """Tokens below which a request is left out rather than cut."""
 MARKS = {"pending": " ", "active": "~", "done": "x"}
@@ -44,21 +61,26 @@ _PART = re.compile(r"[./]")
 _PLAIN_PATH = re.compile(r"[^\s\"'{},:]+")
 
 
-def render(digest: Digest, room: int, cost: Cost, shares: Mapping[str, float] = SHARES) -> str:
-    """*digest* in about *room* tokens by *cost*; what is newest or most useful stays."""
+def render(
+    digest: Digest, room: int, cost: Cost, shares: Mapping[str, float] = SHARES, talk: Sequence[Place] = ()
+) -> str:
+    """*digest* in about *room* tokens by *cost*; what is newest or most useful stays. *talk* is its talk, ranked."""
     counts = _section("Counts", [_counts(digest)])
     left = room - cost(counts)
     latest = _fit(digest.requests[-1], int(left * LATEST), cost) if digest.requests else ""
     left = max(0, left - cost(latest))
-    earlier = min(max(0, int(room * REQUESTS) - cost(latest)), cost("\n".join(digest.requests[:-1])))
+    earlier = min(max(0, int(room * shares["Requests"]) - cost(latest)), cost("\n".join(digest.requests[:-1])))
     made = {name: lines(int(max(0, left - earlier) * share), cost) for name, share, lines in _sections(digest, shares)}
     left -= sum(cost(section) for section in made.values())
     first = int(room * FIRST)
     requests = _requests(digest.requests, latest, min(left, earlier), first, cost)
     words = "\n".join((*requests, *made.values()))
-    index = index_lines(digest.index, left - cost("\n".join(requests[:-1])), cost, words)
-    requests = _requests(digest.requests, latest, left - cost(index), first, cost)
-    parts = (_section("Requests", map(item, requests)), *made.values(), index, counts)
+    for_talk = int(min(shares["Talk"] * room, left - cost("\n".join(requests[:-1]))))
+    told = _section("Talk", shown(talk, for_talk - TITLE, cost, words))
+    left -= cost(told)
+    index = index_lines(digest.index, left - cost("\n".join(requests[:-1])), cost, words + told)
+    requests = requests if told else _requests(digest.requests, latest, left - cost(index), first, cost)
+    parts = (_section("Requests", map(item, requests)), *made.values(), told, index, counts)
     return "\n".join(part for part in parts if part)
 
 

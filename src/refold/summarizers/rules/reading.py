@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from refold.summarizers.rules.digest import Digest, Todo
 from refold.summarizers.rules.layout import MARKS
 from refold.summarizers.rules.names import Entry
+from refold.summarizers.rules.talk import read
 from refold.summary import parted
 
 TITLES = (
-    "Requests", "Constraints", "Decisions", "Open work", "Notes", "Files", "Commands", "Listed", "Ids", "Names", "Counts",
+    "Requests", "Constraints", "Decisions", "Open work", "Notes", "Files", "Commands", "Talk", "Listed", "Ids", "Names", "Counts",
 )  # fmt: skip
 
 _STATUS = {mark: status for status, mark in MARKS.items()}
@@ -42,6 +43,7 @@ def parse(text: str) -> Digest:
         index=tuple(_index(sections)),
         messages=messages,
         calls=calls,
+        talk=tuple(read(get("Talk"))),
         notes=tuple(note for note in (told, *get("Notes"), sections.get("", "")) if note),
     )
 
