@@ -35,7 +35,7 @@ def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
         assert previews and edits
         real = {"session": sessions, "preview": previews, "edits": edits, "request": [chat(5), chat(30)]}
         run = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(tmp_path / "schemathesis.toml"), "run"]
-        options = ["-H", f"Authorization: Bearer {TOKEN}", "--max-examples", "8", "--seed", "1", "--no-color"]
+        options = ["-H", f"Authorization: Bearer {TOKEN}", "--max-examples", "5", "--seed", "1", "--no-color"]
         environment = {
             **os.environ,
             "SCHEMATHESIS_HOOKS": "api_hooks",
