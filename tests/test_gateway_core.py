@@ -739,6 +739,8 @@ def test_a_provider_s_own_clearing_is_asked_for_where_configured():
         assert driver(chat(2), "openai_chat").outcome == "untouched"
         again = driver(body, headers=[("anthropic-beta", "context-management-2025-06-27")])
         assert again.headers == ()
+        several = driver(body, headers=[("anthropic-beta", "a, b"), ("other", "x"), ("anthropic-beta", "c")])
+        assert several.headers == (("anthropic-beta", "a,b,c,context-management-2025-06-27"),)
         long = driver(anthropic(60))
         assert long.reason == "hard" and b"context_management" in long.body
 

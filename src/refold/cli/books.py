@@ -20,7 +20,7 @@ from refold.gateway.books.report import report as summed
 
 
 @click.command()
-@click.option("--store", default="refold.db", metavar="PATH", help="The gateway's store. Default: refold.db.")
+@click.option("--store", default="refold.db", metavar="PLACE", help="The gateway's store. Default: refold.db.")
 @click.option("--since", default="", metavar="TIME", help="Only the last 7d, 12h ..., from a full hour on.")
 @click.option("--by", type=click.Choice(["session", "model", "day"]), default="model", help="A row for each of these.")
 @JSON
