@@ -1,0 +1,291 @@
+"""The gateway under random faults of its upstream: is a request ever invalid, an edit ever lost, memory ever leaked?
+
+python -m benchmarks.soak [seconds, by default 600] [agents at once, by default 8]
+
+Agents run sessions of tool calls through a gateway of its own process, in two APIs, streaming or not, each longer than
+its window, which the gateway knows for three in four. The upstream checks every request by the rules of its provider, counts tokens in its own way and refuses
+what is too long for it; at random it fails, is slow, breaks off, or is overloaded. Agents retry, rewind and
+leave in the middle, as agents do. The exit code is 1 when anything was found.
+"""
+
+import http.client
+import json
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+
+import httpx
+
+from benchmarks.table import table
+from refold import check
+from refold.scripted_server import Reply
+from refold.scripted_upstream import Asked, Played, ScriptedUpstream
+
+WINDOW = 12_000
+"""Tokens, as the upstream counts them."""
+TURNS = 90
+"""Calls of one session; about three windows full."""
+FAULTS = (
+    ("overloaded", 0.02, Played(Reply("Overloaded", status=529, code="overloaded_error"))),
+    ("error", 0.02, Played(Reply("Something broke", status=500))),
+    ("rate limit", 0.01, Played(Reply("Slow down", status=429, retry_after=0.1))),
+    ("cut", 0.02, Played(Reply("An answer that breaks off " * 20), cut_after=2)),
+    ("slow", 0.01, Played(Reply("Late.", delay=3.0))),
+    ("no JSON", 0.01, Played(Reply("", body="<html>bad gateway</html>", status=502))),
+)
+PATHS = {"openai_chat": "/v1/chat/completions", "anthropic": "/v1/messages"}
+TOO_LONG = {
+    "openai_chat": ("context_length_exceeded", "This model's maximum context length is {} tokens. However, your messages resulted in {} tokens."),
+    "anthropic": ("invalid_request_error", "prompt is too long: {1} tokens > {0} maximum"),
+}  # fmt: skip
+WORDS = ("value", "path/to/module.py", "error:", "def", "return", "12345", "文件", "test_it", "=", "{", "}")
+
+
+@dataclass
+class Known:
+    """What the upstream knows of one session."""
+
+    order: dict[str, int] = field(default_factory=dict)
+    """Results that it was shown as they were said, in order."""
+    hidden: set[str] = field(default_factory=set)
+    """Those of them that later requests did not show so."""
+
+
+@dataclass
+class Judge:
+    """The upstream's side: what it was sent, and what is wrong with it."""
+
+    chance: random.Random
+    counts: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+    _known: dict[str, "Known"] = field(default_factory=lambda: defaultdict(Known))
+    _lock: Lock = field(default_factory=Lock)
+
+    def __call__(self, asked: Asked) -> Played:
+        """Look at a request, and answer it or not."""
+        api = next(api for api, path in PATHS.items() if asked.target.startswith(path))
+        body = json.loads(asked.body)
+        with self._lock:
+            self.counts["requests"] += 1
+            found = check(body, api)
+            self.wrong += [f"invalid: {one}" for one in found[:3]]
+            self._compare(asked.all("x-session-id")[0], body)
+            tokens = int(len(asked.body) / 3.5 * (0.9 + int(body["user"].rpartition("-")[2]) % 4 * 0.1))
+            roll, fault = self.chance.random(), None
+            for name, share, played in FAULTS:
+                roll -= share
+                if roll < 0:
+                    fault = name, played
+                    break
+        if fault:
+            self.counts[fault[0]] += 1
+            return fault[1]
+        if tokens > WINDOW:
+            self.counts["too long"] += 1
+            code, words = TOO_LONG[api]
+            return Played(Reply(words.format(WINDOW, tokens), status=400, code=code))
+        self.counts["answered"] += 1
+        return Played(Reply("Go on.", usage=(tokens, 3, 0)))
+
+    def _compare(self, session: str, body: dict) -> None:
+        """A result that was once hidden, or shown otherwise than it was said, is never shown as said again."""
+        known = self._known[session]
+        whole = {id for id, text in results(body) if text.startswith(f"{id}: ") and text.endswith(f" end of {id}")}
+        last = max((known.order[id] for id in whole if id in known.order), default=-1)
+        for id in whole:
+            known.order.setdefault(id, len(known.order))
+        hidden = {id for id, place in known.order.items() if place < last and id not in whole}
+        self.wrong += [f"an edit of {id} was lost in {session}" for id in known.hidden & whole]
+        self.counts["results hidden"] += len(hidden - known.hidden)
+        known.hidden |= hidden
+
+    def forget(self, session: str) -> None:
+        """The session is over."""
+        with self._lock:
+            self._known.pop(session, None)
+
+
+def results(body: dict) -> list[tuple[str, str]]:
+    """The id and text of every tool result, in both APIs."""
+    found = []
+    for message in body["messages"]:
+        if message["role"] == "tool":
+            found.append((message["tool_call_id"], str(message["content"])))
+        elif isinstance(message["content"], list):
+            found += [
+                (b["tool_use_id"], str(b["content"])) for b in message["content"] if b.get("type") == "tool_result"
+            ]
+    return found
+
+
+class Agent:
+    """One session after another."""
+
+    def __init__(self, url: str, judge: Judge, seed: int, until: float) -> None:
+        self.chance, self.judge, self.until = random.Random(seed), judge, until
+        self.client = httpx.Client(base_url=url, timeout=60, headers={"authorization": f"Bearer key-{seed}"})
+        self.sessions, self.told = 0, Counter[str]()
+
+    def __call__(self) -> Counter[str]:
+        """Work until the time is over."""
+        with self.client:
+            while time.monotonic() < self.until:
+                self.sessions += 1
+                self._session(f"s{id(self)}-{self.sessions}", self.chance.choice(list(PATHS)))
+        self.told["sessions"] = self.sessions
+        return self.told
+
+    def _session(self, name: str, api: str) -> None:
+        messages = [{"role": "user", "content": f"Find the bug of {name}."}]
+        for turn in range(TURNS):
+            if time.monotonic() > self.until:
+                break
+            if not self._asked(name, api, messages):
+                self.told["given up"] += 1
+                break
+            if turn > 20 and self.chance.random() < 0.01:
+                steps = self.chance.choice((1, 1, 5))
+                del messages[-2 * steps :]
+                self.told[f"rewinds by {steps}"] += 1
+                if steps > 1:  # to before a fold, which is then rightly undone
+                    self.judge.forget(name)
+            messages += self._step(api, f"c{turn}-{self.chance.randrange(10**6)}")
+        self.judge.forget(name)
+
+    def _step(self, api: str, id: str) -> list[dict]:
+        words = " ".join(self.chance.choices(WORDS, k=self.chance.choice((30, 150, 700))))
+        text, arguments = f"{id}: {words} end of {id}", {"path": f"{id}.py"}
+        if api == "anthropic":
+            use = {"type": "tool_use", "id": id, "name": "read", "input": arguments}
+            result = {"type": "tool_result", "tool_use_id": id, "content": text}
+            return [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
+        call = {"id": id, "type": "function", "function": {"name": "read", "arguments": json.dumps(arguments)}}
+        said = {"role": "assistant", "content": None, "tool_calls": [call]}
+        return [said, {"role": "tool", "tool_call_id": id, "content": text}]
+
+    def _asked(self, name: str, api: str, messages: list[dict]) -> bool:
+        """Ask until there is an answer, as agents do; False after ten times."""
+        model = "m" if self.sessions % 4 else f"unknown-{name}"
+        body = {
+            "model": model,
+            "user": name,
+            "max_tokens": 500,
+            "messages": messages,
+            "stream": self.chance.random() < 0.5,
+        }
+        for _ in range(10):
+            leave = self.chance.random() < 0.01
+            try:
+                with self.client.stream("POST", PATHS[api], json=body, headers={"x-session-id": name}) as answer:
+                    status = answer.status_code
+                    if leave:
+                        self.told["left early"] += 1
+                        continue
+                    said = answer.read()
+            except httpx.HTTPError as error:
+                self.told[type(error).__name__] += 1
+                continue
+            self.told[f"status {status}"] += 1
+            if status == 200:
+                return True
+            if status == 400:
+                self.told["context errors passed on"] += b"too long" in said or b"maximum context" in said
+                return False
+        return False
+
+
+def figures(pid: int) -> tuple[float, int, int]:
+    """Megabytes, threads and open files of a process."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    value = {line.split(":")[0]: line.split()[1] for line in status.splitlines() if len(line.split()) > 1}
+    return int(value["VmRSS"]) / 1024, int(value["Threads"]), len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def gateway(place: Path, upstream: str) -> tuple[subprocess.Popen, str]:
+    """A gateway in a process of its own, and its address."""
+    port = 20_000 + random.SystemRandom().randrange(20_000)
+    text = f'port = {port}\nlog = "error"\n[[upstream]]\nurl = "{upstream}"\n[windows]\nm = {WINDOW}\n[compaction]\nthreads = 32\n'
+    (place / "refold.toml").write_text(text)
+    process = subprocess.Popen([sys.executable, "-m", "refold.cli", "serve", "--config", "refold.toml"], cwd=place)
+    for _ in range(200):
+        try:
+            line = http.client.HTTPConnection("127.0.0.1", port, timeout=1)
+            line.request("GET", "/refold/ready")
+            if line.getresponse().status == 200:
+                return process, f"http://127.0.0.1:{port}"
+        except OSError:
+            time.sleep(0.1)
+    raise RuntimeError("the gateway did not start")
+
+
+def watched(pid: int, until: float) -> list[tuple[float, int, int]]:
+    """The process's figures, twenty times over."""
+    found, pause = [], max(0.5, (until - time.monotonic()) / 20)
+    while time.monotonic() < until:
+        time.sleep(min(pause, max(0.0, until - time.monotonic())))
+        found.append(figures(pid))
+    return found
+
+
+def main(seconds: float, agents: int) -> int:
+    """Run, print what was seen, and say whether it was right."""
+    judge = Judge(random.Random(1))
+    with tempfile.TemporaryDirectory() as folder, ScriptedUpstream(forgetful(judge)) as upstream:
+        judge.upstream = upstream
+        process, url = gateway(Path(folder), upstream.url)
+        until = time.monotonic() + seconds
+        with ThreadPoolExecutor(agents) as pool:
+            runs = [pool.submit(Agent(url, judge, seed, until)) for seed in range(agents)]
+            seen = watched(process.pid, until)
+            told = sum((run.result() for run in runs), Counter())
+        metrics = httpx.get(f"{url}/metrics").text
+        process.send_signal(signal.SIGTERM)
+        ended = process.wait(60)
+    return report(seconds, judge, told, seen, metrics, ended)
+
+
+def forgetful(judge: Judge):
+    """The judge as a script for an upstream that keeps nothing."""
+
+    def play(asked: Asked) -> Played:
+        judge.upstream.asked.clear()
+        return judge(asked)
+
+    return play
+
+
+def report(seconds, judge, told, seen, metrics, ended) -> int:
+    """Print all of it; 1 when anything is wrong."""
+    print(f"{seconds:g} seconds\n")
+    print(table(["upstream saw", "times"], [[name, f"{count:,}"] for name, count in judge.counts.most_common()]))
+    print("\n" + table(["agents saw", "times"], [[name, f"{count:,}"] for name, count in told.most_common()]))
+    kept = [
+        line
+        for line in metrics.splitlines()
+        if line.startswith(("refold_requests_total", "refold_context_errors", "refold_failures"))
+    ]
+    print("\n" + "\n".join(kept))
+    middle, last = seen[len(seen) // 2], seen[-1]
+    rows = [[at, f"{mb:.0f}", threads, files] for at, (mb, threads, files) in (("a tenth", seen[len(seen) // 10]), ("half", middle), ("the end", last))]  # fmt: skip
+    print(
+        "\n"
+        + table(["the gateway after", "MB", "threads", "open files"], [[str(cell) for cell in row] for row in rows])
+    )
+    wrong = judge.wrong[:20] + ([f"it ended with {ended}"] if ended not in (0, -signal.SIGTERM) else [])
+    if last[0] > middle[0] * 1.25 + 10 or last[2] > middle[2] + 20 or last[1] > middle[1] + 5:
+        wrong.append(f"it grew from {middle} to {last} in the second half")
+    print("\n" + ("\n".join(wrong) if wrong else "no invalid request, no lost edit, no leak"))
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    numbers = [float(one) for one in sys.argv[1:]]
+    sys.exit(main(numbers[0] if numbers else 600.0, int(numbers[1]) if len(numbers) > 1 else 8))
