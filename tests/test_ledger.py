@@ -259,3 +259,18 @@ def test_a_compaction_is_an_opentelemetry_span():
 
 def test_without_a_provider_spans_cost_nothing_and_fail_nothing():
     assert compactor([Summarize(keep=6)], on_event=spans())(conversation(40)).edits
+
+
+def test_an_edit_that_shows_what_was_said_is_exact(store):
+    """Taking a local strategy's edit back stores the message as it was said; that edit costs nothing in content."""
+    clip, history = ClipResults(limit=400), conversation(4, 2_000)
+    compact = compactor([clip], trigger=FAR, store=store)
+    clipped = compact(history).edits[0]
+    assert compact.records(history) == ()
+    as_said = next(edit for edit in compact.revert(history, clipped.id).edits if edit.by.startswith("as said"))
+    after = compact.revert(history, as_said.id)
+    assert [(row.edit, row.grade) for row in compact.records(history)] == [
+        (clipped.id, "recoverable"),
+        (as_said.id, "exact"),
+    ]
+    assert after.edits[0].id == clipped.id

@@ -4,14 +4,16 @@ import asyncio
 import copy
 import json
 import logging
+from math import exp, hypot
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
+from refold import Message, Text, View
 from refold.presets.two_layer import ContextCompactor, ContextPolicy, estimate_tokens
-from refold.scorers import Emphasis
+from refold.scorers import Attention, Emphasis
 from refold.strategy import Answer
 from refold.summarizers.forms import StateForm
 from refold.summary import previous
@@ -486,6 +488,36 @@ def test_what_matters_can_stay_word_for_word():
     ContextCompactor(small(scorer=Emphasis()), ScriptedModel([SUMMARY])).compact(messages)
     assert user("记住：端口永远是 8443。") in messages
     assert user("用户问题0") not in messages
+
+
+def attended(texts):
+    """Dot-product attention of the last text to each: over counts of characters, each vector of length 3."""
+    axes = sorted(set("".join(texts)))
+    counts = [[text.count(axis) for axis in axes] for text in texts]
+    vectors = [[3 * n / (hypot(*row) or 1) for n in row] for row in counts]
+    weights = [exp(sum(q * k for q, k in zip(vectors[-1], vector, strict=True))) for vector in vectors]
+    return [weight / sum(weights) for weight in weights]
+
+
+def test_attention_decides_what_stays_word_for_word():
+    """S1-38: what the last message attends to is not compacted, whatever its words are."""
+    messages = turns(8)
+    messages.insert(1, user("port port port 8443 8443"))
+    messages.insert(2, assistant("ok"))
+    messages.append(user("port port port 8443 8443 port"))
+    ContextCompactor(small(scorer=Attention(attended, "counts")), ScriptedModel([SUMMARY])).compact(messages)
+    assert user("port port port 8443 8443") in messages
+    assert user("用户问题0") not in messages
+
+
+@pytest.mark.parametrize("weights", [[1.0], [-1.0] * 40, [float("nan")] * 40])
+def test_attention_that_is_none_is_refused(weights):
+    """S1-38: one weight of at least 0 for each message."""
+    view = View.of([Message("user", (Text("x"),))] * 40)
+    with pytest.raises(ValueError, match="each of 40 texts"):
+        Attention(lambda texts: weights, "odd")(view)
+    assert Attention()(view) == [0.0] * 40
+    assert Attention(lambda texts: [0.0] * 39 + [0.5])(view) == [0.0] * 39 + [1.0]
 
 
 # --- the example -------------------------------------------------------------------------------

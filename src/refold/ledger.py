@@ -7,7 +7,8 @@ from typing import Literal, Protocol
 from refold.attempt import Outcome
 
 Grade = Literal["", "exact", "recoverable", "lossy"]
-"""What an edit costs in content: nothing; nothing while the transcript is kept; something. `""` is unknown."""
+"""What an edit costs in content: nothing, it shows what was said; nothing while the transcript is kept, the model can
+ask for it; something. `""` is unknown."""
 
 Action = Literal["compact", "preview", "accept", "revert"]
 """What was done: edits made and kept; made and not kept; kept as previewed; taken back."""

@@ -23,9 +23,12 @@ def rows(started: Started, view: View, fresh: Sequence[Edit], attempts: Iterable
     return out + [_row(started, view, Attempt(one[0].by, "applied"), *one) for one in _applied(bare, settled)]
 
 
-def grade(edit: Edit) -> Grade:
-    """What an edit costs in content. `recoverable`: what it shows names the edit, so that the model can
-    ask for what is hidden. `lossy`: other words or nothing stand in its place; only the transcript has it."""
+def grade(edit: Edit, said: Sequence[Message]) -> Grade:
+    """What an edit of the transcript *said* costs in content. `exact`: it shows its messages as they were said, as after
+    a revert. `recoverable`: what it shows names the edit, so that the model can ask for what is hidden. `lossy`: other
+    words or nothing stand in its place; only the transcript has it."""
+    if edit.insert == tuple(said[edit.start : edit.stop]):
+        return "exact"
     name = edit.id[:8]
     return "recoverable" if any(name in text for message in edit.insert for text in _texts(message)) else "lossy"
 
@@ -86,7 +89,7 @@ def _row(
         cost=attempt.cost,
         model=attempt.model,
         prompt=attempt.prompt,
-        grade=grade(edit) if edit else "",
+        grade=grade(edit, view.transcript.messages) if edit else "",
         action=started.action,
         actor=started.actor,
         trigger=started.trigger,

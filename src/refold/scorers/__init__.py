@@ -1,5 +1,6 @@
 """Scorers: how much each message matters, one file each, none of them knows another."""
 
+from refold.scorers.attention import Attention
 from refold.scorers.brevity import Brevity
 from refold.scorers.emphasis import Emphasis
 from refold.scorers.errors import Errors
@@ -11,6 +12,7 @@ from refold.scorers.roles import Roles
 from refold.scorers.weighted import Weighted
 
 __all__ = [
+    "Attention",
     "Brevity",
     "Emphasis",
     "Errors",

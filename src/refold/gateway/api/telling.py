@@ -58,7 +58,7 @@ def _edit(view: View, edit: Edit, shown: int, row: Row | None, *, words: bool) -
         "stop": edit.stop,
         "tokens_before": view.ground.tokens(edit.start, edit.stop),
         "tokens_after": shown,
-        "grade": grade(edit),
+        "grade": grade(edit, view.transcript.messages),
         "text": instead(view, edit),
         "said": _said(view, edit) if words else None,
         "when": row.when if row else None,
