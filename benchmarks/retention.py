@@ -1,0 +1,151 @@
+"""Retention by importance: does it pay to keep what matters word for word beside a summary?
+
+python -m benchmarks.retention [the names of some sets, by default all]; datasets in ../shared/datasets or $REFOLD_SHARED/datasets
+
+At `POINTS` points of a session everything is compacted once to the same number of tokens: a tail, the rule summary, and messages
+that a scorer chose (`KeepImportant`). Recency chooses the newest, so it is a longer tail. Of agents' sessions the identifiers are
+counted that `benchmarks.importance` counts, of chats the evidence that `benchmarks.evidence` counts.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from benchmarks.evidence import DATASETS, Need, Talk, grams, is_kept
+from benchmarks.importance import SUM, Score, hashed, jobs, points
+from benchmarks.kept import ROOT, counted
+from benchmarks.table import table
+from refold.budget import Budget
+from refold.lens import Lens
+from refold.loop import drive, steps
+from refold.messages import Message, Text
+from refold.readable import readable
+from refold.replay import Recording, places
+from refold.scorer import Scorer
+from refold.scorers import Brevity, Emphasis, Errors, Freshness, Nearness, Recency, References, Roles, Weighted
+from refold.split import tail_start
+from refold.strategies import KeepImportant, Summarize
+from refold.terms import folded
+from refold.view import View
+
+POINTS = 2
+"""How often a session is compacted, each time afresh."""
+SENT = 0.25
+"""Tokens of the compacted request, as a share of the session's so far; of chats the smaller budget of the other benchmark."""
+TAIL, PINS = 0.4, 0.25
+"""Of these, for the tail and for what the scorer chooses; the rest is the summary's."""
+NEARNESS = Nearness(hashed, "hashed words")
+CHOICES: dict[str, Scorer | None] = {
+    "nothing, a longer summary": None,
+    "`Recency()`": Recency(),
+    "`References()`": References(),
+    "`Freshness()`": Freshness(),
+    "`Errors()`": Errors(),
+    "`Emphasis()`": Emphasis(),
+    "`Roles()`": Roles(),
+    "`Brevity()`": Brevity(),
+    "`Nearness(...)`, hashed words": NEARNESS,
+    "weighted sum with `Nearness`": Weighted((*SUM, (0.25, NEARNESS))),
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A session, and the set it belongs to."""
+
+    name: str
+    session: Recording | Talk
+    sent: int = 0
+
+
+@dataclass(frozen=True)
+class Before:
+    """A scorer's scores of what is not in the tail."""
+
+    scorer: Scorer
+    stop: int
+
+    def __call__(self, view: View) -> Sequence[float]:
+        """Less than 0 from *stop* on."""
+        return [score if at < self.stop else -1.0 for at, score in enumerate(self.scorer(view))]
+
+
+def compacted(view: View, scorer: Scorer | None, target: int) -> View:
+    """The view in about *target* tokens."""
+    tail = TAIL * target / view.tokens
+    stop = tail_start(view, tail)
+    pins = int(PINS * target) if scorer else 0
+    summary = Summarize(tail, max(0, target - view.ground.tokens(stop, len(view.transcript)) - pins))
+    strategy = KeepImportant(summary, Before(scorer, stop), over=0.0, max_tokens=pins) if scorer else summary
+    return drive(steps(view, [strategy], Budget(view.tokens, 0))).view
+
+
+def measure(job: Job) -> dict[str, Score]:
+    """Every choice on one session."""
+    rows: dict[str, Score] = {}
+    cases = _questions(job.session, job.sent) if isinstance(job.session, Talk) else _calls(job.session)
+    for view, target, wanted in cases:
+        for name, scorer in CHOICES.items():
+            shown = compacted(view, scorer, target)
+            kept = _kept(shown, wanted, job.session)
+            rows[name] = rows.get(name, Score()).plus(Score(len(wanted), kept, shown.tokens))
+    return rows
+
+
+def _kept(shown: View, wanted: list[Need] | list[str], session: Recording | Talk) -> int:
+    if isinstance(session, Recording):
+        return sum(place is not None for place in places(shown, [str(name) for name in wanted], session.found))
+    texts = list(map(readable, shown.messages))
+    said, held = folded("\n".join(texts)), frozenset[str]().union(*map(grams, texts))
+    return sum(is_kept(need, said, held) for need in wanted if isinstance(need, Need))
+
+
+def _calls(recording: Recording) -> Iterator[tuple[View, int, list[str]]]:
+    for view, wanted in list(points(recording))[:: max(1, 10 // POINTS)]:
+        yield view, int(SENT * view.tokens), wanted
+
+
+def _questions(talk: Talk, sent: int) -> Iterator[tuple[View, int, list[Need]]]:
+    asked = [(at, list(needs)) for at, needs in groupby(talk.needs, key=lambda need: need.at)]
+    messages = [Message("user" if role == "user" else "assistant", (Text(text),)) for role, text in talk.messages]
+    for at, needs in asked[:: max(1, len(asked) // POINTS)][-POINTS:]:
+        if (view := View.of(messages[:at], lens=Lens(count=counted))).tokens > sent:
+            yield view, sent, needs
+
+
+def todo(root: Path) -> Iterator[Job]:
+    """All sessions."""
+    for job in jobs(root):
+        yield Job(job.dataset, job.recording)
+    for name, (read, budgets) in DATASETS.items():
+        yield from (Job(name, talk, budgets[1]) for talk in read(root) if talk.needs)
+
+
+def main() -> None:
+    """Print the table."""
+    shared = Path(os.environ.get("REFOLD_SHARED", ROOT.parent / "shared"))
+    every = [job for job in todo(shared / "datasets") if not sys.argv[1:] or job.name in sys.argv[1:]]
+    found: dict[tuple[str, str], Score] = {}
+    with ProcessPoolExecutor(2) as pool:
+        for job, rows in zip(every, pool.map(measure, every), strict=True):
+            for choice, row in rows.items():
+                found[job.name, choice] = found.get((job.name, choice), Score()).plus(row)
+    names = list(dict.fromkeys(name for name, _ in found))
+    lines = [_line(choice, [(found[name, choice], found[name, "`Recency()`"]) for name in names]) for choice in CHOICES]
+    needed = ", ".join(f"{name} {found[name, '`Recency()`'].needed:,}" for name in names)
+    print(f"needed: {needed}\n\n{table(['kept word for word', *names, 'mean', 'tokens'], lines)}")
+
+
+def _line(choice: str, pairs: list[tuple[Score, Score]]) -> list[str]:
+    """What a choice kept of each set, on average, and its tokens as a share of those that recency took."""
+    mean = sum(one.kept / one.needed for one, _ in pairs) / max(1, len(pairs))
+    tokens = sum(one.tokens / base.tokens for one, base in pairs) / max(1, len(pairs))
+    return [choice, *(f"{one.kept / one.needed:.1%}" for one, _ in pairs), f"{mean:.1%}", f"{tokens:.3f}"]
+
+
+if __name__ == "__main__":
+    main()
