@@ -202,3 +202,25 @@ def test_a_preview_whose_summary_misses_the_goal_does_not_ask_again():
     compact = compactor(model)
     assert compact.preview(conversation(40), to=10).view.tokens > 10
     assert len(model.asked) == 1
+
+
+def thought(steps: int) -> list[dict]:
+    """So many thoughts, each with a call and its result."""
+    messages: list[dict] = [{"role": "user", "content": "Find the bug."}]
+    for i in range(steps):
+        thinking = {"type": "thinking", "thinking": f"hm {i}", "signature": f"sig{i}"}
+        call = {"type": "tool_use", "id": f"c{i}", "name": "read", "input": {"n": i}}
+        result = {"type": "tool_result", "tool_use_id": f"c{i}", "content": f"{i} " + "text " * 100}
+        messages += [{"role": "assistant", "content": [thinking, call]}, {"role": "user", "content": [result]}]
+    return messages
+
+
+def test_accepting_late_takes_the_thinking_along_that_came_since_the_preview():
+    """AN-7: it was thought without the summary, and a provider would refuse it behind one."""
+    compact = compactor(ScriptedModel(["A summary."]))
+    body = {"model": "claude-opus-5-5", "max_tokens": 99}
+    preview = compact.preview({**body, "messages": thought(12)})
+    assert "signature" in str(compact({**body, "messages": thought(15)}).payload)
+    compact.accept(preview)
+    assert "signature" not in str(compact({**body, "messages": thought(15)}).payload)
+    assert str(compact({**body, "messages": thought(16)}).payload).count("signature") == 1

@@ -154,13 +154,14 @@ class Compactor:
 
     def accept(self, preview: Preview, *, actor: str = "manual") -> View:
         """Keep exactly the edits of *preview*, as they are. No model is asked. From now on every call with this
-        history, or one that continues it, shows them. Raises `EditError` when edits that were kept since
+        history, or one that continues it, shows them; signed thinking goes that came in a known continuation
+        since the preview (AN-7). Raises `EditError` when edits that were kept since
         stand in the way, `StoreError` when the store fails; then nothing is kept."""
         envelope = cast("Envelope", preview.view.envelope)
         known = self._known.recall(envelope)
         base = drive(self._state(known, envelope))
         base.kept.apply(*preview.edits)
-        self.store.save(preview.edits)
+        self.store.save((*preview.edits, *self._known.unbound(preview.edits)))
         when = self._rounds.clock()
         self._book(about("accept", when, actor, preview.view, preview.edits, preview.attempts))
         self._rounds.tell(Accepted(when=when, actor=actor, edits=tuple(edit.id for edit in preview.edits)))

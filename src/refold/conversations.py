@@ -9,12 +9,14 @@ from typing import Any
 
 from refold.codec import Codec
 from refold.codecs import decode_all, envelop, is_certain, open_payload
+from refold.edits import Edit
 from refold.envelope import Envelope, unpack
 from refold.lens import Lens
 from refold.log import Log
 from refold.loop import Effect, first_sight
 from refold.messages import Message, user
 from refold.reports import Reports
+from refold.settle import unbound
 from refold.state import Frame, State, copy_of
 from refold.store import Store
 from refold.strategy import Strategy
@@ -86,6 +88,15 @@ class Conversations:
     def forget(self) -> None:
         """Know none again: what was shown of them no longer holds."""
         self._states = ()
+
+    def unbound(self, edits: Sequence[Edit]) -> list[Edit]:
+        """What takes out the signed thinking that *edits* unbind in known conversations which went on since the edits
+        were made for them."""
+        found = dict[str, Edit]()
+        for state in self._states:
+            if all(map(state.kept.transcript.holds, edits)):
+                found |= {late.id: late for late in unbound(state.kept, edits)}
+        return list(found.values())
 
     def advance(self, state: State | None, envelope: Envelope) -> Generator[Effect, Any, State]:
         """The state with what *envelope* holds beyond it."""

@@ -25,6 +25,14 @@ def settle(after: View, before: View) -> View:
     return after.keep(_unsigned(after, first))
 
 
+def unbound(before: View, edits: Iterable[Edit]) -> tuple[Edit, ...]:
+    """The edits that take signed thinking out of *before* which *edits* unbind, made ahead and put on now: what was
+    thought since they were made was thought without them (AN-7)."""
+    known = {edit.id for edit in before.edits}
+    after = before.keep(edit for edit in edits if edit.id not in known)
+    return settle(after, before).edits[len(after.edits) :]
+
+
 def resettle(after: View, before: View) -> list[Edit]:
     """The edits that take out of *after* the signed thinking that a revert has unbound (AN-7, AN-11).
 

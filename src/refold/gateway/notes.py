@@ -1,9 +1,7 @@
 """What is kept of a turn: its edits in memory, and its decisions about single results in the store."""
 
-from collections.abc import Iterable
 from typing import Any
 
-from refold.edits import Edit
 from refold.gateway import decisions
 from refold.gateway.threads import Thread
 from refold.settle import BY, settle
@@ -55,14 +53,6 @@ def mended(thread: Thread, view: View, store: Store) -> bool:
     store.save(settle(after, before).edits[len(after.edits) :])
     store.remove(edit.id for edit in unseen if edit.id not in showing)
     return True
-
-
-def unbound(before: View, edits: Iterable[Edit]) -> tuple[Edit, ...]:
-    """The edits that take signed thinking out of *before* which those of a compaction unbind that was made ahead:
-    what was thought since was thought without them (AN-7)."""
-    known = {edit.id for edit in before.edits}
-    after = before.keep(edit for edit in edits if edit.id not in known)
-    return settle(after, before).edits[len(after.edits) :]
 
 
 def decide_again(thread: Thread, view: View, store: Store) -> int:

@@ -16,7 +16,7 @@ from refold.gateway.counters import Counters
 from refold.gateway.errors import Figures
 from refold.gateway.identity import hashed
 from refold.gateway.light import has_room
-from refold.gateway.notes import Unbooked, decide_again, mended, note, note_unsaved, save_unsaved, unbound
+from refold.gateway.notes import Unbooked, decide_again, mended, note, note_unsaved, save_unsaved
 from refold.gateway.settings import Settings
 from refold.gateway.threads import Thread
 from refold.gateway.traffic import Incoming
@@ -198,8 +198,6 @@ class Turns:
         if usable and preview is not None:
             try:
                 thread.compactor.accept(preview, actor=f"auto ({why})")
-                if late := unbound(view, preview.edits):
-                    self.store.save(late)
             except EditError:
                 usable = False
         if preview is not None and self._shares:

@@ -12,10 +12,10 @@ from refold.gateway.api import kept, telling
 from refold.gateway.api.desk import Desk, Offer
 from refold.gateway.api.finding import Found, find
 from refold.gateway.api.problems import Problem
-from refold.gateway.notes import note, unbound
+from refold.gateway.notes import note
 from refold.gateway.threads import Held, Thread
 from refold.preview import Preview
-from refold.settle import copies
+from refold.settle import copies, unbound
 from refold.store import Store
 from refold.view import View
 
