@@ -11,6 +11,7 @@ TABLES = {
     "goals": "Four goals",
     "evidence": "What a question needs",
     "importance": "Clearing by importance",
+    "retention": "Retention by importance",
     "tokens": "The token estimator",
     "stores": "Stores",
     "gateway": "What the gateway adds",
