@@ -81,6 +81,7 @@ class Conversations:
 
     def remember(self, state: State, known: State | None) -> None:
         """Keep the state, in place of the one it continues."""
+        state = state.emptied()
         with self._lock:
             others = (other for other in self._states if other is not known)
             self._states = (state, *others)[:REMEMBERED]

@@ -13,7 +13,7 @@ from typing import Any
 from refold.codec import Codec, Wire
 from refold.errors import FormatError
 from refold.messages import Part
-from refold.spans import Source, Span, conversation_field, open_json, rejoin
+from refold.spans import Source, Span, Spans, conversation_field, open_json, rejoin
 
 FIELDS = ("messages", "input", "contents")
 """Fields that hold a conversation, in the formats we know."""
@@ -68,6 +68,13 @@ class Envelope:
         """Each tool definition as canonical JSON."""
         return self.codec.tools(self.body)
 
+    def emptied(self) -> "Envelope":
+        """The same without entries of a JSON text, which would keep all of it in memory; nothing can be sealed in it."""
+        parcel = self.parcel
+        if not isinstance(parcel.wires, Spans):
+            return self
+        return Envelope(self.codec, Parcel(parcel.field, parcel.body, (), _gone), self.head)
+
     def seal(self, pieces: Iterable[slice | Wire]) -> Any:
         """The payload with these entries: a slice stands for untouched ones, anything else for itself."""
         head = self.head
@@ -86,6 +93,10 @@ def unpack(payload: Any) -> Parcel:
     if isinstance(payload, Sequence):
         return Parcel("", {}, payload, partial(_laid, payload))
     raise FormatError(f"a payload is a list of messages, a request body or JSON text, not {type(payload).__name__}")
+
+
+def _gone(_: Iterable[slice | Any]) -> Any:
+    raise FormatError("the text that this came from is gone")
 
 
 def _laid(wires: Sequence[Any], pieces: Iterable[slice | Any]) -> list[Any]:

@@ -65,6 +65,13 @@ class State:
         """Does *parcel* hold this conversation, grown or not, in the same frame?"""
         return self.certain and self.frame.holds(parcel) and self.seen.begins(parcel.wires[len(self.frame.head) :])
 
+    def emptied(self) -> "State":
+        """The same without the text it came from, for as long as it is only remembered."""
+        envelope = self.view.envelope
+        if envelope is None or (bare := envelope.emptied()) is envelope:
+            return self
+        return replace(self, kept=replace(self.kept, envelope=bare), view=replace(self.view, envelope=bare))
+
     def through(self, lens: Lens) -> "State":
         """The same conversation, counted and cut by another lens."""
         ground = self.kept.ground.through(lens)

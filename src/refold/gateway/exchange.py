@@ -62,7 +62,7 @@ class Exchange:
     ) -> None:
         self.settings, self.store, self.clerk = settings, store, clerk
         self.counters = counters or Counters()
-        self.threads = Threads(settings.threads)
+        self.threads = Threads(settings.threads, settings.known_bytes)
         self._workers = Workers(settings.workers, settings.ask)
         self._behind = Workers(max(1, settings.workers // 4), settings.ask, "refold-ahead")
         self.turns = Turns(
@@ -192,7 +192,9 @@ class Exchange:
         salt = salt_of(incoming, session_key(dict(incoming.headers), envelope.body), envelope.tools)
         model = model_of(incoming, envelope)
         return self.threads.find(
-            hashed("thread", salt), partial(self.turns.opened, salt, tenant_of(incoming), incoming, model)
+            hashed("thread", salt),
+            len(incoming.body),
+            partial(self.turns.opened, salt, tenant_of(incoming), incoming, model),
         )
 
     def _sealed(self, turn: Turn, view: View, reason: str, outcome: Outcome = "edited") -> Outgoing:

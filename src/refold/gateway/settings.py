@@ -52,7 +52,9 @@ class Settings:
     rest: float = 30.0
     """Seconds that a store is left alone after it failed or was late three times in a row."""
     threads: int = 256
-    """Conversations known in memory."""
+    """Conversations known in memory. What is forgotten is decoded again at its next request, and shown as the store has it."""
+    known_bytes: int = 256 * 1024 * 1024
+    """Bytes that the latest requests of those may have together; each takes about twice its bytes of memory."""
     workers: int = 16
     """Threads that compute."""
     floor: int = 4_096

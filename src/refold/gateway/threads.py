@@ -64,6 +64,8 @@ class Thread:
     """Requests that were sent."""
     spared: int = 0
     """Estimated tokens that those were smaller by, all together."""
+    size: int = 0
+    """Bytes of the latest request."""
 
     def count(self, spared: int) -> None:
         """One more request was sent, smaller by so many tokens."""
@@ -84,10 +86,10 @@ class Thread:
 
 
 class Threads:
-    """Conversations by name; of more than *most* the one that was not used for longest is forgotten."""
+    """Conversations by name. Of more than *most*, or of *room* bytes, those that were not used for longest are forgotten."""
 
-    def __init__(self, most: int) -> None:
-        self._most, self._known, self._lock = most, OrderedDict[str, Thread](), Lock()
+    def __init__(self, most: int, room: int) -> None:
+        self._most, self._room, self._known, self._lock = most, room, OrderedDict[str, Thread](), Lock()
 
     def __len__(self) -> int:
         return len(self._known)
@@ -96,14 +98,16 @@ class Threads:
         with self._lock:
             return iter(list(self._known.values()))
 
-    def find(self, name: str, make: Callable[[], Thread]) -> Thread:
-        """The conversation of this name, made where it is not known."""
+    def find(self, name: str, size: int, make: Callable[[], Thread]) -> Thread:
+        """The conversation of this name, whose latest request has *size* bytes; made where it is not known."""
         with self._lock:
             thread = self._known.get(name) or make()
+            thread.size = size
             self._known[name] = thread
             self._known.move_to_end(name)
-            if len(self._known) > self._most:
-                self._known.popitem(last=False)
+            over = sum(one.size for one in self._known.values()) - self._room
+            while len(self._known) > 1 and (over > 0 or len(self._known) > self._most):
+                over -= self._known.popitem(last=False)[1].size
             return thread
 
 

@@ -1,0 +1,73 @@
+"""What a gateway keeps of conversations between their requests."""
+
+import asyncio
+import json
+import tracemalloc
+
+import refold
+from refold.gateway.exchange import Exchange, Incoming, Settings
+from refold.gateway.threads import Thread, Threads
+from refold.stores import MemoryStore
+from refold.windows import Window
+
+
+def made(name: str) -> Thread:
+    return Thread(name, "t", refold.Compactor([], refold.Budget(10, 10)))
+
+
+def names(threads: Threads) -> list[str]:
+    return [thread.name for thread in threads]
+
+
+def test_of_too_many_the_one_that_was_not_used_for_longest_is_forgotten():
+    threads = Threads(most=2, room=1_000)
+    for name in ("a", "b", "a", "c"):
+        threads.find(name, 1, lambda name=name: made(name))
+    assert names(threads) == ["a", "c"]
+
+
+def test_large_conversations_make_room_for_the_latest():
+    threads = Threads(most=100, room=1_000)
+    for name, size in (("a", 400), ("b", 400), ("a", 500), ("c", 400)):
+        threads.find(name, size, lambda name=name: made(name))
+    assert names(threads) == ["a", "c"]
+    threads.find("d", 5_000, lambda: made("d"))
+    assert names(threads) == ["d"], "the latest is always known"
+
+
+def test_a_forgotten_conversation_is_shown_as_before():
+    def request(session: str, steps: int) -> Incoming:
+        messages = [{"role": "user", "content": session}]
+        for n in range(steps):
+            call = {"id": f"c{n}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+            messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+            messages.append({"role": "tool", "tool_call_id": f"c{n}", "content": f"file {n}: " + "text " * 500})
+        body = json.dumps({"model": "m", "messages": messages}).encode()
+        return Incoming("openai_chat", "up", "/v1/chat/completions", (("x-session-id", session),), body, "c")
+
+    async def run() -> None:
+        settings = Settings(windows={"m": Window(16_000)}, economy=False, known_bytes=1)
+        exchange = Exchange(settings, MemoryStore())
+        first = await exchange.prepare(request("one", 60))
+        await exchange.prepare(request("two", 60))
+        assert len(exchange.threads) == 1
+        again = await exchange.prepare(request("one", 61))
+        assert first.edits == again.edits != ()
+        await exchange.aclose()
+
+    asyncio.run(run())
+
+
+def test_the_text_of_a_request_is_not_kept():
+    """Between two requests a conversation takes about twice its JSON: the texts, and what is known of them."""
+    history = [{"role": "user", "content": f"{n} " + "a long text " * 80} for n in range(1_000)]
+    compact = refold.Compactor(refold.default_strategies(), refold.Budget(10**9, 10**9))
+    compact([{"role": "user", "content": "warm"}])
+    tracemalloc.start()
+    body = json.dumps({"model": "m", "messages": history}).encode()
+    size, before = len(body), tracemalloc.get_traced_memory()[0] - len(body)
+    compact(body)
+    del body
+    kept = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert kept < 1.9 * size
