@@ -32,8 +32,8 @@ from refold.strategies import KeepImportant, Summarize
 from refold.terms import folded
 from refold.view import View
 
-POINTS, QUESTIONS = 2, 10
-"""How often an agent's session is compacted, each time afresh, and how often a chat."""
+POINTS = 2
+"""How often a session is compacted, each time afresh."""
 SENT = 0.25
 """Tokens of the compacted request, as a share of the session's so far; of chats the smaller budget of the other benchmark."""
 TAIL, PINS = 0.4, 0.25
@@ -112,7 +112,7 @@ def _calls(recording: Recording) -> Iterator[tuple[View, int, list[str]]]:
 def _questions(talk: Talk, sent: int) -> Iterator[tuple[View, int, list[Need]]]:
     asked = [(at, list(needs)) for at, needs in groupby(talk.needs, key=lambda need: need.at)]
     messages = [Message("user" if role == "user" else "assistant", (Text(text),)) for role, text in talk.messages]
-    for at, needs in asked[:: max(1, len(asked) // QUESTIONS)][-QUESTIONS:]:
+    for at, needs in asked[:: max(1, len(asked) // POINTS)][-POINTS:]:
         if (view := View.of(messages[:at], lens=Lens(count=counted))).tokens > sent:
             yield view, sent, needs
 
