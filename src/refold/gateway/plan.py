@@ -1,6 +1,7 @@
 """What is done to one conversation: its limits, its budget and its strategies."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 from refold.budget import Budget
@@ -49,11 +50,13 @@ def limits(settings: Settings, window: Window | None) -> Limits:
     )
 
 
+@lru_cache(maxsize=256)
 def idle(limits: Limits) -> Budget:
     """A budget under which nothing runs: what was decided is shown, and no more."""
     return Budget(NEVER, limits.target, window=limits.window)
 
 
+@lru_cache(maxsize=256)
 def active(limits: Limits) -> Budget:
     """The budget of the hard and the soft level."""
     if limits.hard is None:
