@@ -53,11 +53,18 @@ def _responses(answer: dict[str, Any]) -> Iterator[bytes]:
         yield event({"type": kind, "sequence_number": number, **rest}, kind)
 
 
+_UNSAID: dict[str, dict[str, Any]] = {
+    "message": {"content": [], "status": "in_progress"},
+    "function_call": {"arguments": "", "status": "in_progress"},
+}
+"""How an item begins."""
+
+
 def _response_events(answer: dict[str, Any], begun: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "response.created", {"response": begun}
     yield "response.in_progress", {"response": begun}
     for at, item in enumerate(answer["output"]):
-        empty = {"content": [], "status": "in_progress"} if item["type"] == "message" else {}
+        empty = _UNSAID.get(item["type"], {})
         yield "response.output_item.added", {"output_index": at, "item": {**item, **empty}}
         if item["type"] == "message":
             yield from _response_text(at, item)
@@ -99,7 +106,8 @@ def _message_events(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _emptied(block: dict[str, Any]) -> dict[str, Any]:
-    return {**block, **{name: "" for name in ("text", "thinking", "signature") if name in block}}
+    empty = {"text": "", "thinking": "", "signature": "", "input": {}}
+    return {name: empty.get(name, value) for name, value in block.items()}
 
 
 def _deltas(block: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -14,7 +14,7 @@ from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import Any, Self
 
-from refold.scripted_server import Received, Reply, encoded
+from refold.scripted_answers import Received, Reply, encoded
 from refold.scripted_streams import events
 
 

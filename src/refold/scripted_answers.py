@@ -1,0 +1,235 @@
+"""What a scripted model says, in the formats of four APIs: OpenAI's Chat Completions and Responses,
+Anthropic's Messages and Gemini's generateContent. Standard library only."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool that the model calls."""
+
+    name: str = "read"
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    id: str = ""
+    """As the API spells ids (`call_1`, `toolu_1`) where none is given. Gemini has none then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer of the server, in no format yet."""
+
+    text: str = ""
+    finish: str = "stop"
+    """`stop`, `length`, `filter`, `tool` (it calls a tool), or a word of your own."""
+    usage: tuple[int, int, int] = (100, 20, 0)
+    """Tokens: input (all of it), output, and the share of input that was read from a cache."""
+    reasoning: str = ""
+    """What the model thought, where the format has a place for it."""
+    status: int = 200
+    """An HTTP status from 300 on makes it an error, of which *text* is the message."""
+    code: str = ""
+    """An error's code, such as `context_length_exceeded`."""
+    retry_after: float | None = None
+    """Seconds, for the header `retry-after`."""
+    location: str = ""
+    """Where a redirect leads, for the header `location`."""
+    delay: float = 0.0
+    """Seconds before it answers."""
+    cut: bool = False
+    """Close the connection in the middle of the answer."""
+    calls: tuple[Call, ...] = ()
+    """What it calls; with `tool` as *finish* and nothing here, `read` without arguments."""
+    body: str | None = None
+    """Send this instead, whatever it is."""
+
+    @property
+    def called(self) -> tuple[Call, ...]:
+        """The tools that it calls."""
+        return self.calls or ((Call(),) if self.finish == "tool" else ())
+
+    @property
+    def finished(self) -> str:
+        """Why it ends: a call of a tool ends it with `tool`."""
+        return "tool" if self.calls and self.finish == "stop" else self.finish
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A request as it came in."""
+
+    path: str
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    body: Any
+    """The parsed JSON."""
+
+
+def encoded(reply: Reply, received: Received) -> tuple[int, bytes]:
+    """Status and body of *reply* in the format that the path asks for."""
+    form = next((form for ending, form in _FORMS.items() if ending in received.path.partition("?")[0]), None)
+    if form is None:
+        return 404, b'{"error": {"message": "no such path", "type": "not_found_error"}}'
+    if reply.body is not None:
+        return reply.status, reply.body.encode()
+    value = _error(reply) if reply.status >= 300 else form(reply, _model(received))
+    return reply.status, json.dumps(value, ensure_ascii=False).encode()
+
+
+def _model(received: Received) -> str:
+    """The model that was asked for; Gemini's stands in the path."""
+    named = received.body.get("model") if isinstance(received.body, dict) else None
+    return str(named or received.path.rpartition("/")[2].partition(":")[0])
+
+
+def _error(reply: Reply) -> dict[str, Any]:
+    """An error as all four APIs read it: each takes what it knows."""
+    kind = reply.code or _ERRORS.get(reply.status, "invalid_request_error")
+    error = {"message": reply.text, "type": kind, "code": reply.code or reply.status, "status": kind.upper()}
+    return {"type": "error", "error": error}
+
+
+_ERRORS = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    529: "overloaded_error",
+}
+
+
+def _chat(reply: Reply, model: str) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
+    if reply.reasoning:
+        message["reasoning_content"] = reply.reasoning
+    if calls := reply.called:
+        message["tool_calls"] = [_chat_call(at, call) for at, call in enumerate(calls, 1)]
+    finish = {"filter": "content_filter", "tool": "tool_calls"}.get(reply.finished, reply.finished)
+    read, wrote, cached = reply.usage
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 0,
+        "model": model,
+        "choices": [{"index": 0, "finish_reason": finish, "message": message, "logprobs": None}],
+        "usage": {
+            "prompt_tokens": read,
+            "completion_tokens": wrote,
+            "total_tokens": read + wrote,
+            "prompt_tokens_details": {"cached_tokens": cached},
+        },
+    }
+
+
+def _chat_call(at: int, call: Call) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": json.dumps(dict(call.arguments))}
+    return {"id": call.id or f"call_{at}", "type": "function", "function": function}
+
+
+def _responses(reply: Reply, model: str) -> dict[str, Any]:
+    output: list[dict[str, Any]] = []
+    if reply.reasoning:
+        output.append(
+            {"id": "rs_1", "type": "reasoning", "summary": [{"type": "summary_text", "text": reply.reasoning}]}
+        )
+    if reply.text:
+        block = {"type": "output_text", "text": reply.text, "annotations": []}
+        output.append(
+            {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": [block]}
+        )
+    output += [_responses_call(at, call) for at, call in enumerate(reply.called, 1)]
+    why = {"length": "max_output_tokens", "filter": "content_filter", "stop": None, "tool": None}.get(
+        reply.finished, reply.finished
+    )
+    read, wrote, cached = reply.usage
+    return {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 0,
+        "model": model,
+        "status": "incomplete" if why else "completed",
+        "incomplete_details": {"reason": why} if why else None,
+        "output": output,
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "usage": {
+            "input_tokens": read,
+            "input_tokens_details": {"cached_tokens": cached},
+            "output_tokens": wrote,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": read + wrote,
+        },
+    }
+
+
+def _responses_call(at: int, call: Call) -> dict[str, Any]:
+    arguments, call_id = json.dumps(dict(call.arguments)), call.id or f"call_{at}"
+    place = {"id": f"fc_{call.id or at}", "type": "function_call", "call_id": call_id, "status": "completed"}
+    return {**place, "name": call.name, "arguments": arguments}
+
+
+def _anthropic(reply: Reply, model: str) -> dict[str, Any]:
+    content: list[dict[str, Any]] = []
+    if reply.reasoning:
+        content.append({"type": "thinking", "thinking": reply.reasoning, "signature": "c2ln"})
+    if reply.text:
+        content.append({"type": "text", "text": reply.text})
+    for at, call in enumerate(reply.called, 1):
+        content.append(
+            {"type": "tool_use", "id": call.id or f"toolu_{at}", "name": call.name, "input": dict(call.arguments)}
+        )
+    finishes = {"stop": "end_turn", "length": "max_tokens", "filter": "refusal", "tool": "tool_use"}
+    read, wrote, cached = reply.usage
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": content,
+        "stop_reason": finishes.get(reply.finished, reply.finished),
+        "stop_sequence": None,
+        "usage": {
+            "input_tokens": read - cached,
+            "cache_read_input_tokens": cached,
+            "cache_creation_input_tokens": 0,
+            "output_tokens": wrote,
+        },
+    }
+
+
+def _gemini_call(call: Call) -> dict[str, Any]:
+    return {"name": call.name, "args": dict(call.arguments)} | ({"id": call.id} if call.id else {})
+
+
+def _gemini(reply: Reply, model: str) -> dict[str, Any]:
+    parts: list[dict[str, Any]] = [{"text": reply.reasoning, "thought": True}] if reply.reasoning else []
+    if reply.text:
+        parts.append({"text": reply.text})
+    parts += [{"functionCall": _gemini_call(call)} for call in reply.called]
+    finishes = {"stop": "STOP", "length": "MAX_TOKENS", "filter": "SAFETY", "tool": "STOP"}
+    read, wrote, cached = reply.usage
+    return {
+        "candidates": [
+            {
+                "index": 0,
+                "content": {"role": "model", "parts": parts},
+                "finishReason": finishes.get(reply.finished, reply.finished),
+            }
+        ],
+        "modelVersion": model,
+        "usageMetadata": {
+            "promptTokenCount": read,
+            "candidatesTokenCount": wrote,
+            "totalTokenCount": read + wrote,
+            "cachedContentTokenCount": cached,
+        },
+    }
+
+
+_FORMS = {"/chat/completions": _chat, "/responses": _responses, "/messages": _anthropic, ":generateContent": _gemini}
+"""What a path contains, and the format it asks for."""

@@ -1,0 +1,74 @@
+"""What a scripted model calls arrives in the real SDKs as it was scripted, at once and streamed, in all four APIs."""
+
+import json
+
+import anthropic
+import openai
+import pytest
+from google import genai
+
+from refold.scripted_answers import Call
+from refold.scripted_server import Reply
+from refold.scripted_upstream import ScriptedUpstream
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+CALLS = (Call("read", {"path": "中文.txt"}), Call("bash", {"command": "ls -l"}, id="own_id"))
+WANTED = [(call.name, call.arguments) for call in CALLS]
+ASK = [{"role": "user", "content": "hi"}]
+
+
+@pytest.fixture(scope="module")
+def upstream():
+    with ScriptedUpstream([Reply("Let me look.", calls=CALLS)]) as upstream:
+        yield upstream
+
+
+def test_chat(upstream) -> None:
+    with openai.OpenAI(base_url=f"{upstream.url}/v1", api_key="k") as client:
+        answer = client.chat.completions.create(model="m", messages=ASK)
+        with client.chat.completions.stream(model="m", messages=ASK) as stream:
+            streamed = stream.get_final_completion()
+    for one in (answer.choices[0], streamed.choices[0]):
+        assert one.finish_reason == "tool_calls" and one.message.content == "Let me look."
+        calls = one.message.tool_calls
+        assert [(c.function.name, json.loads(c.function.arguments)) for c in calls] == WANTED
+        assert [c.id for c in calls] == ["call_1", "own_id"]
+
+
+def test_responses(upstream) -> None:
+    with openai.OpenAI(base_url=f"{upstream.url}/v1", api_key="k") as client:
+        answer = client.responses.create(model="m", input="hi")
+        with client.responses.stream(model="m", input="hi") as stream:
+            begun = [e.item for e in stream if e.type == "response.output_item.added"]
+            streamed = stream.get_final_response()
+    assert [item.arguments for item in begun if item.type == "function_call"] == ["", ""]
+    for one in (answer, streamed):
+        calls = [item for item in one.output if item.type == "function_call"]
+        assert [(c.name, json.loads(c.arguments)) for c in calls] == WANTED
+        assert [c.call_id for c in calls] == ["call_1", "own_id"]
+
+
+def test_anthropic(upstream) -> None:
+    with anthropic.Anthropic(base_url=upstream.url, api_key="k") as client:
+        answer = client.messages.create(model="m", max_tokens=9, messages=ASK)
+        with client.messages.stream(model="m", max_tokens=9, messages=ASK) as stream:
+            streamed = stream.get_final_message()
+    for one in (answer, streamed):
+        assert one.stop_reason == "tool_use"
+        calls = [block for block in one.content if block.type == "tool_use"]
+        assert [(c.name, c.input) for c in calls] == WANTED
+        assert [c.id for c in calls] == ["toolu_1", "own_id"]
+
+
+def test_gemini(upstream) -> None:
+    with genai.Client(api_key="k", http_options={"base_url": upstream.url}) as client:
+        answer = client.models.generate_content(model="m", contents="hi")
+        pieces = list(client.models.generate_content_stream(model="m", contents="hi"))
+    streamed = [call for piece in pieces for call in piece.function_calls or ()]
+    for calls in (answer.function_calls, streamed):
+        assert [(c.name, c.args) for c in calls] == WANTED
+        assert [c.id for c in calls] == [None, "own_id"]
