@@ -22,9 +22,7 @@ from refold.compactor import Compactor
 from refold.messages import Message, Text, user
 from refold.readable import readable
 from refold.recalling import Index, recall
-from refold.split import tail_start
-from refold.strategies import Summarize
-from refold.strategy import Steps
+from refold.strategies import SummarizeTo
 from refold.terms import folded, terms
 from refold.tokens.count import count_message
 from refold.view import View
@@ -35,8 +33,6 @@ counted = lru_cache(maxsize=20_000)(count_message)
 HITS = 10
 MOST = 3_000
 """Tokens set aside for them at most."""
-AT_MOST = 0.7
-"""Share of a request that its summary may take: a next exchange must find room beside it."""
 WIDTH = 4
 """Characters of a snippet for each token that a hit may take."""
 
@@ -98,22 +94,6 @@ class LastTokens:
 
 
 @dataclass(frozen=True)
-class Filling:
-    """`Summarize` with a share of *tokens* for the tail, and for the summary all that the tail leaves."""
-
-    tokens: int
-    keep: float
-
-    def __call__(self, view: View) -> Steps:
-        """Propose the edit of `Summarize`."""
-        keep = self.keep * min(1.0, self.tokens / view.tokens)
-        stop = tail_start(view, keep)
-        tail = sum(sum(map(counted, item.shown)) for item in view.items if item.start >= stop)
-        cap = min(self.tokens - tail, int(self.tokens * AT_MOST))
-        return (yield from Summarize(keep, max(0, cap))(view))
-
-
-@dataclass(frozen=True)
 class Summary:
     """The rule summary and a tail; with a *share* of the budget for what a search for the question brings back.
 
@@ -128,7 +108,7 @@ class Summary:
         """Position, question and request of each question."""
         trigger = budget - min(MOST, int(self.share * budget))
         goal = int(self.target * trigger)
-        strategies = [Filling(goal, keep) for keep in (0.5, 0.25, 0.1)]
+        strategies = [SummarizeTo(goal, keep) for keep in (0.5, 0.25, 0.1)]
         limits = Budget(trigger, goal, progress=0.0, hysteresis=0.0)
         compactor = Compactor(strategies, limits, format="openai_chat", count=counted)
         session, done, index = compactor.session(), 0, Index()

@@ -13,6 +13,7 @@ from refold.messages import Message, Text, user
 from refold.rules import anthropic, openai_chat
 from refold.rules.verdict import Rules
 from refold.strategies.summarize import Summarize
+from refold.strategies.summarize_to import SummarizeTo
 from refold.strategy import Ask
 from refold.summarizer import Summary
 from refold.summarizers.rules import RuleSummary, parse
@@ -50,6 +51,11 @@ class ByModel:
 @given(transcripts(), RULES, st.sampled_from([1, 4, 0.3]), st.sampled_from([120, 400]))
 def test_it_keeps_the_laws(messages, rules, keep, max_tokens):
     check_strategy(Summarize(keep=keep, max_tokens=max_tokens), rules, examples=[messages])
+
+
+@given(transcripts(), RULES, st.sampled_from([0, 0.3]), st.sampled_from([150, 600]))
+def test_filling_a_budget_keeps_the_laws(messages, rules, keep, tokens):
+    check_strategy(SummarizeTo(tokens, keep), rules, examples=[messages])
 
 
 @given(transcripts(max_turns=6), RULES, st.integers(40, 600))
@@ -146,3 +152,29 @@ def test_a_models_summary_is_kept_when_the_rules_take_over():
     first = drive(steps(View.of(said), [Summarize(summarizer=fixed("The deploy key is K-9931."))], Budget(0, 0))).view
     second = drive(steps(first.grow(talk()), [Summarize(summarizer=RuleSummary())], Budget(0, 0))).view
     assert "The deploy key is K-9931." in parse(previous(second.messages[0])).notes
+
+
+def chat(length: int) -> list[Message]:
+    return [user(f"And number {n}? Line {n} leaves at {n % 24}:10 from platform {n}.") for n in range(length)]
+
+
+@pytest.mark.parametrize("tokens", [600, 2_000, 5_000])
+@pytest.mark.parametrize("keep", [0, 0.25, 0.5])
+def test_a_summary_takes_what_the_tail_leaves(tokens: int, keep: float):
+    view = View.of(chat(600))
+    after = drive(steps(view, [SummarizeTo(tokens, keep)], Budget(tokens, tokens))).view
+    assert 0.65 * tokens < after.tokens <= tokens
+    assert len(after.edits) == 1
+
+
+def test_where_what_stays_fills_it_there_is_no_summary():
+    view = View.of([*chat(30), user("A long last request. " * 400)])
+    done = drive(steps(view, [SummarizeTo(500)], Budget(500, 500)))
+    assert not done.view.edits
+    assert done.attempts[0].reason == "what stays leaves no room for a summary"
+
+
+@pytest.mark.parametrize("wrong", [{"tokens": 0}, {"tokens": 9, "keep": 1.0}, {"tokens": 9, "at_most": 0.0}])
+def test_figures_that_leave_nothing_to_fill_are_refused(wrong: dict):
+    with pytest.raises(ValueError, match="tokens must"):
+        SummarizeTo(**wrong)

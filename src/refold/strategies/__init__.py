@@ -10,6 +10,7 @@ from refold.strategies.from_last_n import FromLastN
 from refold.strategies.keep_important import KeepImportant
 from refold.strategies.retrieve_facts import RetrieveFacts
 from refold.strategies.summarize import Summarize
+from refold.strategies.summarize_to import SummarizeTo
 from refold.strategies.whole_history import WholeHistory
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "KeepImportant",
     "RetrieveFacts",
     "Summarize",
+    "SummarizeTo",
     "WholeHistory",
 ]

@@ -1,0 +1,50 @@
+"""Summarise so that a request comes down to a number of tokens, and not far below it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from refold.messages import Message
+from refold.placements import Placement
+from refold.split import tail_start
+from refold.strategies.summarize import Summarize
+from refold.strategy import Ending, Steps
+from refold.summarizer import Summarizer
+from refold.summarizers.rules import RuleSummary
+from refold.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class SummarizeTo:
+    """`Summarize` with the cap that the kept tail leaves of *tokens*, so that no part of the budget goes unused.
+
+    Retrospective. For chats, where what was said is what counts: the longer the summary may be, the more of it is kept in its
+    own words (docs/summaries.md). Raises ValueError for figures that leave nothing to fill.
+    """
+
+    tokens: int
+    """Tokens of the whole request to come down to; as a rule the budget's target."""
+    keep: float = 0.5
+    """The share of them for the newest messages, which stay as they are."""
+    at_most: float = 0.7
+    """The share of them that the summary may take at most."""
+    summarizer: Summarizer = field(default_factory=RuleSummary)
+    place: str | Placement = "user"
+    """As for `Summarize`, and so is *pin*."""
+    pin: Callable[[Message], bool] | None = None
+
+    def __post_init__(self) -> None:
+        if self.tokens < 1 or not 0 <= self.keep < 1 or not 0 < self.at_most <= 1:
+            raise ValueError("tokens must be at least 1, keep a share from 0 to below 1, at_most one above 0")
+
+    def __call__(self, view: View) -> Steps:
+        """Propose one edit, or none."""
+        stop = tail_start(view, self._share(view))
+        tail = sum(sum(map(view.lens.count, item.shown)) for item in view.items if item.start >= stop)
+        cap = min(self.tokens - view.lens.fixed - tail, int(self.tokens * self.at_most))
+        if cap <= 0:
+            return Ending("noop", "what stays leaves no room for a summary")
+        return (yield from Summarize(self._share(view), cap, self.summarizer, self.place, self.pin)(view))
+
+    def _share(self, view: View) -> float:
+        """The tail's share of what there is now."""
+        return self.keep * min(1.0, self.tokens / max(1, view.tokens))
