@@ -1,0 +1,58 @@
+"""Memory of the gateway after many long sessions, each resent whole at its last request.
+
+python -m benchmarks.memory [sessions, by default 1000] [messages of each, by default 1000]
+"""
+
+import asyncio
+import json
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.synthetic import anthropic
+from benchmarks.table import table
+from refold.gateway.exchange import Exchange, Incoming, Settings
+from refold.stores.sqlite import SQLiteStore
+from refold.windows import Window
+
+
+def megabytes() -> float:
+    """What this process has in memory."""
+    told = re.search(r"VmRSS:\s+(\d+)", Path("/proc/self/status").read_text())
+    return int(told[1]) / 1024 if told else 0.0
+
+
+def request(number: int, messages: list[dict]) -> Incoming:
+    """The last request of a session of a tenant of its own."""
+    said = [{"role": "user", "content": f"Session {number}"}, *messages]
+    body = json.dumps({"model": "m", "max_tokens": 1_000, "messages": said}).encode()
+    return Incoming("anthropic", "up", "/v1/messages", (), body, f"credential {number}")
+
+
+async def grown(sessions: int, messages: int, store: Path) -> list[list[str]]:
+    """Rows: after so many sessions."""
+    settings = Settings(windows={"m": Window(200_000)}, deadline=60)
+    exchange = Exchange(settings, SQLiteStore(store))
+    history, rows, before = anthropic(messages - 1), [], megabytes()
+    marks = {max(1, int(sessions * share)) for share in (0.05, 0.1, 0.25, 0.5, 0.75, 1.0)}
+    for number in range(1, sessions + 1):
+        one = request(number, history)
+        outgoing = await exchange.prepare(one)
+        if number in marks:
+            figures = (number, f"{len(one.body) / 1e6:.2f}", len(exchange.threads), f"{megabytes() - before:.0f}")
+            rows.append([*map(str, figures), outgoing.outcome])
+    await exchange.aclose()
+    return rows
+
+
+def main(sessions: int = 1_000, messages: int = 1_000) -> None:
+    """Print the table."""
+    with tempfile.TemporaryDirectory() as folder:
+        rows = asyncio.run(grown(sessions, messages, Path(folder) / "edits.db"))
+    print(table(["sessions", "MB of JSON each", "known", "MB grown by", "the last was"], rows))
+    print(f"\n{messages} messages each; what is known is bounded by `threads` (256) and `known_bytes` (256 MB).")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
