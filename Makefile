@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench mutants nightly format clean
+.PHONY: demo test lint bench soak mutants nightly format clean
 
 demo: .venv/core  ## compact a long session: no key, no network service, no model
 	@$(BIN)/refold demo
@@ -18,6 +18,9 @@ lint: .venv/dev  ## style, types, layers
 
 bench: .venv/dev  ## the tables of docs/benchmarks.md; peers are installed in .bench
 	$(BIN)/python -m benchmarks
+
+soak: .venv/dev  ## ten minutes of random faults behind a gateway: no invalid request, no lost edit, no leak
+	$(BIN)/python -m benchmarks.soak
 
 mutants: .venv/dev  ## mutation run over the core: which changes would no test notice?
 	HYPOTHESIS_PROFILE=mutants $(BIN)/mutmut run

@@ -15,6 +15,7 @@ TABLES = {
     "tokens": "The token estimator",
     "stores": "Stores",
     "gateway": "What the gateway adds",
+    "memory": "Memory of the gateway",
 }
 
 if __name__ == "__main__":
