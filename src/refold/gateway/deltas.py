@@ -6,17 +6,17 @@ from typing import Any
 
 from refold.gateway.traffic import Refusal
 
+_FIELDS: Mapping[str, tuple[str, ...]] = {
+    "anthropic": ("thread",),
+    "openai_responses": ("previous_response_id", "conversation"),
+    "gemini": ("cachedContent", "cached_content"),
+}
 JSON = (("content-type", "application/json"),)
 
 
 def delta_of(api: str, body: Mapping[str, Any]) -> str:
     """The field by which a request says that the provider holds its history; empty where none does."""
-    fields = {
-        "anthropic": ("thread",),
-        "openai_responses": ("previous_response_id", "conversation"),
-        "gemini": ("cachedContent", "cached_content"),
-    }
-    return next((name for name in fields.get(api, ()) if body.get(name) is not None), "")
+    return next((name for name in _FIELDS.get(api, ()) if body.get(name) is not None), "")
 
 
 def refusal(field: str, body: Mapping[str, Any]) -> Refusal | None:

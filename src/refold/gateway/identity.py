@@ -8,6 +8,7 @@ sub-agent, and for an agent and a helper of other tools that is given the same h
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -71,7 +72,12 @@ def salt_of(incoming: Incoming, key: Key, tools: tuple[str, ...]) -> str:
 
 def tenant_of(incoming: Incoming) -> str:
     """What all conversations of one caller over one API share."""
-    return hashed(incoming.api, incoming.credential)
+    return _tenant(incoming.api, incoming.credential)
+
+
+@lru_cache(maxsize=1_000)
+def _tenant(api: str, credential: str) -> str:
+    return hashed(api, credential)
 
 
 def hashed(*parts: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from refold.gateway.limits import Limits
+from refold.gateway.together import Together
 
 
 class _UnfitError(Exception):
@@ -31,6 +32,7 @@ class Guarded(HttpToolsProtocol):
         line = transport.get_extra_info("socket")
         if line is not None and line.family in (AF_INET, AF_INET6):
             line.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)  # asyncio leaves it off for some listening sockets
+        self.transport = Together(transport, self.loop)  # type: ignore[assignment]  # it is one but for `write`
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:

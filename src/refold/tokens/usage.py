@@ -60,7 +60,7 @@ def read_usage(usage: Any) -> Usage | None:
     """
     if not isinstance(usage, Mapping):
         return None
-    found = next((read(usage) for key, read in _READERS if key(usage)), None)
+    found = next((read(usage) for names, read in _READERS if not names.isdisjoint(usage)), None)
     return found if found is not None and found.input > 0 else None
 
 
@@ -113,17 +113,13 @@ def _pi(usage: Mapping[str, Any]) -> Usage:
     return Usage(_int(usage, "input") + cached + written, _int(usage, "output"), cached, written)
 
 
-def _has(*names: str) -> Any:
-    return lambda usage: any(name in usage for name in names)
-
-
 _READERS = (
-    (_has("input_tokens_details"), _responses),
-    (_has("cache_read_input_tokens", "cache_creation_input_tokens", "cache_creation", "iterations"), _anthropic),
-    (_has("input_tokens"), _responses),
-    (_has("prompt_tokens", "prompt_cache_hit_tokens"), _chat),
-    (_has("promptTokenCount", "prompt_token_count"), _gemini),
-    (_has("input", "cacheRead"), _pi),
+    (frozenset({"input_tokens_details"}), _responses),
+    (frozenset({"cache_read_input_tokens", "cache_creation_input_tokens", "cache_creation", "iterations"}), _anthropic),
+    (frozenset({"input_tokens"}), _responses),
+    (frozenset({"prompt_tokens", "prompt_cache_hit_tokens"}), _chat),
+    (frozenset({"promptTokenCount", "prompt_token_count"}), _gemini),
+    (frozenset({"input", "cacheRead"}), _pi),
 )
 """How a form is recognised, the most telling field first."""
 

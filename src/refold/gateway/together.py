@@ -1,0 +1,33 @@
+"""A head and the body behind it in one piece: a system call less for each answer."""
+
+from asyncio import AbstractEventLoop
+from typing import Any
+
+
+class Together:
+    """A transport that keeps an answer's head back until what follows it is written, at most until the event loop turns."""
+
+    def __init__(self, transport: Any, loop: AbstractEventLoop) -> None:
+        self._transport, self._loop, self._head = transport, loop, b""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send *data*, a head with what comes next."""
+        if not self._head and data.startswith(b"HTTP/1.") and data.endswith(b"\r\n\r\n"):
+            self._head = data
+            self._loop.call_soon(self._flush)
+            return
+        head, self._head = self._head, b""
+        self._transport.write(head + data if head else data)
+
+    def close(self) -> None:
+        """Send what is kept back, and close."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        head, self._head = self._head, b""
+        if head:
+            self._transport.write(head)

@@ -1,0 +1,60 @@
+"""An answer's head goes out with the body behind it."""
+
+import asyncio
+
+import pytest
+
+from refold.gateway.together import Together
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n"
+
+
+class Wire:
+    """A transport that keeps what is written."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self.closed = False
+
+    def write(self, data: bytes) -> None:
+        assert not self.closed
+        self.written.append(data)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+
+def played(*steps: bytes | None) -> list[bytes]:
+    """What is written, None standing for a turn of the event loop."""
+
+    async def run() -> list[bytes]:
+        wire = Wire()
+        line = Together(wire, asyncio.get_running_loop())
+        for step in steps:
+            if step is None:
+                await asyncio.sleep(0)
+            else:
+                line.write(step)
+        line.close()
+        assert line.is_closing()
+        return wire.written
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("steps", "written"),
+    [
+        ((HEAD, b"ok"), [HEAD + b"ok"]),
+        ((HEAD, None, b"ok"), [HEAD, b"ok"]),
+        ((HEAD,), [HEAD]),
+        ((HEAD, b"a", b"b", None, HEAD, b"c"), [HEAD + b"a", b"b", HEAD + b"c"]),
+        ((b"HTTP/1.1 100 Continue\r\n\r\n", HEAD, b"ok"), [b"HTTP/1.1 100 Continue\r\n\r\n" + HEAD, b"ok"]),
+        ((b"piece", None, b""), [b"piece", b""]),
+    ],
+)
+def test_nothing_is_lost_or_put_in_another_order(steps, written):
+    assert played(*steps) == written
