@@ -16,11 +16,14 @@ lint: .venv/dev  ## style, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: .venv/dev  ## the tables of docs/benchmarks.md; peers are installed in .bench
+bench: .venv/dev  ## the tables of docs/benchmarks.md; peers are installed in .bench and .bench-litellm
 	$(BIN)/python -m benchmarks
 
 soak: .venv/dev  ## ten minutes of random faults behind a gateway: no invalid request, no lost edit, no leak
 	$(BIN)/python -m benchmarks.soak
+
+clients: .venv/dev .clients/installed  ## real agents (npm, about a gigabyte) through a real gateway: none of the tests
+	$(BIN)/python -m clients
 
 mutants: .venv/dev  ## mutation run over the core: which changes would no test notice?
 	HYPOTHESIS_PROFILE=mutants $(BIN)/mutmut run
@@ -36,7 +39,7 @@ format: .venv/dev
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .bench mutants
+	rm -rf .venv .bench .bench-litellm .clients mutants
 
 .venv/core: requirements/cli.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -46,4 +49,10 @@ clean:
 
 .venv/dev: .venv/core requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --requirement requirements/dev.txt
+	touch $@
+
+.clients/installed: clients/package.json
+	mkdir -p .clients
+	cp clients/package.json .clients/
+	cd .clients && npm install --no-audit --no-fund --loglevel=error
 	touch $@

@@ -133,9 +133,8 @@ def _chat_call(at: int, call: Call) -> dict[str, Any]:
 def _responses(reply: Reply, model: str) -> dict[str, Any]:
     output: list[dict[str, Any]] = []
     if reply.reasoning:
-        output.append(
-            {"id": "rs_1", "type": "reasoning", "summary": [{"type": "summary_text", "text": reply.reasoning}]}
-        )
+        summary = [{"type": "summary_text", "text": reply.reasoning}]
+        output.append({"id": "rs_1", "type": "reasoning", "summary": summary, "encrypted_content": "c2ln"})
     if reply.text:
         block = {"type": "output_text", "text": reply.text, "annotations": []}
         output.append(

@@ -1,0 +1,51 @@
+"""Codex: a provider of one's own in ~/.codex/config.toml, which speaks Responses."""
+
+from pathlib import Path
+
+from clients.client import Client, Command
+from refold.scripted_answers import Call
+
+CONFIG = """\
+model = "gpt-5.1"
+model_provider = "gateway"
+check_for_update_on_startup = false
+
+[analytics]
+enabled = false
+
+[feedback]
+enabled = false
+
+[features]
+apps = false
+plugins = false
+remote_plugin = false
+
+[model_providers.gateway]
+name = "gateway"
+base_url = "{url}/v1"
+env_key = "GATEWAY_KEY"
+wire_api = "responses"
+"""
+
+
+def _settled(home: Path, url: str, prompt: str) -> Command:
+    path = home / ".codex/config.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(CONFIG.format(url=url), encoding="utf-8")
+    flags = ("--skip-git-repo-check", "--sandbox", "danger-full-access", "--color", "never")
+    return Command(("exec", *flags, prompt), {"GATEWAY_KEY": "a-key", "CODEX_HOME": str(path.parent)})
+
+
+CLIENTS = (
+    Client(
+        name="Codex",
+        package="@openai/codex",
+        program="codex",
+        api="openai_responses",
+        model="gpt-5.1",
+        settled=_settled,
+        read=lambda path: Call("exec_command", {"cmd": f"cat {path}"}),
+        shell=lambda command: Call("exec_command", {"cmd": command}),
+    ),
+)

@@ -1,0 +1,70 @@
+"""`refold serve` as a process of its own."""
+
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+CONFIG = """\
+port = {port}
+log = "warning"
+
+[[upstream]]
+name = "model"
+url = "{upstream}"
+{windows}
+"""
+
+
+class Served:
+    """A gateway that listens at `url`."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def counts(self) -> dict[str, float]:
+        """Its counters, by name with labels."""
+        with urllib.request.urlopen(f"{self.url}/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+        pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+        return {name: float(value) for name, _, value in pairs}
+
+
+def total(counts: dict[str, float], name: str, label: str = "") -> int:
+    """The sum of a counter over all label sets that have *label*."""
+    return int(sum(value for key, value in counts.items() if key.partition("{")[0] == name and label in key))
+
+
+@contextmanager
+def served(place: Path, upstream: str, windows: dict[str, int]) -> Iterator[Served]:
+    """Run one in *place*."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    told = "[windows]\n" + "\n".join(f'"{model}" = {tokens}' for model, tokens in windows.items()) if windows else ""
+    (place / "refold.toml").write_text(CONFIG.format(port=port, upstream=upstream, windows=told), encoding="utf-8")
+    with (place / "gateway.log").open("wb") as log:
+        command = [sys.executable, "-m", "refold.cli", "serve", "--config", "refold.toml"]
+        process = subprocess.Popen(command, cwd=place, stdout=log, stderr=log)
+    try:
+        _wait(f"http://127.0.0.1:{port}", process)
+        yield Served(f"http://127.0.0.1:{port}")
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + 30
+    while process.poll() is None and time.monotonic() < until:
+        try:
+            urllib.request.urlopen(f"{url}/refold/ready").close()
+        except urllib.error.URLError:
+            time.sleep(0.1)
+        else:
+            return
+    raise RuntimeError("refold serve did not start")

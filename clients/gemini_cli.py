@@ -1,0 +1,30 @@
+"""Gemini CLI: base URL and key in the environment."""
+
+from pathlib import Path
+
+from clients.client import Client, Command, written
+from refold.scripted_answers import Call
+
+MODEL = "gemini-2.5-pro"
+
+
+def _settled(home: Path, url: str, prompt: str) -> Command:
+    quiet = {"general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False}}
+    quiet |= {"privacy": {"usageStatisticsEnabled": False}, "telemetry": {"enabled": False}}
+    written(home / ".gemini/settings.json", {**quiet, "security": {"auth": {"selectedType": "gemini-api-key"}}})
+    environment = {"GEMINI_API_KEY": "a-key", "GOOGLE_GEMINI_BASE_URL": url, "GEMINI_CLI_TRUST_WORKSPACE": "true"}
+    return Command(("--model", MODEL, "--approval-mode", "yolo", "--skip-trust", "-p", prompt), environment)
+
+
+CLIENTS = (
+    Client(
+        name="Gemini CLI",
+        package="@google/gemini-cli",
+        program="gemini",
+        api="gemini",
+        model=MODEL,
+        settled=_settled,
+        read=lambda path: Call("read_file", {"file_path": path}),
+        shell=lambda command: Call("run_shell_command", {"command": command}),
+    ),
+)
