@@ -1,5 +1,6 @@
 """What the gateway adds: milliseconds to a request and requests per second, against a direct connection, a bare
-pass-through of the same stack (ASGI, uvicorn, aiohttp), our own wire without its core, and the LiteLLM proxy where it is installed in .bench.
+pass-through of the same stack (ASGI, uvicorn, aiohttp), our own wire without its core, and the LiteLLM proxy, which is
+installed in .bench-litellm.
 
 python -m benchmarks.gateway [seconds per measurement]
 
@@ -23,6 +24,7 @@ from pathlib import Path
 import aiohttp
 import uvicorn
 
+from benchmarks import litellm_proxy
 from benchmarks.table import table
 from refold.codecs import decode_all, open_payload
 from refold.gateway.app import Gateway
@@ -37,7 +39,6 @@ from refold.windows import Window
 AT_ONCE = 16
 """Requests under way when throughput is measured."""
 EVENTS = 16
-LITELLM = Path(".bench/bin/litellm")
 PATH = "/v1/chat/completions"
 USAGE = {"prompt_tokens": 100, "completion_tokens": 9, "total_tokens": 109}
 ANSWER = json.dumps(
@@ -117,9 +118,9 @@ def serve_wire(url, port):
     server(config, Gateway(config, ScriptedExchange())).run()
 
 
-def started(*arguments, command=None):
+def started(*arguments):
     """A server in a process of its own."""
-    return subprocess.Popen(command or [sys.executable, "-m", "benchmarks.gateway", *map(str, arguments)])
+    return subprocess.Popen([sys.executable, "-m", "benchmarks.gateway", *map(str, arguments)])
 
 
 def free_port():
@@ -246,6 +247,19 @@ def rows(kinds, places, spans, rates):
             yield [kind, name, f"{p50:.2f}", f"{p99:.2f}", *added, *speed]
 
 
+def ratios(told):
+    """How the gateway compares with LiteLLM, by kind of request."""
+    figures = {(kind, name): (number(row[4]), number(row[6])) for kind, name, *row in told if row[4]}
+    for kind in dict.fromkeys(kind for kind, name in figures if name == "litellm"):
+        (rate, used), (their_rate, their_use) = figures[kind, "gateway"], figures[kind, "litellm"]
+        spent = f", each for {their_use / used:.1f} times less processor time" if used else ""
+        yield f"{kind}: {rate / their_rate:.1f} times the requests per second of LiteLLM {litellm_proxy.version()}{spent}."
+
+
+def number(cell):
+    return float(cell.replace(",", ""))
+
+
 def median(pairs):
     """Of each of the two figures; empty where nothing was measured."""
     return tuple(statistics.median(column) for column in zip(*pairs, strict=True))
@@ -257,30 +271,24 @@ def quantiles(spans):
     return cuts[49] * 1000, cuts[98] * 1000
 
 
-def litellm_config(directory, url):
-    path = Path(directory) / "litellm.yaml"
-    path.write_text(
-        "model_list:\n  - model_name: bench\n    litellm_params:\n      model: openai/bench\n"
-        f"      api_base: {url}/v1\n      api_key: k\n"
-    )
-    return path
-
-
-async def ready(places):
+async def ready(places, servers):
+    """Wait until all answer."""
     async with aiohttp.ClientSession() as client:
-        for url in places.values():
-            for _ in range(600):
+        for name, url in places.items():
+            for _ in range(1_800):  # LiteLLM takes half a minute, or more on a busy machine
                 try:
                     await one(client, url + PATH, small()())
                     break
                 except (aiohttp.ClientError, RuntimeError):
+                    if servers[name].poll() is not None:
+                        raise RuntimeError(f"the server {name!r} has ended") from None
                     await asyncio.sleep(0.1)
 
 
 def main(seconds):
     ports = {name: free_port() for name in ("direct", "bare", "wire", "gateway", "litellm")}
     places = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
-    if not LITELLM.exists():
+    if not litellm_proxy.installed():
         del places["litellm"]
     with tempfile.TemporaryDirectory() as directory, ExitStack() as running:
         servers = {
@@ -290,13 +298,11 @@ def main(seconds):
             "gateway": started("gateway", places["direct"], ports["gateway"], directory),
         }
         if "litellm" in places:
-            config = litellm_config(directory, places["direct"])
-            command = [str(LITELLM), "--config", str(config), "--port", str(ports["litellm"]), "--num_workers", "1"]
-            servers["litellm"] = started(command=command)
+            servers["litellm"] = litellm_proxy.started(directory, places["direct"], ports["litellm"])
         for server_process in servers.values():
             running.callback(server_process.wait)
             running.callback(server_process.terminate)
-        asyncio.run(ready(places))
+        asyncio.run(ready(places, servers))
         told = list(asyncio.run(measured(places, seconds, {name: one.pid for name, one in servers.items()})))
     head = [
         "request",
@@ -313,8 +319,8 @@ def main(seconds):
     print(
         f"\n{seconds:g} s a measurement, {ROUNDS} rounds, {os.cpu_count()} cores, one process each, Python {sys.version.split()[0]}."
     )
-    if "litellm" not in places:
-        print(f"The LiteLLM proxy is not at {LITELLM} (pip install 'litellm[proxy]').")
+    for line in ratios(told):
+        print(line)
 
 
 if __name__ == "__main__":
