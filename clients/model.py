@@ -97,10 +97,11 @@ def refusal(target: str, size: int, cap: int) -> Reply | Played:
         said = f"prompt is too long: {size} tokens > {WINDOW} maximum"
         if size <= WINDOW:
             said = f"input length and `max_tokens` exceed context limit: {size} + {cap} > {WINDOW}, decrease input length or `max_tokens` and try again"
-        return Reply(said, status=400)
+        error: dict[str, Any] = {"type": "invalid_request_error", "message": said}
+        return Reply(status=400, body=json.dumps({"type": "error", "error": error}))
     if "enerateContent" in target:
         said = f"The input token count ({size}) exceeds the maximum number of tokens allowed ({WINDOW})."
-        error: dict[str, Any] = {"code": 400, "message": said, "status": "INVALID_ARGUMENT"}
+        error = {"code": 400, "message": said, "status": "INVALID_ARGUMENT"}
         return Reply(status=400, body=json.dumps({"error": error}))
     said = "Your input exceeds the context window of this model. Please adjust your input and try again."
     if "/chat/completions" in target:
@@ -119,8 +120,9 @@ def _cap(body: dict[str, Any]) -> int:
 
 def _thinks(body: dict[str, Any]) -> bool:
     """Was thinking asked for? Anthropic's comes signed, that of Responses encrypted."""
-    asked = body.get("thinking") or body.get("reasoning") or {}
-    return asked.get("type") not in {None, "disabled"} or asked.get("effort") not in {None, "none"}
+    if "reasoning.encrypted_content" in (body.get("include") or ()):
+        return True
+    return (body.get("thinking") or {}).get("type") in {"enabled", "adaptive"}
 
 
 def _history(body: dict[str, Any]) -> Any:
