@@ -14,7 +14,7 @@ from refold.messages import user
 from refold.named import STRATEGIES, strategy
 from refold.scorers import Emphasis
 from refold.scripted_server import Reply, ScriptedServer
-from refold.strategies import KeepImportant, RetrieveFacts, Summarize, WholeHistory
+from refold.strategies import KeepImportant, RetrieveFacts, Summarize, SummarizeTo, WholeHistory
 from refold.summarizers.concepts import Concept, FactType
 from refold.summarizers.model import HEADINGS, ModelSummary
 from refold.tokens.count import count_message
@@ -198,7 +198,7 @@ def test_interrupting_a_question_leaves_nothing_behind(file) -> None:
 # --- strategies by name ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", sorted(set(STRATEGIES) - {"KeepImportant", "RetrieveFacts"}))
+@pytest.mark.parametrize("name", sorted(set(STRATEGIES) - {"KeepImportant", "RetrieveFacts", "SummarizeTo"}))
 def test_every_strategy_is_read_back_from_its_repr(name) -> None:
     made = strategy(name)
     assert strategy(repr(made)) == made
@@ -209,6 +209,8 @@ def test_every_strategy_is_read_back_from_its_repr(name) -> None:
     [
         ("KeepImportant(strategy=Summarize(keep=4), scorer=Emphasis())", KeepImportant(Summarize(keep=4), Emphasis())),
         ("whole-history(max_tokens=300)", WholeHistory(max_tokens=300)),
+        ("SummarizeTo(tokens=5_000)", SummarizeTo(5_000)),
+        (repr(SummarizeTo(5_000, 0.25)), SummarizeTo(5_000, 0.25)),
         (
             'RetrieveFacts((Concept("deadline", "when", FactType.SINGLE),))',
             RetrieveFacts((Concept("deadline", "when", FactType.SINGLE),)),

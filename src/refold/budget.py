@@ -137,7 +137,7 @@ class Budget:
 
 def model_of(view: View) -> str:
     """The model that the request of *view* names; empty where it names none."""
-    body: Mapping[str, Any] = view.envelope.body if view.envelope else {}
+    body: Mapping[str, Any] = view.envelope.body if view.envelope is not None else {}
     return str(body.get("model") or "")
 
 

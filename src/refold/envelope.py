@@ -73,7 +73,7 @@ class Envelope:
         parcel = self.parcel
         if not isinstance(parcel.wires, Spans):
             return self
-        return Envelope(self.codec, Parcel(parcel.field, parcel.body, (), _gone), self.head)
+        return Envelope(self.codec, Parcel(parcel.field, parcel.body, (), _gone), 0)
 
     def seal(self, pieces: Iterable[slice | Wire]) -> Any:
         """The payload with these entries: a slice stands for untouched ones, anything else for itself."""

@@ -40,4 +40,4 @@ class Reports:
 
 
 def _model(view: View) -> str:
-    return str(view.envelope.body.get("model", "")) if view.envelope else ""
+    return str(view.envelope.body.get("model", "")) if view.envelope is not None else ""

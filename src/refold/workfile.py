@@ -104,7 +104,7 @@ def trier(
 
 
 def _codec(work: WorkFile) -> str | Codec:
-    return work.view.envelope.codec if work.view.envelope else work.session.format
+    return work.view.envelope.codec if work.view.envelope is not None else work.session.format
 
 
 def take_back(work: WorkFile, ids: Sequence[str] = (), *, before: str = "", actor: str = "manual") -> WorkFile:

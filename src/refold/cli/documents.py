@@ -29,7 +29,7 @@ def session(work: WorkFile) -> Document:
     return {
         "path": work.name,
         "client": one.client,
-        "format": work.view.envelope.codec.NAME if work.view.envelope else one.format,
+        "format": work.view.envelope.codec.NAME if work.view.envelope is not None else one.format,
         "id": one.id,
         "title": one.title,
         "cwd": one.cwd,

@@ -162,5 +162,5 @@ def _seen(work: WorkFile, effective: bool) -> WorkFile:
 
 
 def _checked(work: WorkFile, payload: Any, repair: bool) -> tuple[WorkFile, Any, Any]:
-    format = work.view.envelope.codec.NAME if work.view.envelope else work.session.format
+    format = work.view.envelope.codec.NAME if work.view.envelope is not None else work.session.format
     return work, violations(payload, format), mended(payload, format) if repair else None

@@ -208,7 +208,7 @@ class SoftHardCompactor:
 
     def _result(self, before: View, view: View, config: CompactionConfig, agent_id: str) -> CompactionResult:
         flushed = self._flush(before, view, agent_id) if config.memory_flush_enabled else Flushed()
-        head = view.envelope.head if view.envelope else 0
+        head = view.envelope.head if view.envelope is not None else 0
         texts = (previous(message) for placed in view.top for message in placed.edit.insert)
         return CompactionResult(
             compacted_messages=list(view.payload),

@@ -174,7 +174,7 @@ def estimate_tokens(messages: Any, count: Counter = count_message, format: str |
 
 
 def _few(view: View) -> bool:
-    head = view.envelope.head if view.envelope else 0
+    head = view.envelope.head if view.envelope is not None else 0
     return head + len(view.transcript) <= FEW
 
 
