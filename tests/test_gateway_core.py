@@ -435,6 +435,19 @@ def test_the_window_that_an_upstream_told_of_is_kept_to():
             assert out.after < 16_000
 
 
+def test_what_was_refused_without_a_figure_is_not_tried_again():
+    """By this conversation: another one may be of another window, and an error need not mean what it says."""
+    error = json.dumps(ERRORS["openai_responses"]).encode()
+    with Driver(windows={}) as driver:
+        body = responses(40)
+        refused = driver(body, "openai_responses")
+        assert refused.outcome == "untouched"
+        assert driver.harder(body, refused, error, "openai_responses") is not None
+        for steps in range(41, 120):
+            assert driver(responses(steps), "openai_responses").after < refused.after
+        assert driver(responses(60), "openai_responses", credential="another").outcome == "untouched"
+
+
 def test_only_the_cap_is_lowered_where_that_is_enough():
     said = "input length and `max_tokens` exceed context limit: 10000 + 8000 > 16000, decrease input length or `max_tokens`"
     error = json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": said}}).encode()

@@ -50,9 +50,29 @@ def test_the_talk_fills_what_is_left_of_the_cap():
     assert "Item 398 costs" in text
 
 
-def test_where_tools_are_called_there_is_no_talk():
-    done = Message("user", (ToolResult("c", (Text("ok"),)),))
-    assert "## Talk" not in summary([*chat(3), Message("assistant", (ToolCall("c", "bash", "{}"),)), done])
+def noted(count: int) -> list[Message]:
+    """A task of which the assistant notes what it found, once each."""
+    messages = [user("Read all parts and write down their codes.")]
+    for n in range(count):
+        call = ToolCall(f"c{n}", "read", f'{{"path":"part-{n:02}.txt"}}')
+        note = Text(f"So part-{n - 1:02} has the code e{n * 7919 % 10_000:04}x. Next.")
+        messages.append(Message("assistant", (note, call)))
+        messages.append(Message("user", (ToolResult(f"c{n}", (Text("lorem ipsum " * 30),)),)))
+    return messages
+
+
+def test_beside_calls_what_the_assistant_noted_takes_what_is_left():
+    """Which code belongs to which part stands nowhere else."""
+    text = summary(noted(20), 2_000)
+    assert all(f"part-{n - 1:02} has the code e{n * 7919 % 10_000:04}x" in text for n in range(20))
+    assert "user:" not in text, "what users said has a section of its own"
+
+
+def test_names_come_before_notes():
+    """Where there is room for one of both: a later call can do with less than a sentence."""
+    text = summary(noted(20), 260)
+    assert "## Files" in text
+    assert text.count("has the code") < 10
 
 
 def test_talk_is_merged_and_keeps_its_numbers():

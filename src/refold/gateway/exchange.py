@@ -223,7 +223,7 @@ class Exchange:
         said = figures(error)
         thread = job.thread = self.thread_of(incoming, envelope)
         turn = Turn(incoming, envelope, thread)
-        self.turns.learn(turn, said)
+        self.turns.learn(turn, said, outgoing.after)
         if said.output and said.limit - said.tokens >= caps.LEAST:
             return self._with_cap(incoming, envelope, outgoing, said.limit - said.tokens)
         with Held(thread, self.settings.patience):

@@ -66,6 +66,8 @@ class Thread:
     """Estimated tokens that those were smaller by, all together."""
     size: int = 0
     """Bytes of the latest request."""
+    refused: tuple[str, int] | None = None
+    """A model, and the tokens of the smallest request that was too long for it, where its provider named no limit."""
 
     def count(self, spared: int) -> None:
         """One more request was sent, smaller by so many tokens."""

@@ -239,12 +239,17 @@ class Turns:
 
     # --- after a context error --------------------------------------------------------------------
 
-    def learn(self, turn: Turn, said: Figures) -> None:
-        """Take the window that the upstream told of."""
+    def learn(self, turn: Turn, said: Figures, sent: int) -> None:
+        """Take the window that the upstream told of. Where it told of none, the *sent* tokens are too many for this
+        conversation, and for it alone: nobody knows whether the window was the reason."""
         if said.limit:
             with self._lock:
                 self.learned[_place(turn.incoming, turn.model)] = said.limit
                 self._figures.clear()
+        elif sent and not said.output:
+            before = turn.thread.refused
+            least = min(sent, before[1]) if before and before[0] == turn.model else sent
+            turn.thread.refused = turn.model, least
 
     def harder(self, turn: Turn, said: Figures, share: float, sent: int) -> View | None:
         """A view that should fit after all, or None where nothing becomes smaller than the *sent* tokens."""
@@ -278,7 +283,10 @@ class Turns:
 
     def limits(self, turn: Turn) -> plan.Limits:
         """The figures for this request's model."""
-        return self._limits(turn.incoming, turn.model)
+        found, refused = self._limits(turn.incoming, turn.model), turn.thread.refused
+        if refused is None or refused[0] != turn.model or (found.window and found.window.room <= refused[1]):
+            return found
+        return plan.limits(self.settings, Window(refused[1]))
 
     def room(self, incoming: Incoming, model: str) -> int | None:
         """Tokens that a request to *model* may have; None where its window is not known."""

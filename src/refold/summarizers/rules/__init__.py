@@ -12,7 +12,7 @@ from refold.summarizers.rules.digest import Digest, merge
 from refold.summarizers.rules.layout import CHAT, SHARES, render
 from refold.summarizers.rules.material import Material, material
 from refold.summarizers.rules.reading import parse
-from refold.summarizers.rules.talk import ranked, spoken
+from refold.summarizers.rules.talk import ranked, remarks, spoken
 from refold.summary import wrap
 from refold.view import View
 
@@ -43,7 +43,7 @@ def digest(found: Material) -> Digest:
     """What earlier summaries tell, joined with what was said since."""
     messages = [message for _, message in found.said]
     said = gather(messages)
-    known = replace(said, talk=() if said.calls else spoken(messages))
+    known = replace(said, talk=remarks(messages) if said.calls else spoken(messages))
     return reduce(merge, [*map(parse, found.earlier), known], Digest())
 
 
@@ -69,7 +69,7 @@ def fitted(known: Digest, view: View, max_tokens: int, shares: Mapping[str, floa
             break
         if over <= 0:
             found = text
-            if not best or -over <= max_tokens // SLACK:
+            if shares is not CHAT or -over <= max_tokens // SLACK:
                 break
         room -= over if over <= 0 else max(over, room // 20) + 1
         if room <= 0:

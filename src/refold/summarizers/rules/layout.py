@@ -21,10 +21,10 @@ SHARES = {
     "Notes": 0.25,
     "Files": 0.15,
     "Commands": 0.06,
-    "Talk": 0.2,
+    "Talk": 0.4,
 }
-"""Share of the budget that each section may use. What they leave over goes to the index, and what that leaves over to
-the requests."""
+"""Share of the budget that each section may use. What they leave over goes to the index, what that leaves over to
+the requests, and what those leave over to what the assistant noted beside its calls."""
 CHAT = {
     "Requests": 0.15,
     "Constraints": 0.10,
@@ -75,11 +75,16 @@ def render(
     first = int(room * FIRST)
     requests = _requests(digest.requests, latest, min(left, earlier), first, cost)
     words = "\n".join((*requests, *made.values()))
-    for_talk = int(min(shares["Talk"] * room, left - cost("\n".join(requests[:-1]))))
-    told = _section("Talk", shown(talk, for_talk - TITLE, cost, words))
+
+    def talk_in(rest: int) -> str:
+        return _section("Talk", shown(talk, int(min(shares["Talk"] * room, rest)) - TITLE, cost, words))
+
+    told = "" if digest.calls else talk_in(left - cost("\n".join(requests[:-1])))
     left -= cost(told)
     index = index_lines(digest.index, left - cost("\n".join(requests[:-1])), cost, words + told)
     requests = requests if told else _requests(digest.requests, latest, left - cost(index), first, cost)
+    if digest.calls:  # names come before notes: a later call can do with less than a sentence
+        told = talk_in(left - cost(index) - cost("\n".join(requests[:-1])))
     parts = (_section("Requests", map(item, requests)), *made.values(), told, index, counts)
     return "\n".join(part for part in parts if part)
 

@@ -7,7 +7,7 @@ docs/summaries.md says how it was chosen and docs/benchmarks.md how well it does
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import groupby
 from math import fsum, log
 from typing import NamedTuple
@@ -19,6 +19,8 @@ from refold.terms import terms
 
 RECENT = 600
 """Spoken messages that are looked at, the newest; what is older weighs less than a thousandth."""
+REMARKS = 200
+"""Messages of the assistant that are looked at where tools are called, the newest."""
 HALF = 60
 """Messages after which a sentence weighs half."""
 LONGEST = 300
@@ -54,12 +56,21 @@ class Place(NamedTuple):
 
 def spoken(messages: Sequence[Message]) -> tuple[Line, ...]:
     """The texts of user and assistant on one line each, the newest `RECENT`."""
+    return _lines(messages, {"user", "assistant"}, RECENT)
+
+
+def remarks(messages: Sequence[Message]) -> tuple[Line, ...]:
+    """The texts of the assistant beside its calls, likewise, the newest `REMARKS`: what it noted for itself."""
+    return _lines(messages, {"assistant"}, REMARKS)
+
+
+def _lines(messages: Sequence[Message], roles: Container[str], most: int) -> tuple[Line, ...]:
     lines = list[Line]()
     for at in range(len(messages) - 1, -1, -1):
         role, text = messages[at].role, messages[at].text
-        if role in {"user", "assistant"} and (own := asked(text) if role == "user" else text.strip()):
+        if role in roles and (own := asked(text) if role == "user" else text.strip()):
             lines.append(Line(at, role, _joined_sentences(own)))
-        if len(lines) == RECENT:
+        if len(lines) == most:
             break
     return tuple(lines[::-1])
 
