@@ -395,7 +395,10 @@ def test_whatever_is_thrown_at_it_it_answers_or_says_what_is_wrong(payload):
 
 def test_a_request_in_bytes_with_a_system_message_among_its_entries_is_known_again():
     """What is remembered of it has no text and no entries any more, and still is a request of its model."""
-    compact, talk = refold.Compactor(STRATEGIES, refold.Budget(10**6, 10**6)), [{"role": "system", "content": "Be brief."}]
+    compact, talk = (
+        refold.Compactor(STRATEGIES, refold.Budget(10**6, 10**6)),
+        [{"role": "system", "content": "Be brief."}],
+    )
     for n in range(4):
         talk += [{"role": "user", "content": f"And {n}?"}, {"role": "assistant", "content": "Yes."}]
         body = json.dumps({"model": "gpt-6-luna", "messages": talk}).encode()

@@ -313,7 +313,9 @@ def test_a_newer_schema_is_refused_and_left_alone(tmp_path):
     path = tmp_path / "s"
     SQLiteStore(path).close()
     execute(path, "PRAGMA user_version = 99")
-    with pytest.raises(StoreError, match=f"s: written with schema 99; this version of Refold knows schemas up to {len(MIGRATIONS)}"):
+    with pytest.raises(
+        StoreError, match=f"s: written with schema 99; this version of Refold knows schemas up to {len(MIGRATIONS)}"
+    ):
         SQLiteStore(path)
 
 
