@@ -167,3 +167,15 @@ def test_what_cannot_be_is_refused(workers, store):
     config = Config(upstreams=(Upstream(name="a", url="http://127.0.0.1:9"),), workers=workers, store=store)
     with pytest.raises(ValueError, match="workers"):
         config.checked()
+
+
+def test_an_answer_that_is_broken_off_is_told_once(tmp_path):
+    """As a request that was cut, not as an error of the server too."""
+    with ScriptedUpstream([Played(Reply("word " * 30), cut_after=2)]) as upstream:
+        process = Process(tmp_path, "cut", f'[[upstream]]\nurl = "{upstream.url}"\n')
+        with running(process):
+            with pytest.raises(httpx.RemoteProtocolError):
+                httpx.post(f"{process.url}/v1/chat/completions", json={**BODY, "stream": True}, timeout=30)
+            assert eventually(lambda: '"cut": true' in process.log.read_text())
+    told = [json.loads(line) for line in process.log.read_text().splitlines() if line.startswith("{")]
+    assert [line["level"] for line in told if line["level"] != "info"] == ["warning"]

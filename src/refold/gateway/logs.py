@@ -10,6 +10,8 @@ from typing import Any
 
 LOGGER = logging.getLogger("refold.gateway")
 """Takes one record a request; silent until a handler is set, as libraries are."""
+CUT = "ASGI callable returned without completing response."
+"""What the server says when an answer is broken off as its upstream was; our own line of that request says so too."""
 _LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -24,6 +26,11 @@ class JSONLines(logging.Formatter):
         if record.exc_info and record.exc_info[0] is not None:
             line |= {"error": record.exc_info[0].__name__, "at": places(record.exc_info[2])}
         return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def is_news(record: logging.LogRecord) -> bool:
+    """Is this not told by another line?"""
+    return record.msg != CUT
 
 
 def places(trace: TracebackType | None) -> list[str]:
@@ -41,6 +48,7 @@ def write_json_lines(level: str = "info") -> None:
         raise ValueError(f"no log level is called {level!r}; there are {', '.join(_LEVELS)}")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JSONLines())
+    handler.addFilter(is_news)
     for name in ("refold", "uvicorn.error"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
