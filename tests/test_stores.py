@@ -508,3 +508,16 @@ def test_versions_of_two_connections_tell_of_each_other(tmp_path):
         one.save([edit(1)])
         assert one.version() != seen[0]
         assert two.version() != seen[1]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other rights")
+def test_a_new_file_is_its_owner_s_alone_and_an_old_one_keeps_its_rights(tmp_path):
+    """Edits hold summaries of what was said."""
+    new, old = tmp_path / "new.db", tmp_path / "old.db"
+    old.touch(mode=0o644)
+    old.chmod(0o644)
+    for path in (new, old):
+        with SQLiteStore(path) as store:
+            store.save([edit(1)])
+            modes = {one.name: one.stat().st_mode & 0o777 for one in tmp_path.glob(f"{path.name}*")}
+            assert set(modes.values()) == {0o600 if path == new else 0o644}, modes

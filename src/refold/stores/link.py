@@ -4,7 +4,7 @@ import os
 import sqlite3
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
 from typing import Protocol
@@ -90,6 +90,8 @@ class Link:
     def _connect(self) -> sqlite3.Connection:
         if self._closed:
             raise StoreError("the store is closed")
+        if self.path != MEMORY:
+            _make_private(self.path)
         connection = sqlite3.connect(self.path, timeout=self._timeout, isolation_level=None, check_same_thread=False)
         try:
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
@@ -106,6 +108,12 @@ class Link:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _make_private(path: str) -> None:
+    """Make a new file that is its owner's alone: summaries hold what was said. SQLite gives its other files the same rights."""
+    with suppress(OSError):  # it is there already, or SQLite will say better what is wrong
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 class Forking(Protocol):
