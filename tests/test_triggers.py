@@ -266,3 +266,10 @@ def test_a_given_window_wins_over_the_table():
 
 def test_a_check_is_a_plain_value():
     assert refold.Budget(10, 5).judge(moment(10)) == Check("hard", 10, 10, "10 of 10 tokens")
+
+
+def test_a_check_of_a_view_takes_any_trigger():
+    view = View.of([user("word " * 100)])
+    assert refold.Budget(Tokens(view.tokens), 5).check(view) == "hard"
+    assert refold.Budget(Tokens(view.tokens + 1), 5).check(view) == "none"
+    assert refold.Budget(10**6, 5, soft=Tokens(view.tokens)).check(view) == "soft"
