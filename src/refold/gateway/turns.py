@@ -244,6 +244,8 @@ class Turns:
         conversation, and for it alone: nobody knows whether the window was the reason."""
         if said.limit:
             with self._lock:
+                if len(self.learned) >= MODELS:
+                    self.learned.clear()
                 self.learned[_place(turn.incoming, turn.model)] = said.limit
                 self._figures.clear()
         elif sent and not said.output:
