@@ -7,6 +7,7 @@ from refold.gateway.exchange import Exchange, Incoming, Settings
 from refold.stores import MemoryStore
 from refold.strategy import Answer
 from refold.windows import Window
+from test_preview import thought
 
 MODEL = "claude-opus-5-5"
 HEADINGS = ("Goal", "Constraints", "Done", "State", "Decisions", "Open", "Next", "Files")
@@ -17,14 +18,8 @@ async def summary(question) -> Answer:
 
 
 def request(steps: int) -> Incoming:
-    """So many thoughts, each with a call and its result."""
-    messages: list[dict] = [{"role": "user", "content": "Find the bug."}]
-    for i in range(steps):
-        thought = {"type": "thinking", "thinking": f"hm {i}", "signature": f"sig{i}"}
-        call = {"type": "tool_use", "id": f"c{i}", "name": "read", "input": {"n": i}}
-        result = {"type": "tool_result", "tool_use_id": f"c{i}", "content": f"{i} " + "text " * 400}
-        messages += [{"role": "assistant", "content": [thought, call]}, {"role": "user", "content": [result]}]
-    body = json.dumps({"model": MODEL, "max_tokens": 99, "messages": messages}).encode()
+    """So many thoughts, each with a call and its result, as one request."""
+    body = json.dumps({"model": MODEL, "max_tokens": 99, "messages": thought(steps, words=400)}).encode()
     return Incoming("anthropic", "up", "/v1/messages", (), body, "hash")
 
 

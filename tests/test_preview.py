@@ -204,13 +204,13 @@ def test_a_preview_whose_summary_misses_the_goal_does_not_ask_again():
     assert len(model.asked) == 1
 
 
-def thought(steps: int) -> list[dict]:
+def thought(steps: int, words: int = 100) -> list[dict]:
     """So many thoughts, each with a call and its result."""
     messages: list[dict] = [{"role": "user", "content": "Find the bug."}]
     for i in range(steps):
         thinking = {"type": "thinking", "thinking": f"hm {i}", "signature": f"sig{i}"}
         call = {"type": "tool_use", "id": f"c{i}", "name": "read", "input": {"n": i}}
-        result = {"type": "tool_result", "tool_use_id": f"c{i}", "content": f"{i} " + "text " * 100}
+        result = {"type": "tool_result", "tool_use_id": f"c{i}", "content": f"{i} " + "text " * words}
         messages += [{"role": "assistant", "content": [thinking, call]}, {"role": "user", "content": [result]}]
     return messages
 

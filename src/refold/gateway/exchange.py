@@ -95,7 +95,7 @@ class Exchange:
         if incoming.api not in APIS or is_aside(incoming.path):
             return False
         body = light_body(incoming, self.settings)
-        return body is not None and self.turns.has_room(incoming, body)
+        return body is not None and self.turns.rooms.holds(incoming, body)
 
     async def harder(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
         """After the upstream's context error with this body: a smaller request to send once more. None when
@@ -136,7 +136,7 @@ class Exchange:
         ticket = outgoing.thread
         if isinstance(ticket, Ticket):
             thread, view = ticket
-            room = self.turns.room(incoming, outgoing.model)
+            room = self.turns.rooms.room(incoming, outgoing.model)
             call = call._replace(session=thread.name, model=outgoing.model, view=view, room=room)
         clerk.answered(call)
 
@@ -223,7 +223,7 @@ class Exchange:
         said = figures(error)
         thread = job.thread = self.thread_of(incoming, envelope)
         turn = Turn(incoming, envelope, thread)
-        self.turns.learn(turn, said, outgoing.after)
+        self.turns.rooms.learn(turn, said, outgoing.after)
         if said.output and said.limit - said.tokens >= caps.LEAST:
             return self._with_cap(incoming, envelope, outgoing, said.limit - said.tokens)
         with Held(thread, self.settings.patience):

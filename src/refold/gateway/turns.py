@@ -1,10 +1,9 @@
 """One turn of a conversation: what is shown of it, and what more is done to it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from threading import Lock
 from typing import Any
 
 from refold.compactor import Compactor
@@ -15,24 +14,20 @@ from refold.gateway.claims import Claiming, Had, claim_of
 from refold.gateway.counters import Counters
 from refold.gateway.errors import Figures
 from refold.gateway.identity import hashed
-from refold.gateway.light import has_room
 from refold.gateway.notes import Unbooked, decide_again, mended, note, note_unsaved, save_unsaved
+from refold.gateway.rooms import Rooms
 from refold.gateway.settings import Settings
 from refold.gateway.threads import Thread
 from refold.gateway.traffic import Incoming
-from refold.gateway.turn import Turn, model_of, named
+from refold.gateway.turn import Turn, model_of
 from refold.loop import Asker
 from refold.preview import Preview
 from refold.state import copy_of
 from refold.store import Store
 from refold.survival import Survival
 from refold.view import View
-from refold.windows import Window, find_window
 
 __all__ = ["Turn", "Turns", "model_of"]
-
-MODELS = 1_000
-"""Models whose figures are remembered: names are what clients send, so there may be any number."""
 
 
 @dataclass(eq=False)
@@ -48,14 +43,13 @@ class Turns:
     """Makes who is told of the compactions of a tenant's conversation; None: `Settings.on_event` is."""
     survival: Callable[[], Survival | None] = lambda: None
     """What has been learned of how long sessions are."""
-    learned: dict[str, int] = field(default_factory=dict)
-    """Windows that upstreams told of, by upstream and model."""
-    _figures: dict[str, plan.Limits] = field(default_factory=dict)
-    _lock: Lock = field(default_factory=Lock)
+
+    def __post_init__(self) -> None:
+        self.rooms = Rooms(self.settings)
 
     def opened(self, salt: str, tenant: str, incoming: Incoming, model: str) -> Thread:
         """A conversation that was not known."""
-        limits = self._limits(incoming, model)
+        limits = self.rooms.limits(incoming, model)
         strategies = plan.strategies_of(self.settings, limits.target)
         asker = self.ask if self.settings.ask is not None else None
         compactor = Compactor(
@@ -239,20 +233,6 @@ class Turns:
 
     # --- after a context error --------------------------------------------------------------------
 
-    def learn(self, turn: Turn, said: Figures, sent: int) -> None:
-        """Take the window that the upstream told of. Where it told of none, the *sent* tokens are too many for this
-        conversation, and for it alone: nobody knows whether the window was the reason."""
-        if said.limit:
-            with self._lock:
-                if len(self.learned) >= MODELS:
-                    self.learned.clear()
-                self.learned[_place(turn.incoming, turn.model)] = said.limit
-                self._figures.clear()
-        elif sent and not said.output:
-            before = turn.thread.refused
-            least = min(sent, before[1]) if before and before[0] == turn.model else sent
-            turn.thread.refused = turn.model, least
-
     def harder(self, turn: Turn, said: Figures, share: float, sent: int) -> View | None:
         """A view that should fit after all, or None where nothing becomes smaller than the *sent* tokens."""
         own = turn.thread.compactor
@@ -285,38 +265,8 @@ class Turns:
 
     def limits(self, turn: Turn) -> plan.Limits:
         """The figures for this request's model."""
-        found, refused = self._limits(turn.incoming, turn.model), turn.thread.refused
-        if refused is None or refused[0] != turn.model or (found.window and found.window.room <= refused[1]):
-            return found
-        return plan.limits(self.settings, Window(refused[1]))
-
-    def room(self, incoming: Incoming, model: str) -> int | None:
-        """Tokens that a request to *model* may have; None where its window is not known."""
-        window = self._limits(incoming, model).window
-        return window.room if window is not None else None
-
-    def has_room(self, incoming: Incoming, body: Mapping[str, Any]) -> bool:
-        """Does a request with this body, and its answer, fit the window of its model whatever its tokens are?"""
-        limits = self._limits(incoming, named(incoming.path, body))
-        return has_room(incoming.api, body, len(incoming.body), limits)
-
-    def _limits(self, incoming: Incoming, model: str) -> plan.Limits:
-        place = _place(incoming, model)
-        found = self._figures.get(place)
-        if found is None:
-            told = self.learned.get(place)
-            window = find_window(model, self.settings.windows.get(model)).window
-            if told and (window is None or told < window.room):
-                window = Window(told)
-            if len(self._figures) >= MODELS:
-                self._figures.clear()
-            found = self._figures[place] = plan.limits(self.settings, window)
-        return found
+        return self.rooms.of(turn)
 
     def _scaled(self, view: View, tokens: int) -> int:
         """*tokens* as they would be estimated, without what was learned from usage."""
         return int(tokens * (view.lens.fixed + view.estimate) / max(view.tokens, 1))
-
-
-def _place(incoming: Incoming, model: str) -> str:
-    return f"{incoming.upstream}\n{model}"
