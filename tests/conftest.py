@@ -1,10 +1,13 @@
 """Fixtures that all tests share."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from real_postgresql import Server, started
 
 settings.register_profile("dev", max_examples=50, deadline=None)
 settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, print_blob=True)
@@ -22,3 +25,17 @@ def shared() -> Path:
     if not path.is_dir():
         pytest.skip(f"real recordings are not at {path} (set REFOLD_SHARED)")
     return path
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """A real PostgreSQL server for one file of tests."""
+    server = started()
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def url(server: Server) -> str:
+    """The address of a new, empty database there."""
+    return server.database()

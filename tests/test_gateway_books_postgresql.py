@@ -2,27 +2,12 @@
 
 from threading import Thread
 
-import pytest
-
-from real_postgresql import started
 from refold.gateway.books.entry import Key, Sums
 from refold.gateway.books.opening import open_ledger, open_transcripts
 from refold.stores.postgresql import PostgreSQLStore
 from test_gateway_records import Clock, said, texts
 
 DAY = 86_400.0
-
-
-@pytest.fixture(scope="module")
-def server():
-    server = started()
-    yield server
-    server.remove()
-
-
-@pytest.fixture
-def url(server):
-    return server.database()
 
 
 def test_gateways_on_several_machines_add_to_one_ledger(url):

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from real_postgresql import started
 from refold import StoreError
 from refold.gateway.claims import Claiming
 from refold.gateway.exchange import Exchange, Incoming, Settings
@@ -22,13 +21,6 @@ WORDS = "one two three four five six seven eight nine ten " * 40
 
 
 SUMMARY = "\n".join(f"## {title}\n- the bug is in file 3" for title in HEADINGS)
-
-
-@pytest.fixture(scope="module")
-def server():
-    server = started()
-    yield server
-    server.remove()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -7,7 +7,6 @@ import httpx
 import pytest
 
 from gateway_processes import Process, running
-from real_postgresql import started
 from refold.errors import StoreError
 from refold.gateway import Config, Upstream
 from refold.gateway.config import from_environment, read
@@ -18,13 +17,6 @@ from refold.stores.postgresql import PostgreSQLStore
 from refold.windows import Window
 
 SECRET = "s3cr3t-passw0rd"
-
-
-@pytest.fixture(scope="module")
-def server():
-    server = started()
-    yield server
-    server.remove()
 
 
 def session(steps):

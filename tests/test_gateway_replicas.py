@@ -11,7 +11,6 @@ import pytest
 
 import refold
 from gateway_processes import Process, running
-from real_postgresql import started
 from refold.scripted_server import Reply
 from refold.scripted_upstream import Asked, ScriptedUpstream
 from refold.summarizers.model import HEADINGS
@@ -32,13 +31,6 @@ url = "{writer}/replica{number}/v1"
 [windows]
 local = 16_000
 """
-
-
-@pytest.fixture(scope="module")
-def server():
-    server = started()
-    yield server
-    server.remove()
 
 
 def result(session: int, turn: int) -> str:

@@ -9,7 +9,6 @@ from threading import Barrier, Thread
 import psycopg
 import pytest
 
-from real_postgresql import started
 from refold.edits import Edit
 from refold.errors import StoreError
 from refold.ledger import Row
@@ -20,18 +19,6 @@ from refold.stores.migrating import MIGRATIONS, migrate
 from refold.stores.places import file_of, open_store
 from refold.stores.pool import Pool
 from refold.stores.postgresql import PostgreSQLStore
-
-
-@pytest.fixture(scope="module")
-def server():
-    server = started()
-    yield server
-    server.remove()
-
-
-@pytest.fixture
-def url(server):
-    return server.database()
 
 
 def edit(number, tip="t", text="summary"):
