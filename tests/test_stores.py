@@ -6,12 +6,12 @@ import subprocess
 import sys
 from contextlib import closing, nullcontext
 from itertools import count
-from threading import Barrier, Thread
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from at_once import opened_at_once
 from refold.edits import Edit
 from refold.errors import StoreError
 from refold.ledger import Row
@@ -211,23 +211,9 @@ def test_processes_may_open_a_new_file_at_once(tmp_path):
 
 def test_threads_may_open_a_new_file_at_once(tmp_path):
     for attempt in range(20):
-        barrier, failures = Barrier(4), []
-
-        def open_and_save(number, barrier=barrier, failures=failures, path=tmp_path / str(attempt)):
-            try:
-                barrier.wait()
-                with SQLiteStore(path) as store:
-                    store.save([edit(number)])
-            except StoreError as error:
-                failures.append(error)
-
-        threads = [Thread(target=open_and_save, args=(n,)) for n in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert not failures
-        with SQLiteStore(tmp_path / str(attempt)) as store:
+        path = tmp_path / str(attempt)
+        assert not opened_at_once(lambda path=path: SQLiteStore(path), [edit(n) for n in range(4)])
+        with SQLiteStore(path) as store:
             assert sorted(e.start for e in store.load(["t"])) == [0, 1, 2, 3]
 
 

@@ -4,11 +4,12 @@ import os
 import subprocess
 import sys
 import time
-from threading import Barrier, Thread
+from threading import Thread
 
 import psycopg
 import pytest
 
+from at_once import opened_at_once
 from refold.edits import Edit
 from refold.errors import StoreError
 from refold.ledger import Row
@@ -94,22 +95,7 @@ def test_two_schemas_of_one_database_are_two_stores(url, server):
 
 
 def test_of_many_who_open_a_new_database_one_makes_the_tables(url):
-    barrier, failures = Barrier(8), []
-
-    def open_and_save(number):
-        try:
-            barrier.wait()
-            with PostgreSQLStore(url) as store:
-                store.save([edit(number)])
-        except StoreError as error:
-            failures.append(error)
-
-    threads = [Thread(target=open_and_save, args=(n,)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    assert not opened_at_once(lambda: PostgreSQLStore(url), [edit(n) for n in range(8)])
     with PostgreSQLStore(url) as store:
         assert sorted(e.start for e in store.load(["t"])) == list(range(8))
 
