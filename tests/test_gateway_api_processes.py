@@ -94,6 +94,19 @@ def test_a_preview_is_accepted_and_undone_by_whichever_is_asked(served) -> None:
         assert json.loads(upstream.asked[-1].body) == chat(8)
 
 
+def test_what_is_asked_is_done_once_however_many_know_the_session(served) -> None:
+    """Two who knew both did it: models were paid twice, and of two reverts one came too late."""
+    process, _ = served
+    for n in range(8):
+        for length in (20, 21):
+            say(process, chat(length), **{"x-session-id": f"once{n}"})
+        session = get(process, "sessions", limit=1)["sessions"][0]["id"]
+        for _ in range(5):
+            assert post(process, "preview", session=session, to=500).status_code == 200
+        rows = get(process, "history", session=session, limit=1_000)["attempts"]
+        assert len({row["run"] for row in rows if row["action"] == "preview"}) == 5
+
+
 def test_what_nobody_knows_is_404_and_one_that_was_killed_is_done_without(served) -> None:
     process, _ = served
     unknown = "0" * 32

@@ -4,11 +4,11 @@ They reach one another by sockets in a directory that only their user can enter,
 checked who asks.
 """
 
-import asyncio
 import json
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from hashlib import blake2b
 from hmac import compare_digest
 from pathlib import Path
@@ -28,6 +28,11 @@ class Said(NamedTuple):
 
     status: int
     body: dict[str, Any]
+
+
+Ask = Callable[[Operation, dict[str, Any]], Awaitable[Said]]
+"""A process that may be asked."""
+NOBODY = Said(404, {"error": {"code": "no_session", "message": "No such session is known."}})
 
 
 class Peers:
@@ -51,13 +56,12 @@ class Peers:
         word = self._word.encode()
         return any(name == HEADER and compare_digest(value, word) for name, value in scope["headers"])
 
-    async def ask(self, operation: Operation, arguments: Mapping[str, Any]) -> list[Said]:
-        """What the others answer; those that do not are left out, such as one that has ended."""
-        others = [path for path in sorted(self._place.glob("*.api")) if path.stem != str(os.getpid())]
-        said = await asyncio.gather(*(self._ask(path, operation, arguments) for path in others))
-        return [one for one in said if one is not None]
+    def others(self) -> list[Ask]:
+        """Each of the others, to be asked. One that does not answer, such as one that has ended, knows nothing: 404."""
+        mine = str(os.getpid())
+        return [partial(self._ask, path) for path in sorted(self._place.glob("*.api")) if path.stem != mine]
 
-    async def _ask(self, path: Path, operation: Operation, arguments: Mapping[str, Any]) -> Said | None:
+    async def _ask(self, path: Path, operation: Operation, arguments: Mapping[str, Any]) -> Said:
         headers = {HEADER.decode(): self._word}
         sent: dict[str, Any] = {"params": arguments} if operation.method == "GET" else {"json": arguments}
         limit = aiohttp.ClientTimeout(total=SECONDS)
@@ -68,4 +72,4 @@ class Peers:
             ):
                 return Said(answer.status, json.loads(await answer.read()))
         except (OSError, aiohttp.ClientError, TimeoutError, ValueError):
-            return None
+            return NOBODY

@@ -1,68 +1,81 @@
 """Operations answered for all processes of a gateway by the one that is asked."""
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from refold.gateway.api.desk import Desk
 from refold.gateway.api.operation import Operation
-from refold.gateway.api.peers import Peers, Said
+from refold.gateway.api.peers import Ask, Peers, Said
 from refold.gateway.api.problems import Problem
+from refold.gateway.api.table import OPERATIONS
 
 Json = dict[str, Any]
 ALL = 1_000
 """Sessions that each process is asked for."""
+HISTORY = next(one for one in OPERATIONS if one.name == "history")
 
 
 async def answered(desk: Desk, peers: Peers, operation: Operation, asked: Json) -> Json:
     """The answer of whoever knows. Raises as the operation does."""
+    askers: list[Ask] = [partial(_mine, desk), *peers.others()]
     match operation.name:
         case "sessions":
-            every = {"limit": ALL}
-            mine = await operation.run(desk, every)
-            return _merged([mine, *_done(await peers.ask(operation, every))], asked)
+            return _merged(_done(await _all(askers, operation, {"limit": ALL})), asked)
         case "history":
-            return await _latest(desk, peers, operation, asked)
-        case "preview" | "accept" | "revert" | "recall" if "session" in asked or "preview" in asked:
-            return await _whoever(desk, peers, operation, asked)
+            said = await _all(askers, operation, asked)
+            return max(_done(said), key=_last_seen, default=None) or _body(said[0])
+        case "accept":
+            return await _whoever(askers, operation, asked)
+        case "preview" | "revert" | "recall" if "session" in asked:
+            return await _whoever(await _latest_first(askers, asked["session"]), operation, asked)
         case _:
             return await operation.run(desk, asked)
 
 
-async def _whoever(desk: Desk, peers: Peers, operation: Operation, asked: Json) -> Json:
-    """Of this process, else of another: a session or a preview is known where it was made."""
+async def _whoever(askers: Sequence[Ask], operation: Operation, asked: Json) -> Json:
+    """Of the first who knows. One is asked after the other, so that nothing is done twice and no model is paid twice."""
+    said: list[Said] = []
+    for ask in askers:
+        said.append(await ask(operation, asked))
+        if said[-1].status != 404:
+            break
+    found = said[-1] if said[-1].status != 404 else said[0]
+    return _body(found)
+
+
+async def _latest_first(askers: Sequence[Ask], session: str) -> list[Ask]:
+    """Those who know the session, who saw it last first, since its history is the longest; all, where nobody does."""
+    said = await _all(askers, HISTORY, {"session": session, "limit": 1})
+    known = [(_last_seen(one.body), ask) for one, ask in zip(said, askers, strict=True) if one.status == 200]
+    return [ask for _, ask in sorted(known, key=lambda one: -one[0])] or list(askers)
+
+
+async def _all(askers: Iterable[Ask], operation: Operation, asked: Json) -> list[Said]:
+    return await asyncio.gather(*(ask(operation, asked) for ask in askers))
+
+
+async def _mine(desk: Desk, operation: Operation, asked: Json) -> Said:
+    """What this process answers. Raises what is wrong with more than the question."""
     try:
-        return await operation.run(desk, asked)
+        return Said(200, await operation.run(desk, asked))
     except Problem as problem:
-        if problem.status != 404:
-            raise
-        return _first(await peers.ask(operation, asked), problem)
+        return Said(problem.status, {"error": {"code": problem.code, "message": problem.message}})
 
 
-async def _latest(desk: Desk, peers: Peers, operation: Operation, asked: Json) -> Json:
-    """Of the process that saw the session last."""
-    problem, found = Problem(404, "", ""), list[Json]()
-    try:
-        found.append(await operation.run(desk, asked))
-    except Problem as error:
-        problem = error
-    found += _done(await peers.ask(operation, asked))
-    if not found:
-        raise problem
-    return max(found, key=lambda one: float(one["session"]["last_seen"]))
-
-
-def _first(said: Iterable[Said], problem: Problem) -> Json:
-    known = [one for one in said if one.status != 404]
-    if not known:
-        raise problem
-    status, body = known[0]
-    if status != 200:
-        raise Problem(status, body["error"]["code"], body["error"]["message"])
-    return body
+def _body(said: Said) -> Json:
+    if said.status != 200:
+        raise Problem(said.status, said.body["error"]["code"], said.body["error"]["message"])
+    return said.body
 
 
 def _done(said: Iterable[Said]) -> list[Json]:
     return [one.body for one in said if one.status == 200]
+
+
+def _last_seen(history: Json) -> float:
+    return float(history["session"]["last_seen"])
 
 
 def _merged(answers: Iterable[Json], asked: Json) -> Json:
