@@ -14,7 +14,7 @@ from refold.edits import Edit
 from refold.envelope import Envelope
 from refold.errors import FormatError
 from refold.events import Accepted, After, Before, OnEvent, Reverted, guarded
-from refold.ledger import Recorder, Row
+from refold.ledger import Recorder, Row, rows_of
 from refold.loop import Asker, AsyncAsker, Effect, adrive, drive
 from refold.models.model import awaited
 from refold.preview import Preview
@@ -196,8 +196,7 @@ class Compactor:
         if self.ledger is None:
             return ()
         envelope, known = self._known.open(history)
-        tips = set(drive(self._state(known, envelope)).kept.transcript.tips)
-        return tuple(row for row in self.ledger.ledger() if row.tip in tips)
+        return tuple(rows_of(self.ledger, drive(self._state(known, envelope)).kept.transcript.tips))
 
     # --- one turn -----------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, cast
 
 from refold.attempt import Outcome
 
@@ -65,3 +65,20 @@ class Recorder(Protocol):
 
         Raises `StoreError`.
         """
+
+
+class Indexed(Recorder, Protocol):
+    """A ledger that finds the rows about one history among those of all others. Optional: one without it is read whole
+    for that (`rows_of`)."""
+
+    def ledger_of(self, tips: Sequence[str]) -> Sequence[Row]:
+        """The rows whose tip is one of *tips*, in the order of recording. Raises `StoreError`."""
+
+
+def rows_of(ledger: Recorder, tips: Sequence[str]) -> Sequence[Row]:
+    """The rows about the history with these *tips* and about what it branched from, in the order of recording. Costs
+    what is found where the ledger is `Indexed`, else what the ledger holds. Raises `StoreError`."""
+    if hasattr(ledger, "ledger_of"):
+        return cast("Indexed", ledger).ledger_of(tips)
+    wanted = set(tips)
+    return tuple(row for row in ledger.ledger() if row.tip in wanted)

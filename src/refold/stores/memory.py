@@ -17,10 +17,13 @@ class MemoryStore:
         self._edits: dict[str, tuple[int, Edit]] = {}
         self._by_tip: dict[str, tuple[str, ...]] = {}
         self._rows: list[Row] = []
+        self._rows_by_tip: dict[str, list[int]] = {}
         self._version = 0
 
     def load(self, tips: Sequence[str]) -> Sequence[Edit]:
         """Every edit made for one of *tips*, in the order in which they were saved."""
+        if not self._by_tip:  # then none of *tips* need be known
+            return ()
         with self._lock:
             wanted = self._by_tip.keys() & set(tips)
             found = [self._edits[name] for tip in wanted for name in self._by_tip[tip]]
@@ -52,12 +55,21 @@ class MemoryStore:
         """Add *rows* to the ledger, all or none."""
         new = list(rows)
         with self._lock:
+            for place, row in enumerate(new, len(self._rows)):
+                self._rows_by_tip.setdefault(row.tip, []).append(place)
             self._rows.extend(new)
 
     def ledger(self, edit: str | None = None) -> Sequence[Row]:
         """All rows, or those about the edit with this full id, in the order of recording."""
         with self._lock:
             return tuple(row for row in self._rows if edit is None or row.edit == edit)
+
+    def ledger_of(self, tips: Sequence[str]) -> Sequence[Row]:
+        """The rows whose tip is one of *tips*, in the order of recording."""
+        with self._lock:
+            wanted = self._rows_by_tip.keys() & set(tips)
+            places = sorted(place for tip in wanted for place in self._rows_by_tip[tip])
+            return tuple(self._rows[place] for place in places)
 
     def _forget(self, id: str) -> None:
         if id in self._edits:

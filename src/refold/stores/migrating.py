@@ -20,8 +20,15 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE refold_version (version bigint NOT NULL)",
         "INSERT INTO refold_version VALUES (1)",
     ),
+    (
+        'ALTER TABLE refold_ledger ADD COLUMN tip text COLLATE "C"',
+        """UPDATE refold_ledger SET tip = CASE WHEN position('"tip":' IN json) = 0 THEN '""'
+            ELSE substring(json FROM '"tip":"([0-9A-Za-z]+)"') END""",
+        "CREATE INDEX refold_ledger_by_tip ON refold_ledger (tip)",
+    ),
 )
-"""Step n brings a database from version n to version n + 1 (`refold_schema`). Steps are only ever added."""
+"""Step n brings a database from version n to version n + 1 (`refold_schema`). Steps are only ever added. The
+tip of a ledger row is NULL in the cases that `refold.stores.schema` names."""
 
 FOUND = "SELECT EXISTS (SELECT FROM pg_class WHERE relname = 'refold_schema' AND pg_table_is_visible(oid))"
 """Not `to_regclass`: that may remember from before the lock that there was none."""

@@ -34,7 +34,9 @@ STATEMENTS = tables.Statements(
     remove="DELETE FROM refold_edits WHERE id = ANY(%s::text[])",
     record=_said(tables.RECORD),
     ledger=_said(tables.LEDGER),
-    ledger_of=_said(tables.LEDGER_OF),
+    ledger_by_edit=_said(tables.LEDGER_BY_EDIT),
+    ledger_by_tip="SELECT json FROM (SELECT seq, json FROM refold_ledger WHERE tip = ANY(%s::text[]) "
+    "UNION ALL SELECT seq, json FROM refold_ledger WHERE tip IS NULL) AS found ORDER BY seq",
     claim=_said(tables.CLAIM),
     release=_said(tables.RELEASE),
     keys=array,

@@ -24,8 +24,20 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX ledger_by_edit ON ledger (edit)",
     ),
     ("CREATE TABLE claims (name TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID",),
+    (
+        "ALTER TABLE ledger ADD COLUMN tip TEXT",
+        # In a row's JSON `"tip":` is the field and nothing else: inside a text a quotation mark has a stroke before it.
+        """UPDATE ledger SET tip = CASE WHEN instr(json, '"tip":') = 0 THEN '""' WHEN instr(json, '"tip":"') > 0 THEN
+            substr(json, instr(json, '"tip":"') + 7, instr(substr(json, instr(json, '"tip":"') + 7), '"') - 1) END""",
+        """UPDATE ledger SET tip = NULL WHERE tip <> '""' AND (tip = '' OR tip GLOB '*[^0-9A-Za-z]*')""",
+        "CREATE INDEX ledger_by_tip ON ledger (tip)",
+    ),
 )
-"""Step n brings a file from version n to version n + 1 (`PRAGMA user_version`). Steps are only ever added."""
+"""Step n brings a file from version n to version n + 1 (`PRAGMA user_version`). Steps are only ever added.
+
+A row's tip is NULL where it is not known what a look-up would ask for: tips of other characters than letters and digits in
+rows that schema 3 wrote, and rows that a process which opened the file as schema 3 goes on to write. They are read with
+every look-up (`refold.stores.tables`)."""
 
 
 def prepare(

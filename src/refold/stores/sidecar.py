@@ -82,6 +82,11 @@ class SidecarStore:
         """All rows, or those about the edit with this full id, in the order of recording. Raises `StoreError`."""
         return tuple(row for row in self._read().rows if edit is None or row.edit == edit)
 
+    def ledger_of(self, tips: Sequence[str]) -> Sequence[Row]:
+        """The rows whose tip is one of *tips*, in the order of recording. Raises `StoreError`."""
+        wanted = set(tips)
+        return tuple(row for row in self._read().rows if row.tip in wanted)
+
     def _read(self) -> "Content":
         with self._lock:
             version = self.version()

@@ -29,7 +29,9 @@ STATEMENTS = tables.Statements(
     remove="DELETE FROM edits WHERE id IN (SELECT value FROM json_each(?))",
     record=tables.RECORD,
     ledger=tables.LEDGER,
-    ledger_of=tables.LEDGER_OF,
+    ledger_by_edit=tables.LEDGER_BY_EDIT,
+    ledger_by_tip="SELECT json FROM (SELECT ledger.seq, ledger.json FROM json_each(?) AS asked CROSS JOIN ledger "
+    "ON ledger.tip = asked.value UNION ALL SELECT seq, json FROM ledger WHERE tip IS NULL) ORDER BY seq",
     claim=tables.CLAIM.format(now=NOW),
     release=tables.RELEASE.format(now=NOW),
     keys=array,

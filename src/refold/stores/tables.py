@@ -39,8 +39,11 @@ class Statements:
     remove: str
     """Takes ids as *keys* makes them."""
     record: str
+    """Takes an edit's id or None, tip and JSON."""
     ledger: str
-    ledger_of: str
+    ledger_by_edit: str
+    ledger_by_tip: str
+    """The rows of several tips, and those of which the tip is not known, in order. Takes the tips as *keys* makes them."""
     claim: str
     """Takes name, owner and seconds. Changes one row where the claim is had, none where somebody else has it."""
     release: str
@@ -79,13 +82,21 @@ class Tables(Linked):
 
     def record(self, rows: Iterable[Row]) -> None:
         """Add *rows* to the ledger, all or none. Raises `StoreError`."""
-        new = [(None if row.edit is None else key(row.edit), dump_row(row)) for row in rows]
+        new = [(None if row.edit is None else key(row.edit), key(row.tip), dump_row(row)) for row in rows]
         with self._link.writing(edits=False) as connection:
             connection.cursor().executemany(self._say.record, new)
 
     def ledger(self, edit: str | None = None) -> Sequence[Row]:
         """All rows, or those about the edit with this full id, in the order of recording. Raises `StoreError`."""
-        query, keys = (self._say.ledger, ()) if edit is None else (self._say.ledger_of, (key(edit),))
+        return self._rows(self._say.ledger) if edit is None else self._rows(self._say.ledger_by_edit, key(edit))
+
+    def ledger_of(self, tips: Sequence[str]) -> Sequence[Row]:
+        """The rows whose tip is one of *tips*, in the order of recording. Raises `StoreError`."""
+        wanted = set(tips)
+        found = self._rows(self._say.ledger_by_tip, self._say.keys(wanted)) if wanted else ()
+        return tuple(row for row in found if row.tip in wanted)
+
+    def _rows(self, query: str, *keys: Any) -> Sequence[Row]:
         with self._link.at("read") as connection:
             return tuple(load_row(text) for (text,) in connection.execute(query, keys).fetchall())
 
@@ -102,8 +113,8 @@ class Tables(Linked):
 
 
 LEDGER = "SELECT json FROM ledger ORDER BY seq"
-LEDGER_OF = "SELECT json FROM ledger WHERE edit = ? ORDER BY seq"
-RECORD = "INSERT INTO ledger (edit, json) VALUES (?, ?)"
+LEDGER_BY_EDIT = "SELECT json FROM ledger WHERE edit = ? ORDER BY seq"
+RECORD = "INSERT INTO ledger (edit, tip, json) VALUES (?, ?, ?)"
 CLAIM = (
     "INSERT INTO claims (name, owner, until) VALUES (?, ?, {now} + ?) ON CONFLICT (name) DO UPDATE "
     "SET owner = excluded.owner, until = excluded.until WHERE claims.owner = excluded.owner OR claims.until <= {now}"
