@@ -21,7 +21,7 @@ from refold.state import Frame, State, copy_of
 from refold.store import Store
 from refold.strategy import Strategy
 from refold.tokens.count import Counter, count_fixed
-from refold.transcript import Transcript
+from refold.transcript import Tail, Transcript
 from refold.view import View
 
 REMEMBERED = 8
@@ -125,10 +125,10 @@ class Conversations:
         since, version = len(state.kept.transcript), (yield self.store.version)
         kept = state.kept.grow(new, envelope)
         if version != state.version:
-            edits = yield partial(self.store.load, kept.transcript.tips[1:])
+            edits = yield partial(self.store.load, Tail(kept.transcript, 1))
             kept = kept.revert().keep(edits)
             return kept, self.sighted(kept), version
-        edits = (yield partial(self.store.load, kept.transcript.tips[since + 1 :])) if new else ()
+        edits = (yield partial(self.store.load, Tail(kept.transcript, since + 1))) if new else ()
         if edits:
             kept = kept.keep(edits)
             return kept, self.sighted(kept), version

@@ -1,47 +1,87 @@
 """What was said, and the name of every prefix of it."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
-from itertools import accumulate
+from itertools import accumulate, islice
+from typing import overload
 
 from refold.edits import Edit
 from refold.log import Log
 from refold.messages import Content, Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 
 
-@dataclass(frozen=True, slots=True)
 class Transcript:
     """Messages, and `tips`: `tips[i]` is the hash of `messages[:i]` and of nothing else.
 
     It only ever grows, so a position in it never moves. System prompt and tools are not in it.
     """
 
-    messages: Log[Message]
-    tips: Log[str]
+    __slots__ = ("_hashed", "messages")
+
+    def __init__(self, messages: Log[Message], hashed: Log[str]) -> None:
+        """*hashed*: the tips of a beginning of *messages*, at least the first."""
+        self.messages, self._hashed = messages, hashed
 
     @classmethod
     def of(cls, messages: Iterable[Message] = (), salt: str = "") -> "Transcript":
         """Start a transcript. *salt* keeps the tips of different tenants apart."""
         first = blake2b(salt.encode(), digest_size=16).hexdigest() if salt else ""
-        return cls(Log(), Log([first])).extend(messages)
+        return cls(Log(messages), Log([first]))
 
     def extend(self, messages: Iterable[Message]) -> "Transcript":
         """This transcript followed by *messages*, in the time of what is added."""
-        new = list(messages)
-        tips = list(accumulate(new, _link, initial=self.tips[-1]))[1:]
-        return Transcript(self.messages.extend(new), self.tips.extend(tips))
+        return Transcript(self.messages.extend(messages), self._hashed)
+
+    @property
+    def tips(self) -> Log[str]:
+        """The names of all prefixes, of the empty one first. Worked out when somebody asks: most turns of most
+        conversations end before there is any edit to be named."""
+        done = len(self._hashed)
+        if done <= len(self.messages):
+            tips = accumulate(self.messages[done - 1 :], _link, initial=self._hashed[-1])
+            self._hashed = self._hashed.extend(islice(tips, 1, None))
+        return self._hashed
 
     def __len__(self) -> int:
         return len(self.messages)
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Transcript):
+            return NotImplemented
+        return self.messages == other.messages and self._hashed[0] == other._hashed[0]
+
+    __hash__ = None  # type: ignore[assignment]  # as for a list: its content is what it is
+
+    def __repr__(self) -> str:
+        return f"Transcript({len(self)} messages)"
+
     def holds(self, edit: Edit) -> bool:
         """Was this edit made for this history?"""
-        return 0 <= edit.start < edit.stop < len(self.tips) and self.tips[edit.stop] == edit.tip
+        return 0 <= edit.start < edit.stop <= len(self) and self.tips[edit.stop] == edit.tip
 
     def calls(self) -> dict[str, ToolCall]:
         """Every tool call by its id; of two with one id the later."""
         return {part.id: part for message in self.messages for part in message.parts if isinstance(part, ToolCall)}
+
+
+class Tail(Sequence[str]):
+    """The tips of a transcript from a position on, hashed when somebody looks at one."""
+
+    def __init__(self, transcript: Transcript, start: int) -> None:
+        self._transcript, self._start = transcript, start
+
+    def __len__(self) -> int:
+        return len(self._transcript) + 1 - self._start
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+        return self._transcript.tips[self._start :][index]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._transcript.tips[self._start :])
 
 
 def _link(tip: str, message: Message) -> str:
