@@ -23,7 +23,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         'ALTER TABLE refold_ledger ADD COLUMN tip text COLLATE "C"',
         """UPDATE refold_ledger SET tip = CASE WHEN position('"tip":' IN json) = 0 THEN '""'
-            ELSE substring(json FROM '"tip":"([0-9A-Za-z]+)"') END""",
+            ELSE substring(split_part(split_part(json, '"tip":"', 2), '"', 1) FROM '^[0-9A-Za-z]+$') END""",
         "CREATE INDEX refold_ledger_by_tip ON refold_ledger (tip)",
     ),
 )
@@ -33,6 +33,9 @@ tip of a ledger row is NULL in the cases that `refold.stores.schema` names."""
 FOUND = "SELECT EXISTS (SELECT FROM pg_class WHERE relname = 'refold_schema' AND pg_table_is_visible(oid))"
 """Not `to_regclass`: that may remember from before the lock that there was none."""
 LOCK = "SELECT pg_advisory_xact_lock(%s)"
+UNTIMED = "SET LOCAL statement_timeout = 0"
+PATIENCE = 3_600.0
+"""Seconds that a step may take: a ledger of millions of rows has to be read. Who waits for its end has a timeout still."""
 CREATE = "CREATE TABLE IF NOT EXISTS refold_schema (part text PRIMARY KEY, version integer NOT NULL)"
 VERSION = "SELECT version FROM refold_schema WHERE part = %s"
 NOTE = (
@@ -48,6 +51,8 @@ def migrate(connection: Any, migrations: Sequence[Sequence[str]] = MIGRATIONS, p
         return
     with connection.transaction():
         connection.execute(LOCK, (APPLICATION_ID,))
+        connection.execute(UNTIMED)
+        connection.patience = PATIENCE  # of `refold.stores.pool.Connection`, which sets it back
         connection.execute(CREATE)
         for step in migrations[_version(connection, len(migrations), part) :]:
             for statement in step:

@@ -163,7 +163,7 @@ class Pool:
         try:
             if not self._ready:
                 migrate(connection, self._migrations, self._part)
-                self._ready = True
+                connection.patience, self._ready = self._timeout + 1.0, True
         except BaseException:
             connection.close()
             raise

@@ -17,8 +17,8 @@ NOW = "((julianday('now') - 2440587.5) * 86400.0)"
 def array(names: Iterable[str]) -> str:
     """The different ones of *names* as a JSON list."""
     asked = set(names)
-    if tables.is_plain("".join(asked)) and "" not in asked:
-        return '["' + '","'.join(asked) + '"]'
+    if tables.is_plain("".join(asked)):
+        return '["' + '","'.join(name or r"\"\"" for name in asked) + '"]'
     return json.dumps([tables.key(name) for name in asked])
 
 
