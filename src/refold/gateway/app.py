@@ -7,7 +7,7 @@ from typing import Any
 
 from refold.gateway.admin import Admin
 from refold.gateway.answers import Refused, refusal
-from refold.gateway.caller import Caller, Note, Send, clock
+from refold.gateway.caller import LEAVING, Caller, Note, Send, clock
 from refold.gateway.client import Client
 from refold.gateway.config import Config
 from refold.gateway.core import Core
@@ -79,7 +79,8 @@ class Gateway:
             await self._admin(scope, receive, send)
             return
         note, started = Note(method=scope["method"]), clock()
-        caller = Caller(send, note, self.config.limits.silence_seconds)
+        leaving = (scope.get("extensions") or {}).get(LEAVING)
+        caller = Caller(send, note, self.config.limits.silence_seconds, leaving)
         self.under_way += 1
         try:
             await self._answer(scope, receive, caller)

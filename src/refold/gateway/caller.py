@@ -2,14 +2,21 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from refold.gateway.answers import Headers
 from refold.gateway.intake import Gone, Receive
+from refold.gateway.patience import within
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
+Stop = Callable[[], object]
+"""Ends what goes on until then."""
+Leaving = Callable[[Callable[[], None]], Stop]
+"""Has a function called when the client leaves, unless that is stopped before."""
+LEAVING = "refold.leaving"
+"""The ASGI extension under which our own server hands over its `Leaving`."""
 
 
 @dataclass(slots=True)
@@ -51,8 +58,8 @@ class Note:
 class Caller:
     """Where the answer goes."""
 
-    def __init__(self, send: Send, note: Note, patience: float) -> None:
-        self._send, self.note, self._patience = send, note, patience
+    def __init__(self, send: Send, note: Note, patience: float, leaving: Leaving | None = None) -> None:
+        self._send, self.note, self._patience, self.leaving = send, note, patience, leaving
         self.began = self.complete = False
 
     async def begin(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
@@ -64,8 +71,7 @@ class Caller:
         """A piece of the body, at once. Raises `Gone` when the client takes nothing for too long."""
         self.note.sent_bytes += len(data)
         try:
-            async with asyncio.timeout(self._patience):
-                await self._send({"type": "http.response.body", "body": data, "more_body": True})
+            await within(self._patience, self._send({"type": "http.response.body", "body": data, "more_body": True}))
         except TimeoutError as error:
             raise Gone from error
 
@@ -81,18 +87,24 @@ class Caller:
         await self.end(body)
 
 
-def watch(receive: Receive, caller: Caller, answering: "asyncio.Task[Any] | None") -> "asyncio.Task[None]":
-    """Cancel *answering* when the client leaves before its answer is complete. Cancel what is returned when done."""
+def watch(receive: Receive, caller: Caller, answering: "asyncio.Task[Any] | None") -> Stop:
+    """Cancel *answering* when the client leaves before its answer is complete. Call what is returned when done."""
 
-    async def wait() -> None:
-        message: Mapping[str, Any] = {"type": ""}
-        while message["type"] != "http.disconnect":
-            message = await receive()
+    def left() -> None:
         if answering is not None and not caller.complete:
             caller.note.gone = True
             answering.cancel()
 
-    return asyncio.create_task(wait())
+    if caller.leaving is not None:
+        return caller.leaving(left)
+    return asyncio.create_task(_left(receive, left)).cancel
+
+
+async def _left(receive: Receive, tell: Callable[[], None]) -> None:
+    """With any other server: its messages say when the client has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    tell()
 
 
 def clock() -> float:

@@ -1,10 +1,17 @@
 """Counts of what happened: plain values that any exporter can render."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from threading import Lock
 
 Labels = tuple[tuple[str, str], ...]
 """Names and values, sorted by name."""
+
+
+@lru_cache(maxsize=4_096)
+def key_of(name: str, **labels: str) -> tuple[str, Labels]:
+    """The key of a count or of a measurement: there are few, and each is needed again and again."""
+    return name, tuple(sorted(labels.items()))
 
 
 class Counters:
@@ -16,7 +23,7 @@ class Counters:
 
     def add(self, name: str, amount: float = 1, **labels: str) -> None:
         """Count *amount* more of *name* with these labels. Never a key, a session or text in a label."""
-        key = name, tuple(sorted(labels.items()))
+        key = key_of(name, **labels)
         with self._lock:
             self._values[key] = self._values.get(key, 0) + amount
 

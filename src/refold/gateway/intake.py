@@ -1,10 +1,10 @@
 """Bodies as they come from clients, within limits."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 from refold.gateway.answers import Refused
+from refold.gateway.patience import within
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 
@@ -15,33 +15,40 @@ class Gone(Exception):  # noqa: N818 - it is what happened, not an error
 
 async def read_body(receive: Receive, limit: int, silence: float, declared: int | None) -> bytes:
     """The whole body. Raises `Refused` (413 above *limit* bytes, 408 after *silence* seconds) and `Gone`."""
-    pieces, size = list[bytes](), 0
-    async for piece in body_pieces(receive, limit, silence, declared):
-        pieces.append(piece)
+    _check(declared or 0, limit)
+    pieces, size, more = list[bytes](), 0, True
+    while more:
+        piece, more = await _received(receive, silence)
         size += len(piece)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        _check(size, limit)
+        if piece:
+            pieces.append(piece)
+    return b"".join(pieces)  # of one piece it is that very piece
 
 
 async def body_pieces(receive: Receive, limit: int, silence: float, declared: int | None) -> AsyncIterator[bytes]:
     """The body as it arrives. Raises as `read_body` does."""
-    if declared is not None and declared > limit:
-        raise _too_large(limit)
+    _check(declared or 0, limit)
     size, more = 0, True
     while more:
-        try:
-            async with asyncio.timeout(silence):
-                message = await receive()
-        except TimeoutError as error:
-            raise Refused(408, f"Nothing of the body came for {silence:g} seconds.", close=True) from error
-        if message["type"] == "http.disconnect":
-            raise Gone
-        piece, more = message.get("body", b""), message.get("more_body", False)
+        piece, more = await _received(receive, silence)
         size += len(piece)
-        if size > limit:
-            raise _too_large(limit)
+        _check(size, limit)
         if piece:
             yield piece
 
 
-def _too_large(limit: int) -> Refused:
-    return Refused(413, f"The request is larger than the {limit:,} bytes that this gateway takes.", close=True)
+async def _received(receive: Receive, silence: float) -> tuple[bytes, bool]:
+    """A piece, and whether more follows."""
+    try:
+        message = await within(silence, receive())
+    except TimeoutError as error:
+        raise Refused(408, f"Nothing of the body came for {silence:g} seconds.", close=True) from error
+    if message["type"] == "http.disconnect":
+        raise Gone
+    return message.get("body", b""), message.get("more_body", False)
+
+
+def _check(size: int, limit: int) -> None:
+    if size > limit:
+        raise Refused(413, f"The request is larger than the {limit:,} bytes that this gateway takes.", close=True)

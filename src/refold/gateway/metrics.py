@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import accumulate, groupby
 
-from refold.gateway.counters import Counters, Labels
+from refold.gateway.counters import Counters, Labels, key_of
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -35,8 +35,10 @@ class Timings:
 
     def observe(self, name: str, seconds: float, **labels: str) -> None:
         """One more measurement."""
-        key = name, tuple(sorted(labels.items()))
-        counts = self._counts.setdefault(key, [0] * (len(BUCKETS) + 1))
+        key = key_of(name, **labels)
+        counts = self._counts.get(key)
+        if counts is None:
+            counts = self._counts[key] = [0] * (len(BUCKETS) + 1)
         counts[bisect_left(BUCKETS, seconds)] += 1
         self._sums[key] = self._sums.get(key, 0.0) + seconds
 

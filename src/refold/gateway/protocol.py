@@ -1,11 +1,14 @@
 """What the server itself holds clients to, before there is a request that an ASGI application sees."""
 
 from asyncio import TimerHandle
+from collections.abc import Callable
+from functools import partial
 from socket import AF_INET, AF_INET6, IPPROTO_TCP, TCP_NODELAY
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from refold.gateway.caller import LEAVING, Stop
 from refold.gateway.limits import Limits
 from refold.gateway.together import Together
 
@@ -25,6 +28,9 @@ class Guarded(HttpToolsProtocol):
     _header_bytes = 0
     _is_reading_head = True
     _refused = (400, "Bad Request")
+    _tell: Callable[[], None] | None = None
+    """Who is told when the client leaves."""
+    _is_lost = False
 
     def connection_made(self, transport: Any) -> None:
         """The head is awaited from now on."""
@@ -32,6 +38,7 @@ class Guarded(HttpToolsProtocol):
         line = transport.get_extra_info("socket")
         if line is not None and line.family in (AF_INET, AF_INET6):
             line.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)  # asyncio leaves it off for some listening sockets
+        self._extensions = {LEAVING: self.leaving}
         self.transport = Together(transport, self.loop)  # type: ignore[assignment]  # it is one but for `write`
         self._wait()
 
@@ -39,6 +46,23 @@ class Guarded(HttpToolsProtocol):
         """Nothing is awaited any more."""
         self._stop_waiting()
         super().connection_lost(exc)
+        self._is_lost, tell = True, self._tell
+        if tell is not None:
+            tell()
+
+    def leaving(self, tell: Callable[[], None]) -> Stop:
+        """Have *tell* called when the client leaves; the application needs no task of its own that waits for that.
+        What is returned ends it."""
+        self._tell = tell
+        if self._is_lost:
+            tell()
+        else:
+            self.flow.resume_reading()  # or nobody notices
+        return partial(self._forget, tell)
+
+    def _forget(self, tell: Callable[[], None]) -> None:
+        if self._tell is tell:
+            self._tell = None
 
     def data_received(self, data: bytes) -> None:
         """Close where much comes that is neither a whole head nor a body."""
@@ -53,6 +77,7 @@ class Guarded(HttpToolsProtocol):
         self._is_reading_head, self._header_bytes = True, 0
         self._wait()
         super().on_message_begin()
+        self.scope["extensions"] = self._extensions  # type: ignore[typeddict-item]  # one of our own
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header: counted, and left out where it is a trailer."""

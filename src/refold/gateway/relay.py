@@ -83,12 +83,15 @@ class Relay:
             return
         limits = self._config.limits
         raw = await read_body(receive, limits.body_bytes, limits.body_seconds, head.length)
-        watcher = watch(receive, caller, asyncio.current_task())
+        stop = watch(receive, caller, asyncio.current_task())
         try:
+            if not self._traces.wanted:
+                await self._generate(head, candidates, path, (api, model), raw, caller, trace=())
+                return
             with self._traces.request(head, api, caller.note) as trace:
                 await self._generate(head, candidates, path, (api, model), raw, caller, trace=trace)
         finally:
-            watcher.cancel()
+            stop()
 
     def _chosen(self, candidates: tuple[Upstream, ...], api: str, model: str) -> Upstream:
         upstream = choose(candidates, api, model)
@@ -264,7 +267,7 @@ class _Upload:
     def __init__(self, config: Config, head: Head, receive: Receive, caller: Caller) -> None:
         self._config, self._head, self._receive, self._caller = config, head, receive, caller
         self._answering = asyncio.current_task()
-        self._watcher = None if head.has_body else watch(receive, caller, self._answering)
+        self._unwatch = None if head.has_body else watch(receive, caller, self._answering)
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """The body. Raises as `body_pieces` does."""
@@ -272,9 +275,9 @@ class _Upload:
         async for piece in body_pieces(self._receive, limits.upload_bytes, limits.body_seconds, self._head.length):
             self._caller.note.received_bytes += len(piece)
             yield piece
-        self._watcher = watch(self._receive, self._caller, self._answering)
+        self._unwatch = watch(self._receive, self._caller, self._answering)
 
     def stop(self) -> None:
         """The request is answered."""
-        if self._watcher is not None:
-            self._watcher.cancel()
+        if self._unwatch is not None:
+            self._unwatch()

@@ -8,6 +8,7 @@ from typing import Any, Literal
 LONGEST = 16 * 1024 * 1024
 """Bytes of one event; a longer one is not read."""
 _END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_WHOLE = (b"\n\n", b"\r\n\r\n", b"\r\r")
 _LINES = re.compile(rb"\r\n|\n|\r")
 
 Sort = Literal["opening", "error", "content"]
@@ -20,6 +21,10 @@ class Events:
         self._pending = bytearray()
         self._seen = 0
         self._skips = False
+
+    def is_between(self, piece: bytes) -> bool:
+        """Is *piece* whole events, and nothing of another pending?"""
+        return not self._pending and not self._skips and piece.endswith(_WHOLE)
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
         """The events that *piece* completes."""

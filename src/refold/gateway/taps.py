@@ -10,6 +10,9 @@ from refold.gateway.sse import Events, value_of
 LARGEST = 32 * 1024 * 1024
 """Bytes of an answer that is no stream; a larger one's usage is not read."""
 
+_USAGE = b'"usage'
+"""What stands in every event and answer that has usage: only those are parsed."""
+
 
 class Tap:
     """Listens to one answer. `feed` it every piece once that has been sent, then ask for `usage`."""
@@ -17,7 +20,7 @@ class Tap:
     def __init__(self, content_type: str, encoding: str = "") -> None:
         self._decode = decoder(encoding)
         self._events = Events() if content_type.partition(";")[0].strip().lower() == "text/event-stream" else None
-        self._whole = bytearray()
+        self._whole, self._size = list[bytes](), 0
         self._usage: Any = None
 
     @property
@@ -36,27 +39,28 @@ class Tap:
             return
         if self._events is None:
             self._collect(plain)
-        else:
+        elif _USAGE in plain or not self._events.is_between(plain):
             for event in self._events.feed(plain):
                 self._hear(event)
 
     def usage(self) -> Any:
         """The usage object as the provider sent it; None where there was none."""
         if self._events is None and self._whole:
-            self._usage = _of_whole(bytes(self._whole))
+            self._usage = _of_whole(b"".join(self._whole))
             self._whole.clear()
         elif self._events is not None:
             self._hear(self._events.rest())
         return self._usage
 
     def _collect(self, plain: bytes) -> None:
-        self._whole += plain
-        if len(self._whole) > LARGEST:
+        self._whole.append(plain)
+        self._size += len(plain)
+        if self._size > LARGEST:
             self._decode = None
             self._whole.clear()
 
     def _hear(self, event: bytes) -> None:
-        if b'"usage' in event:
+        if _USAGE in event:
             found = usage_in(value_of(event))
             if found:
                 self._usage = _merged(self._usage, found)
@@ -81,7 +85,7 @@ def _merged(earlier: Any, later: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_whole(body: bytes) -> Any:
-    if b'"usage' not in body:
+    if _USAGE not in body:
         return None
     try:
         value = json.loads(body)

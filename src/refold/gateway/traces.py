@@ -36,6 +36,11 @@ class Traces:
     def __init__(self, provider: "TracerProvider | None" = None) -> None:
         self._provider = provider
 
+    @property
+    def wanted(self) -> bool:
+        """Is anything traced?"""
+        return trace is not None and not isinstance(self._configured(), trace.ProxyTracerProvider)
+
     @contextmanager
     def request(self, head: Head, api: str, note: Note) -> Iterator[Headers]:
         """A span of one request, told by *note* when it ends; the headers to send in place of the client's own of
@@ -57,17 +62,19 @@ class Traces:
             span.end()
 
     def _span(self, head: Head, api: str) -> "Span | None":
-        if trace is None:
-            return None
-        provider = self._provider or trace.get_tracer_provider()
-        if isinstance(provider, trace.ProxyTracerProvider):
+        if not self.wanted:
             return None
         said = {text(name).lower(): text(value) for name, value in head.headers}
         begun = {"gen_ai.operation.name": _operation(api), "gen_ai.provider.name": _PROVIDERS.get(api, "openai")}
-        span = provider.get_tracer("refold.gateway").start_span(
-            _operation(api), propagate.extract(said), trace.SpanKind.CLIENT, begun
+        span = (
+            self._configured()
+            .get_tracer("refold.gateway")
+            .start_span(_operation(api), propagate.extract(said), trace.SpanKind.CLIENT, begun)
         )
         return span if span.is_recording() else None
+
+    def _configured(self) -> "TracerProvider":
+        return self._provider or trace.get_tracer_provider()
 
 
 def _tell(span: "Span", api: str, note: Note) -> None:
