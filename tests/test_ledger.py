@@ -11,6 +11,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import refold
 from refold.events import Accepted, Ended, Instruct, Reverted, Started, Tried, Veto
+from refold.ledger import rows_of
 from refold.strategies import ClearToolResults, ClipResults, Summarize
 from refold.strategy import Answer
 from refold.testing import ScriptedModel
@@ -117,6 +118,39 @@ def test_each_conversation_has_its_own_records():
     compact(two)
     assert len(store.ledger()) == 2
     assert [len(compact.records(history)) for history in (one, two, conversation(3))] == [1, 1, 0]
+
+
+def test_a_ledger_of_two_methods_is_read_whole():
+    """One of somebody's own, without an index."""
+
+    class Plain:
+        def __init__(self):
+            self.rows = []
+
+        def record(self, rows):
+            self.rows.extend(rows)
+
+        def ledger(self, edit=None):
+            return [row for row in self.rows if edit in {None, row.edit}]
+
+    book = Plain()
+    compact, one, two = compactor([Summarize(keep=6)], ledger=book), conversation(40), conversation(41)
+    two[0]["content"] = "Another task."
+    compact(one)
+    compact(two)
+    assert [compact.records(history) for history in (one, two)] == [(book.rows[0],), (book.rows[1],)]
+    assert rows_of(book, [book.rows[1].tip] * 2) == (book.rows[1],)
+    assert rows_of(book, []) == ()
+
+
+def test_a_conversation_s_records_are_asked_for_and_no_others():
+    class Indexed(refold.MemoryStore):
+        def ledger(self, edit=None):
+            raise AssertionError("the whole ledger is read")
+
+    compact, history = compactor([Summarize(keep=6)], store=Indexed()), conversation(40)
+    compact(history)
+    assert len(compact.records(history)) == 1
 
 
 def test_a_ledger_that_fails_loses_no_compaction(caplog):

@@ -16,9 +16,9 @@ from refold.edits import Edit
 from refold.errors import StoreError
 from refold.ledger import Row
 from refold.messages import user
-from refold.serial import dump_edit
+from refold.serial import dump_edit, dump_row
 from refold.stores import MemoryStore, SidecarStore, SQLiteStore
-from refold.stores.check import check_store
+from refold.stores.check import ODD, check_store
 from refold.stores.schema import APPLICATION_ID, MIGRATIONS, prepare
 from refold.stores.sidecar import append
 
@@ -81,6 +81,24 @@ class Halfway(MemoryStore):
             super().save([one])
 
 
+class Disordered(MemoryStore):
+    def ledger_of(self, tips):
+        return tuple(row for tip in tips for row in super(Disordered, self).ledger_of([tip]))
+
+
+class Whole(MemoryStore):
+    def ledger_of(self, tips):
+        return self.ledger()
+
+
+class Cut(MemoryStore):
+    """As a database might that ends a text at its first NUL."""
+
+    def ledger_of(self, tips):
+        wanted = {tip.partition("\0")[0] for tip in tips}
+        return tuple(row for row in self.ledger() if row.tip.partition("\0")[0] in wanted)
+
+
 class Prefixed(MemoryStore):
     def remove(self, ids):
         ids = tuple(ids)
@@ -95,6 +113,9 @@ class Prefixed(MemoryStore):
         (Standing, "version changes with every write"),
         (Halfway, "a save that fails keeps nothing"),
         (Prefixed, "remove takes full ids only"),
+        (Disordered, "the rows of all tips, each once, as recorded"),
+        (Whole, "the rows of the tip '', exactly"),
+        (Cut, "the rows of the tip 'a', exactly"),
     ],
 )
 def test_check_store_says_which_law_is_broken(broken, says):
@@ -105,6 +126,10 @@ def test_check_store_says_which_law_is_broken(broken, says):
 def test_check_store_notices_a_place_that_is_not_shared():
     with pytest.raises(AssertionError, match="when the place is opened again"):
         check_store(MemoryStore, lambda _: MemoryStore())
+
+
+TIPS = st.sampled_from(["", "t0", "t1", "0f"]) | st.text(st.characters(), max_size=3)
+"""Lone surrogates and NUL among them."""
 
 
 class SameAsMemory(RuleBasedStateMachine):
@@ -126,10 +151,21 @@ class SameAsMemory(RuleBasedStateMachine):
         for store in (self.memory, self.sqlite):
             store.remove(edit(n, f"t{n % 3}").id for n in numbers)
 
+    @rule(tips=st.lists(TIPS, max_size=4), when=st.floats(0, 9))
+    def record(self, tips, when):
+        for store in (self.memory, self.sqlite):
+            store.record(Row(when=when, outcome="noop", tip=tip) for tip in tips)
+
+    @rule(tips=st.lists(TIPS, max_size=4))
+    def rows_by_tips_are_all_rows_filtered(self, tips):
+        wanted = tuple(row for row in self.memory.ledger() if row.tip in tips)
+        assert self.memory.ledger_of(tips) == self.sqlite.ledger_of(tips) == wanted
+
     @invariant()
     def same(self):
         for tips in (["t0"], ["t2", "t1"], ["t0", "t1", "t2", "no"]):
             assert self.memory.load(tips) == self.sqlite.load(tips)
+        assert self.memory.ledger() == self.sqlite.ledger()
 
     def teardown(self):
         self.sqlite.close()
@@ -282,6 +318,64 @@ def test_a_file_of_the_first_schema_is_brought_forward(tmp_path):
         assert list(store.load(["t"])) == [edit(1)]
         store.record([Row(when=0.0, outcome="noop")])
         assert len(store.ledger()) == 1
+
+
+def rows_of_odd_tips():
+    """As a file of the third schema may hold them: of every kind of tip, and of texts that look like one."""
+    rows = [Row(when=float(n), outcome="noop", tip=tip) for n, tip in enumerate(ODD)]
+    rows += [Row(when=50.0, outcome="noop", tip=f"{n:032x}") for n in (1, 2, 1)]
+    return [*rows, Row(when=60.0, outcome="failed", reason='"tip":"a","tip":', by='{"tip":"a"}', tip="b")]
+
+
+def third_schema(path, rows):
+    """A file as version 3 of the schema wrote it."""
+    steps = [statement for step in MIGRATIONS[:3] for statement in step]
+    execute(path, *steps, f"PRAGMA application_id = {APPLICATION_ID}", "PRAGMA user_version = 3")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executemany("INSERT INTO ledger (edit, json) VALUES (NULL, ?)", [(dump_row(row),) for row in rows])
+
+
+def test_rows_of_the_third_schema_are_found_by_their_tips(tmp_path):
+    rows, path = rows_of_odd_tips(), tmp_path / "s"
+    third_schema(path, rows)
+    with SQLiteStore(path) as store:
+        assert list(store.ledger()) == rows
+        for tips in ([one] for one in {row.tip for row in rows}):
+            assert list(store.ledger_of(tips)) == [row for row in rows if row.tip in tips]
+        assert not store.ledger_of(["0", "c", "tip"])
+        store.record(rows[-1:])
+        assert list(store.ledger_of(["b"])) == [rows[-1]] * 2
+
+
+def test_what_an_older_process_writes_meanwhile_is_found_too(tmp_path):
+    """It opened the file as schema 3 and looks at that no more."""
+    path, late = tmp_path / "s", Row(when=1.0, outcome="noop", tip="a1")
+    third_schema(path, [])
+    with closing(sqlite3.connect(path, isolation_level=None)) as older, SQLiteStore(path) as store:
+        store.record([Row(when=0.0, outcome="noop", tip="b2")])
+        older.execute("INSERT INTO ledger (edit, json) VALUES (NULL, ?)", (dump_row(late),))
+        assert list(store.ledger_of(["a1"])) == [late]
+        assert not store.ledger_of(["c3"])
+
+
+def test_a_damaged_row_of_the_third_schema_does_not_keep_a_file_from_opening(tmp_path):
+    path, good = tmp_path / "s", Row(when=1.0, outcome="noop", tip="a1")
+    third_schema(path, [good])
+    execute(path, "INSERT INTO ledger (json) VALUES ('nonsense')")
+    with SQLiteStore(path) as store:
+        assert list(store.ledger_of(["a1"])) == [good]
+
+
+@pytest.mark.parametrize("rows", [0, 3_000])
+def test_rows_are_looked_up_and_not_searched_for(rows, tmp_path):
+    """Whatever else the ledger holds, the same work: counted in steps of SQLite's machine."""
+    with SQLiteStore(tmp_path / "s") as store:
+        store.record(Row(when=0.0, outcome="noop", tip=f"{n:032x}") for n in range(rows))
+        steps = count()
+        connection = store._link._connection
+        connection.set_progress_handler(lambda: next(steps) and None, 10)
+        assert not store.ledger_of([f"{n:032x}" for n in range(rows, rows + 50)])
+        assert next(steps) < 300
 
 
 def test_a_migration_that_fails_leaves_the_file_as_it_was(tmp_path):

@@ -14,12 +14,14 @@ from refold.edits import Edit
 from refold.errors import StoreError
 from refold.ledger import Row
 from refold.messages import user
+from refold.serial import dump_row
 from refold.stores import MemoryStore, SidecarStore, SQLiteStore
 from refold.stores.check import check_store
 from refold.stores.migrating import MIGRATIONS, migrate
 from refold.stores.places import file_of, open_store
 from refold.stores.pool import Pool
 from refold.stores.postgresql import PostgreSQLStore
+from test_stores import rows_of_odd_tips
 
 
 def edit(number, tip="t", text="summary"):
@@ -117,6 +119,42 @@ def test_a_database_of_an_older_schema_is_brought_forward_once(url, server):
     assert server.execute("SELECT a FROM more", url) == [(1,)]
     assert server.execute("SELECT version FROM refold_schema WHERE part = 'store'", url) == [(len(MORE),)]
     assert server.execute("SELECT count(*) FROM refold_edits", url) == [(1,)]
+
+
+def test_rows_of_the_first_schema_are_found_by_their_tips(url):
+    rows = rows_of_odd_tips()
+    with psycopg.connect(url, autocommit=True) as connection:
+        migrate(connection, MIGRATIONS[:1])
+        said = [(dump_row(row),) for row in rows]
+        connection.cursor().executemany("INSERT INTO refold_ledger (edit, json) VALUES (NULL, %s)", said)
+        with PostgreSQLStore(url) as store:
+            assert list(store.ledger()) == rows
+            for tips in ([one] for one in {row.tip for row in rows}):
+                assert list(store.ledger_of(tips)) == [row for row in rows if row.tip in tips]
+            # A process of the version before goes on writing: it looks at the schema no more.
+            connection.execute("INSERT INTO refold_ledger (edit, json) VALUES (NULL, %s)", said[-1])
+            assert list(store.ledger_of(["b"])) == [rows[-1]] * 2
+            assert not store.ledger_of(["0", "c", "tip"])
+
+
+def test_a_step_that_takes_long_is_waited_for(url):
+    """A ledger of millions of rows has to be read once; a call has its timeout all the same."""
+    pool = Pool(url, 0.2, 1, (("SELECT pg_sleep(1.5)", "CREATE TABLE refold_version AS SELECT 7 AS version"),))
+    assert pool.version() == 7
+    with pytest.raises(StoreError, match="statement timeout"), pool.at("read") as connection:
+        connection.execute("SELECT pg_sleep(1.5)")
+    pool.close()
+
+
+def test_rows_are_looked_up_and_not_searched_for(url, server):
+    """Though the server has no statistics yet, and would rather read the table."""
+    with PostgreSQLStore(url) as store:
+        store.record(Row(when=0.0, outcome="noop", tip=f"{n:032x}") for n in range(3_000))
+        with store._link.at("read") as connection:
+            asked = store._say.keys(f"{n:032x}" for n in range(2_990, 3_010))
+            plan = connection.execute(f"EXPLAIN {store._say.ledger_by_tip}", (asked,)).fetchall()
+        assert len(store.ledger_of([f"{n:032x}" for n in range(2_990, 3_010)])) == 10
+    assert "refold_ledger_by_tip" in str(plan) and "Seq Scan" not in str(plan)
 
 
 def test_a_migration_that_fails_leaves_the_database_as_it_was(url, server):
@@ -290,5 +328,7 @@ def test_the_same_as_memory_whatever_is_done(url):
             for one in (memory, store):
                 one.save(edit(k % 7, f"t{k % 3}", "ab"[n % 2]) for k in range(n % 5, n % 9))
                 one.remove([edit(n % 7, f"t{n % 3}").id])
+                one.record([Row(when=float(n), outcome="noop", tip=f"t{n % 3}")])
             for tips in (["t0"], ["t2", "t1"], ["t0", "t1", "t2", "no"]):
                 assert memory.load(tips) == store.load(tips)
+                assert memory.ledger_of(tips) == store.ledger_of(tips)

@@ -5,6 +5,7 @@ from threading import Thread
 from typing import cast
 
 from refold.edits import Edit
+from refold.ledger import Recorder, Row, rows_of
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult, user
 from refold.store import Claims, Store
 
@@ -19,6 +20,25 @@ PARTS: tuple[Part, ...] = (
     Media("document", ref="file_1"),
     Opaque("server_tool", '{"n":12345678901234567890}', opens="s1", closes="s0"),
 )
+
+
+ODD = (
+    "",
+    "a",
+    "null",
+    "NULL",
+    "中文",
+    "a\x00b",
+    "a\x00",
+    "\ud800",
+    "\ud83d" + "\ude00",
+    '"',
+    "{a,b}",
+    "\\",
+    "%",
+    "' OR 1=1 --",
+)
+"""Tips that nobody makes, and that some place might take for something else."""
 
 
 def check_store(make: Callable[[], Store], again: Callable[[Store], Store] | None = None) -> None:
@@ -156,6 +176,29 @@ def _holds_claims(store: Store) -> None:
     _expect("of eight who claim at once one has it", sorted(taken), [False] * 7 + [True])
 
 
+def _finds_rows(store: Store) -> None:
+    """Where it keeps a ledger at all (`refold.ledger.Recorder`)."""
+    if not hasattr(store, "record"):
+        return
+    ledger = cast("Recorder", store)
+    _expect("a new ledger is empty", rows_of(ledger, ["a", ""]), [])
+    rows = [Row(when=float(n), outcome="noop", tip=tip) for n, tip in enumerate(ODD * 2)]
+    ledger.record(iter(rows[:-1]))
+    ledger.record([])
+    ledger.record(rows[-1:])
+    _expect("the ledger gives its rows in the order of recording", ledger.ledger(), rows)
+    for tip in ODD:
+        _expect(
+            f"the rows of the tip {tip!r}, exactly", rows_of(ledger, [tip]), [row for row in rows if row.tip == tip]
+        )
+    _expect("the rows of all tips, each once, as recorded", rows_of(ledger, [*reversed(ODD), *ODD]), rows)
+    _expect("the rows of no tips are none", rows_of(ledger, []), [])
+    _expect("the rows of unknown tips are none", rows_of(ledger, ["b", "aa", "a\x00c", "\udfff"]), [])
+    asked = [*map(str, range(10_000)), "中文", "a"]
+    wanted = [row for row in rows if row.tip in asked]
+    _expect("the rows of ten thousand tips", rows_of(ledger, asked), wanted)
+
+
 def _is_shared(store: Store, other: Store) -> None:
     before = other.version()
     store.save([_edit(1)])
@@ -179,6 +222,7 @@ LAWS: tuple[Callable[[Store], None], ...] = (
     _holds_many,
     _serves_threads,
     _holds_claims,
+    _finds_rows,
 )
 
 
