@@ -16,10 +16,10 @@ from refold.loop import adrive, drive, first_sight, steps
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 from refold.rules import anthropic
 from refold.rules.verdict import Rule, Rules, Verdict, Violation, free
-from refold.settle import BY, settle
-from refold.strategy import Answer, Ask, is_local
+from refold.settle import BY, resettle, settle
+from refold.strategy import Answer, Ask, Ending, is_local
 from refold.testing import ScriptedModel
-from refold.transcript import Transcript, digest
+from refold.transcript import Tail, Transcript, digest
 from refold.view import View
 from refold.weave import Shown, joined, same_shape, weave
 
@@ -109,6 +109,81 @@ def test_holds_only_within_the_transcript():
         assert not transcript.holds(Edit(start, stop, (), tip))
 
 
+def test_a_role_may_be_any_text_that_json_can_hold():
+    """Codecs carry roles that they do not know, and JSON may hold half a surrogate pair."""
+    said = open_payload([{"role": "\ud800", "content": "a"}], "anthropic")
+    (message,) = decode_all(said)
+    assert message.role == "\ud800"
+    assert Transcript.of([message]).tips[1] not in (
+        Transcript.of([Message(role, message.parts)]).tips[1] for role in ("", "user", "\ud801")
+    )
+
+
+def test_tips_are_the_same_whenever_somebody_asks_for_them():
+    whole = Transcript.of(talk(*"abcd"))
+    early, late = Transcript.of(talk(*"ab")), Transcript.of(talk(*"ab"))
+    assert len(early.tips) == 3
+    for transcript in (early, late):
+        grown = transcript.extend(talk(*"abcd")[2:])
+        assert len(grown.tips) == 5
+        assert grown.tips == whole.tips
+        assert transcript.tips == early.tips
+        assert whole.tips[:3] == early.tips[:]
+
+
+class Weighed(str):
+    """A text that notes in *hashed* when its bytes are asked for."""
+
+    __slots__ = ("hashed",)
+
+    def __new__(cls, text, hashed):
+        self = super().__new__(cls, text)
+        self.hashed = hashed
+        return self
+
+    def encode(self, *how):
+        self.hashed.append(str(self))
+        return super().encode(*how)
+
+
+def test_prefixes_are_hashed_when_somebody_asks_and_once():
+    """A turn without edits hashes nothing."""
+    hashed: list[str] = []
+    said = [user(Weighed(text, hashed)) for text in "abcd"]
+    transcript = Transcript.of(said[:2]).extend(said[2:3])
+    tail = Tail(transcript, 2)
+    assert (len(transcript), len(tail), hashed) == (3, 2, [])
+    assert tail[0] == transcript.tips[2]
+    assert list(tail) == [*transcript.tips[2:]]
+    assert hashed == ["a", "b", "c"]
+    assert transcript.tips is transcript.tips
+    assert len(transcript.extend(said[3:]).tips) == 5
+    assert hashed == ["a", "b", "c", "d"]
+
+
+def test_a_tail_reads_like_the_tips_from_its_start_on():
+    transcript = Transcript.of(talk(*"abc"))
+    tips = tuple(transcript.tips)
+    for start in range(5):
+        tail = Tail(transcript, start)
+        assert (len(tail), tuple(tail), tail[:], tail[1:]) == (4 - start, tips[start:], tips[start:], tips[start + 1 :])
+        assert bool(tail) is (start < 4)
+    assert (Tail(transcript, 1)[-1], Tail(transcript, 1)[0]) == (tips[3], tips[1])
+    with pytest.raises(IndexError):
+        Tail(transcript, 2)[2]
+
+
+def test_transcripts_are_equal_when_history_and_salt_are():
+    one = Transcript.of(talk("a", "b"))
+    assert one == Transcript.of(talk("a")).extend(talk("a", "b")[1:])
+    assert one != Transcript.of(talk("a", "c")) and one != Transcript.of(talk("a"))
+    assert one != Transcript.of(talk("a", "b"), salt="s")
+    assert Transcript.of(talk("a"), salt="s") == Transcript.of(talk("a"), salt="s")
+    assert Transcript.of() == Transcript.of() and Transcript.of() != Transcript.of(salt="s")
+    assert one != 1 and one.__eq__(1) is NotImplemented
+    assert repr(one) == "Transcript(2 messages)"
+
+
 def test_calls_by_id():
     call = ToolCall("c", "read", "{}")
     assert Transcript.of([Message("assistant", (call, Text("x")))]).calls() == {"c": call}
@@ -135,7 +210,8 @@ def test_logs_read_like_tuples():
     log = Log("abc").extend("de")
     assert (log[0], log[-1], log[1:3], log[:], len(log)) == ("a", "e", ("b", "c"), tuple("abcde"), 5)
     assert list(log) == list("abcde") and "c" in log and log.index("c") == 2
-    assert log[::-2] == ("e", "c", "a")
+    assert (log[::-2], log[::2]) == (("e", "c", "a"), ("a", "c", "e"))
+    assert (log[False], log[True]) == ("a", "b")
     for wrong in (5, -6):
         with pytest.raises(IndexError):
             log[wrong]
@@ -160,6 +236,7 @@ def test_free_cuts_are_those_that_part_no_pair():
     assert free(4, []) == {0, 1, 2, 3, 4}
     assert free(4, [(1, 2)]) == {0, 1, 3, 4}
     assert free(4, [(0, 2), (1, 3)]) == {0, 4}
+    assert free(4, [(0, 1), (0, 2)]) == {0, 3, 4}
     assert free(2, [(1, 9)]) == {0, 1}
     assert free(0, []) == {0}
 
@@ -289,6 +366,57 @@ def test_attempts_that_came_to_nothing_say_why():
     assert [(a.outcome, a.edits) for a in done.attempts] == [("rejected", 0), ("noop", 0)]
     assert "makes nothing smaller" in done.attempts[0].reason and done.attempts[1].reason == "nothing to do"
     assert done.view == view
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Yields the given steps, then says how its run ended."""
+
+    steps: tuple
+    ending: Ending | None = None
+
+    def __call__(self, view):
+        for step in self.steps:
+            yield step(view) if callable(step) else step
+        return self.ending
+
+
+@pytest.mark.parametrize(
+    ("edits", "said", "outcome", "reason"),
+    [
+        ((), Ending("failed", "nobody answered"), "failed", "nobody answered"),
+        (("x" * 200,), Ending("rejected", "the answer was no good"), "rejected", "the answer was no good"),
+        (("x",), Ending("degraded", "rules instead of a model"), "degraded", "rules instead of a model"),
+        (("x",), Ending("failed", "the second question failed"), "applied", ""),
+        (("x",), None, "applied", ""),
+    ],
+)
+def test_what_a_strategy_says_of_its_end_counts_where_its_edits_do_not_tell(edits, said, outcome, reason):
+    """An edit that was taken is one, whatever failed beside it; only `degraded` says more of it (S4-06)."""
+    view = View.of(talk("a" * 50, "b" * 50, "c" * 50, "d"), lens=LENS)
+    done = drive(steps(view, [Ends(tuple(fold(0, 2, text) for text in edits), said)], Budget(100, 10)))
+    (attempt,) = done.attempts
+    assert (attempt.outcome, attempt.reason) == (outcome, reason)
+
+
+def test_an_attempt_tells_its_edits_and_what_its_questions_cost():
+    """Tokens of the request after each edit; US dollars of all calls; the model and the prompt named last."""
+    view = View.of(talk("a" * 50, "b" * 50, "c" * 50, "d"), lens=LENS)
+    asks = (Ask("q", prompt_id="short-1"), Ask("r", prompt_id="long-2"), Ask("s"), Ask("t"))
+    run = Ends((*asks, fold(0, 2, "x"), fold(0, 3, "yy")))
+    answers = [
+        Answer("one", model="a", calls=2, cost=0.25),
+        Answer("two", model="b", cost=0.5),
+        Answer("three", calls=0),
+        None,
+    ]
+    replies = iter(answers)
+    (attempt,) = drive(steps(view, [run], Budget(100, 10)), lambda _: next(replies)).attempts
+    once = view.apply(view.fold(0, 2, user("x"), by="x"))
+    twice = once.apply(once.fold(0, 3, user("yy"), by="yy"))
+    assert attempt.made == tuple((edit.id, tokens) for edit, tokens in zip(twice.edits, (52, 3), strict=True))
+    assert (attempt.asks, attempt.calls, attempt.cost) == (4, 3, 0.75)
+    assert (attempt.model, attempt.prompt) == ("b", "long-2")
 
 
 def test_an_edit_of_the_same_size_is_no_progress():
@@ -518,6 +646,21 @@ def test_thinking_that_is_not_bound_stays(mode):
     assert settle(late, view) is late
 
 
+def test_a_revert_takes_out_what_was_thought_from_the_edit_on():
+    """AN-7 AN-11: what stands before the edit is bound to what it was; where nothing changed, nothing goes."""
+    said = (user("a"), thinking("b"), user("c" * 90), thinking("d"), user("e"), thinking("f"))
+    view = View.of(said, lens=LENS)
+    before = view.apply(view.fold(2, 3, user("x"), by="me"))
+    after = before.revert()
+    assert [(edit.start, edit.insert, edit.by) for edit in resettle(after, before)] == [
+        (3, (Message("assistant", (Text("d"),)),), BY),
+        (5, (Message("assistant", (Text("f"),)),), BY),
+    ]
+    assert resettle(before, before) == [] == resettle(view, view)
+    free_to_think = View.of(said, lens=Lens(words, Rules(anthropic.RULES, alternate=True)))
+    assert resettle(free_to_think, free_to_think.apply(*before.edits)) == []
+
+
 # --- small print -----------------------------------------------------------------------------
 
 
@@ -565,7 +708,7 @@ def test_an_async_asker_gets_the_question():
 def test_equal_views_have_equal_hashes_and_others_other_ones():
     view = View.of(talk("a", "b"), lens=LENS)
     changed = view.apply(view.swap(1, Message("assistant", (Text("x"),))))
-    assert len({hash(view), hash(changed), hash(View.of(talk("a")))}) == 3
+    assert len({hash(view), hash(changed), hash(View.of(talk("a"))), hash(View.of(()))}) == 4
 
 
 # --- what the mutation run asked for (docs/decisions/0010-mutants.md) -------------------------

@@ -98,7 +98,7 @@ class Budget:
     def moment(self, view: View, pending: int = 0, last: Mark | None = None, now: float = 0.0) -> Moment:
         """What this budget's triggers look at: *view* with *pending* estimated tokens that are about
         to be added, *last* compacted then, at *now* (seconds since 1970-01-01 UTC)."""
-        tokens = view.lens.calibrate(view.lens.fixed + view.estimate + pending) if pending else view.tokens
+        tokens = view.lens.calibrate(view.lens.fixed + view.estimate + pending)
         found = find_window(model_of(view), self.window)
         return Moment(view, tokens, found.window, found.reason, last or Mark(), now)
 
@@ -158,4 +158,4 @@ def _tokens(amount: int | Trigger | None, window: Window | None) -> int | None:
 
 def _stated(window: int | Window | Windows | None) -> Window | None:
     """The window that was stated as such."""
-    return find_window("", window).window if window is not None and not callable(window) else None
+    return None if callable(window) else find_window("", window).window

@@ -1,0 +1,149 @@
+"""What a budget refuses, reads and aims at. Figures are tokens; triggers have tests of their own (test_triggers.py)."""
+
+from typing import Any
+
+import pytest
+
+from refold.budget import Budget, Check
+from refold.codecs import decode_all, open_payload
+from refold.messages import user
+from refold.triggers import Elapsed, EveryN, Fraction, Messages, Moment, Never, Tokens
+from refold.view import View
+from refold.windows import Window, find_window
+
+UNNAMED = "the request names no model and no window is given"
+
+
+def moment(tokens: int, window: int | None = None) -> Moment:
+    """A moment of a request of so many tokens, for a window of so many."""
+    found = find_window("", window)
+    return Moment(View.of(()), tokens, found.window, found.reason)
+
+
+def usage(tokens: int) -> dict[str, int]:
+    """What a provider says of a call whose request and answer took so many tokens together."""
+    return {"prompt_tokens": tokens - 1, "completion_tokens": 1}
+
+
+# --- what is refused -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shares", [(1, 0.05), (-0.1, 0.05), (0.05, 1), (0.05, 1.5), (0.05, -0.1)])
+def test_shares_lie_from_0_to_below_1_and_the_error_names_both(shares: tuple[float, float]) -> None:
+    """A hysteresis of 1 would wait for a request twice as large as the trigger: in effect forever."""
+    progress, hysteresis = shares
+    with pytest.raises(
+        ValueError, match=f"^progress and hysteresis are shares from 0 to below 1, not {progress}, {hysteresis}$"
+    ):
+        Budget(5, 1, progress=progress, hysteresis=hysteresis)
+    assert Budget(5, 1, progress=0, hysteresis=0) == Budget(5, 1, progress=0.0, hysteresis=0.0)
+
+
+def test_a_target_that_is_no_number_of_tokens_is_named_in_the_error() -> None:
+    wrong: Any = Messages(3)
+    with pytest.raises(ValueError, match=r"^the target must be a number of tokens, not Messages\(count=3\)$"):
+        Budget(5, wrong)
+
+
+def test_a_function_of_windows_is_not_asked_before_a_request_names_its_model() -> None:
+    """It may know its own models only, and raise for any other name; or give a default, which is not the window that
+    figures contradict."""
+    asked: list[str] = []
+
+    def windows(model: str) -> Window:
+        asked.append(model)
+        return {"mine": Window(1_000)}[model]
+
+    budget = Budget(Fraction(0.5), 900, window=windows)
+    assert asked == []
+    assert budget.after(usage(500), "mine").threshold == 500
+    assert asked == ["mine"]
+
+
+# --- what a moment is ------------------------------------------------------------------------
+
+
+def test_without_a_clock_no_time_has_passed() -> None:
+    """`check` of a view alone, seconds unknown: a trigger of time does not fire, not even after one second."""
+    view = View.of([user("a")])
+    assert Budget(Elapsed(1), 0).check(view) == "none"
+    assert Budget(Elapsed(1), 0).moment(view).now == 0
+
+
+def test_a_payload_that_names_no_model_is_said_to_name_none() -> None:
+    envelope = open_payload([{"role": "user", "content": "a"}], "anthropic")
+    view = View.of(decode_all(envelope), envelope=envelope)
+    assert Budget(Fraction(0.5), 0).moment(view).source == UNNAMED
+
+
+def test_a_check_says_whether_its_trigger_keeps_its_own_distance() -> None:
+    """The hysteresis (conformance 51) is for figures of tokens; what counts from the last compaction has none."""
+    view = View.of([user("a")])
+    assert Budget(EveryN(1), 0, soft=Elapsed(5)).judge(Moment(view, 1)).paced
+    assert not Budget(Tokens(1), 0).judge(Moment(view, 1)).paced
+
+
+# --- after a response ------------------------------------------------------------------------
+
+
+def test_without_a_usage_nothing_is_said() -> None:
+    """C2-8: no figure is not a figure of zero that is far from the threshold, and not of one sum."""
+    assert Budget(10, 5).after(None) == Check("none", 0, None, "there is no usage: nothing can be said")
+
+
+def test_the_window_after_a_response_is_that_of_the_model_that_answered() -> None:
+    """S1-39: `gpt-5` takes requests of 272,000 tokens (table of windows)."""
+    budget = Budget(Fraction(0.5), 0)
+    assert budget.after(usage(136_000), "gpt-5").level == "hard"
+    assert budget.after(usage(135_999), "gpt-5").level == "none"
+    assert budget.after(usage(136_000)).reason == f"Fraction(share=0.5) never fires: {UNNAMED}"
+
+
+def test_after_a_response_only_tokens_and_windows_can_fire() -> None:
+    """A usage tells nothing of messages: a trigger of messages reads that there are none."""
+    check = Budget(Messages(1), 0).after(usage(10**6))
+    assert (check.level, check.tokens, check.reason) == ("none", 10**6, "0 of 1 messages")
+
+
+# --- how far down ----------------------------------------------------------------------------
+
+
+def test_a_share_as_target_is_one_of_the_moments_window() -> None:
+    budget = Budget(Fraction(0.5), Fraction(0.3))
+    now = moment(600, 1_000)
+    assert budget.goal(now, budget.judge(now)) == 300
+
+
+def test_a_share_of_an_unknown_window_is_half_of_what_there_is_in_whole_tokens() -> None:
+    goal = Budget(Messages(1), Fraction(0.3)).goal(moment(101))
+    assert (goal, type(goal)) == (50, int)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "target", "progress", "goal"),
+    [
+        (1_000, 400, 0.05, 400),
+        (1_000, 1_000, 0.05, 950),
+        (1_000, 1_000, 0.25, 750),
+        (1_000, 1_000, 0, 999),
+        (10, 10, 0.05, 9),
+        (10, 0, 0.05, 0),
+        (1, 10, 0.05, 0),
+        (0, 10, 0.05, 0),
+    ],
+)
+def test_a_forced_compaction_goes_below_what_there_is(tokens: int, target: int, progress: float, goal: int) -> None:
+    """S2-39, conformance 11: to the target, or where it fits already, smaller by the share *progress* and one token
+    at least; never below nothing."""
+    budget = Budget(10**6, target, progress=progress)
+    assert budget.goal(moment(tokens)) == goal
+    assert budget.goal(moment(tokens), budget.judge(moment(tokens))) == goal
+    assert Budget(Never(), target, progress=progress).goal(moment(tokens)) == goal
+
+
+def test_what_a_figure_of_tokens_made_due_goes_to_the_target_itself() -> None:
+    budget = Budget(1_000, 1_000)
+    assert budget.goal(moment(1_000), budget.judge(moment(1_000))) == 1_000
+    counted = Budget(Messages(1), 1_000)
+    now = Moment(View.of([user("a")]), 1_000)
+    assert counted.goal(now, counted.judge(now)) == 950
