@@ -7,7 +7,7 @@ from typing import Any
 
 from refold.canonical import canonical, parsed
 from refold.codec import Wire
-from refold.codecs.blocks import arguments, canonical_all, contents, kind_of, opaque, plain, reshape
+from refold.codecs.blocks import arguments, canonical_all, contents, kind_of, opaque, plain, reshape, shared
 from refold.errors import FormatError
 from refold.media import media
 from refold.messages import Content, Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
@@ -98,7 +98,7 @@ def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - t
     role, content = item.get("role"), item.get("content")
     if not isinstance(role, str) or not isinstance(content, str | list | tuple | None):
         return Message(role if isinstance(role, str) else "user", (opaque(item),))
-    return Message(role, contents(content, _read))
+    return Message(shared(role), contents(content, _read))
 
 
 def _read(block: Any) -> Part:
@@ -110,7 +110,7 @@ def _read(block: Any) -> Part:
             text = block["text"]
             return Text(text) if isinstance(text, str) else opaque(block)
         if kind == "tool_use":
-            return ToolCall(_str(block["id"]), _str(block["name"]), canonical(block.get("input", {})))
+            return ToolCall(_word(block["id"]), _word(block["name"]), canonical(block.get("input", {})))
         if kind == "tool_result":
             return _result(block)
         if kind == "thinking":
@@ -131,6 +131,10 @@ def _str(value: Any) -> str:
     return value
 
 
+def _word(value: Any) -> str:
+    return shared(_str(value))
+
+
 def _read_odd(block: Any) -> Part:
     if isinstance(block, str):
         return Text(block)
@@ -141,7 +145,7 @@ def _read_odd(block: Any) -> Part:
 
 def _result(block: dict[str, Any]) -> ToolResult:
     content: tuple[Content, ...] = contents(block.get("content"), _read_inner)
-    return ToolResult(_str(block["tool_use_id"]), content, block.get("is_error") is True)
+    return ToolResult(_word(block["tool_use_id"]), content, block.get("is_error") is True)
 
 
 def _read_inner(block: Any) -> Content:

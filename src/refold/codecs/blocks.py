@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from sys import intern
 from typing import Any
 
 from refold.canonical import canonical
@@ -28,6 +29,11 @@ def plain(item: Any, what: str) -> Any:
     if hasattr(item, "model_dump"):
         return item.model_dump(mode="json", exclude_none=True)
     raise FormatError(f"{what} is an object, not {kind_of(item)}")
+
+
+def shared(word: str) -> str:
+    """*word*, once in memory however often it comes: roles, names and ids, which parsing makes anew each time."""
+    return intern(word) if type(word) is str else word
 
 
 def kind_of(value: Any) -> str:

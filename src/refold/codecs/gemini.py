@@ -6,7 +6,7 @@ from typing import Any
 
 from refold.canonical import canonical, parsed
 from refold.codec import Wire
-from refold.codecs.blocks import answer, arguments, canonical_all, nameless, opaque, plain, rewrite, text_of
+from refold.codecs.blocks import answer, arguments, canonical_all, nameless, opaque, plain, rewrite, shared, text_of
 from refold.errors import FormatError
 from refold.media import media
 from refold.messages import Content, Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
@@ -93,7 +93,7 @@ def decode(item: Wire, prior: Sequence[Message]) -> Message:
 
 
 def _role(role: Any) -> str:
-    return _ROLES.get(role, role) if isinstance(role, str) else "user"
+    return _ROLES.get(role) or shared(role) if isinstance(role, str) else "user"
 
 
 def _linked(parts: tuple[Part, ...], prior: Sequence[Message]) -> tuple[Part, ...]:
@@ -127,7 +127,7 @@ def _known(block: dict[str, Any]) -> Part | None:
     if "text" in block:
         return _text(block)
     if call := block.get("functionCall") or block.get("function_call"):
-        return ToolCall("", _str(call["name"]), canonical(call.get("args") or {}))
+        return ToolCall("", shared(_str(call["name"])), canonical(call.get("args") or {}))
     if response := block.get("functionResponse") or block.get("function_response"):
         return _result(response)
     if data := block.get("inlineData") or block.get("inline_data"):

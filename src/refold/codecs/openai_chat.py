@@ -9,7 +9,18 @@ from typing import Any, NamedTuple
 
 from refold.canonical import canonical, canonical_text, parsed
 from refold.codec import Wire
-from refold.codecs.blocks import align, answer, canonical_all, content_block, contents, nameless, opaque, plain, reshape
+from refold.codecs.blocks import (
+    align,
+    answer,
+    canonical_all,
+    content_block,
+    contents,
+    nameless,
+    opaque,
+    plain,
+    reshape,
+    shared,
+)
 from refold.errors import FormatError
 from refold.media import media
 from refold.messages import Content, Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
@@ -96,18 +107,24 @@ def decode(item: Wire, prior: Sequence[Message]) -> Message:
         return Message("tool", (_result(item, role, prior),))
     content = item.get("content")
     if type(content) is str and _ORDINARY.issuperset(item):
-        return Message(_ROLES.get(role, role), (Text(content),) if content else ())
-    return Message(_ROLES.get(role, role), tuple([slot[2] for slot in _slots(item, len(prior))]))
+        return Message(_role(role), (Text(content),) if content else ())
+    return Message(_role(role), tuple([slot[2] for slot in _slots(item, len(prior))]))
 
 
 _ORDINARY = frozenset({"role", "content", "name", "cache_control"})
 """Fields of a message that is nothing but its content."""
 
 
+def _role(role: str) -> str:
+    return _ROLES.get(role) or shared(role)
+
+
 def _result(item: dict[str, Any], role: str, prior: Sequence[Message]) -> ToolResult:
     content: tuple[Content, ...] = contents(item.get("content"), _read)
     link, name = item.get("tool_call_id"), item.get("name")
-    result = ToolResult(link if isinstance(link, str) else "", content, name=name if isinstance(name, str) else "")
+    result = ToolResult(
+        shared(link) if isinstance(link, str) else "", content, name=name if isinstance(name, str) else ""
+    )
     if role == "tool":
         return result
     return ToolResult(answer([result], prior)[0], content, name=result.name)
@@ -166,6 +183,7 @@ def _tool_call(id: Any, name: Any, arguments: Any, *, free: bool = False) -> Too
     """A call; some servers send arguments as an object. Raises `TypeError` for what is no text."""
     if not (isinstance(id, str) and isinstance(name, str)):
         raise TypeError
+    id, name = shared(id), shared(name)
     if not isinstance(arguments, str):
         return ToolCall(id, name, canonical({} if arguments is None else arguments))
     return ToolCall(id, name, arguments if free else canonical_text(arguments))

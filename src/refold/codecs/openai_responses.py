@@ -6,7 +6,7 @@ from typing import Any
 
 from refold.canonical import canonical, canonical_text, parsed
 from refold.codec import Wire
-from refold.codecs.blocks import arguments, canonical_all, content_block, contents, opaque, plain, reshape
+from refold.codecs.blocks import arguments, canonical_all, content_block, contents, opaque, plain, reshape, shared
 from refold.errors import FormatError
 from refold.media import media
 from refold.messages import Content, Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
@@ -97,7 +97,7 @@ def _is_message(item: dict[str, Any]) -> bool:
 def _role(role: Any) -> str:
     if not isinstance(role, str):
         return "user"
-    return "system" if role == "developer" else role
+    return "system" if role == "developer" else shared(role)
 
 
 def _thinking(item: dict[str, Any]) -> Thinking:
@@ -130,7 +130,7 @@ def _traffic(item: dict[str, Any], kind: Any) -> Message:
 def _called(item: dict[str, Any], name: Any, given: Any) -> Message:
     if not (isinstance(name, str) and isinstance(given, str)):
         raise TypeError
-    return Message("assistant", (ToolCall(_call_id(item), name, given),))
+    return Message("assistant", (ToolCall(_call_id(item), shared(name), given),))
 
 
 def _call_id(item: dict[str, Any]) -> str:
@@ -138,7 +138,7 @@ def _call_id(item: dict[str, Any]) -> str:
     link = item.get("call_id") or (item.get("id") if item.get("type") == "local_shell_call_output" else None)
     if not isinstance(link, str):
         raise TypeError
-    return link
+    return shared(link)
 
 
 def _unknown(item: dict[str, Any]) -> Message:

@@ -75,10 +75,9 @@ class DropDuplicates:
 def _repeated(new: list[Said], view: View, since: int, back: int) -> set[Said]:
     """*new*, if any of it may come again: among itself, or in the *back* messages before *since*. A
     quick look at how each begins, which in most turns is all that is needed."""
-    wanted = set(new)
-    openings = {_opening(said) for said in wanted}
-    before = view.ground.column(_openings)[since - back : since] if wanted else ()
-    return wanted if len(wanted) < len(new) or not openings.isdisjoint(chain.from_iterable(before)) else set()
+    openings = {_opening(said) for said in new}
+    before = view.ground.column(_openings)[since - back : since] if new else ()
+    return set(new) if len(openings) < len(new) or not openings.isdisjoint(chain.from_iterable(before)) else set()
 
 
 def _openings(message: Message) -> tuple[str, ...]:

@@ -153,7 +153,9 @@ def score(name: Standing) -> float:
 
 
 def ranked(tally: Tally, now: int, skip: Iterable[str] = ()) -> tuple[Entry, ...]:
-    """The index, most useful first, without *skip* (files listed with their state elsewhere)."""
+    """The index, most useful first, without *skip* (files listed with their state elsewhere). Nothing can be taken
+    down in *tally* afterwards: its words, most of what it holds, are let go."""
+    tally.names.clear()
     gone = set(skip) | (tally.keys - set(tally.fields))
     points = {name: score(_standing(tally, name, now)) for name in tally.last if name not in gone}
     return tuple(_entry(tally, name) for name in _varied(points))
