@@ -133,6 +133,31 @@ def test_what_a_session_saved_is_what_the_ledger_says() -> None:
         assert at.get("history", session=session["id"]).json()["session"]["saved_dollars"] == session["saved_dollars"]
 
 
+def test_only_what_is_told_is_asked_of_the_books() -> None:
+    """Neither the whole ledger of attempts nor the whole net ledger is read for one session or one page."""
+    with place(record="1d") as at:
+        at.say(LONG)
+        at.say(chat(2), authorization="Bearer sk-client-2")
+        exchange, asked = at.served.gateway.exchange, []
+        sums = exchange.clerk.ledger.sums
+
+        def counted(sessions):
+            asked.append(list(sessions))
+            return sums(asked[-1])
+
+        def never(*_):
+            raise AssertionError("everything is read")
+
+        exchange.clerk.ledger.sums = counted
+        exchange.clerk.ledger.entries = exchange.store.ledger = exchange.clerk.recorder.sessions = never
+        first, second = (one["id"] for one in at.get("sessions").json()["sessions"])
+        assert at.get("sessions", limit=1, offset=1).json()["sessions"][0]["id"] == second
+        assert at.get("sessions", offset=2).json() == {"sessions": [], "total": 2}
+        history = at.get("history", session=second).json()
+        assert history["attempts"] and history["session"]["id"] == second
+        assert asked == [[first, second], [second], [], [second]]
+
+
 def test_where_transcripts_are_recorded_they_may_be_read() -> None:
     with place(record="1d") as at:
         at.say(LONG)
@@ -434,11 +459,11 @@ def test_a_failing_store_is_503_and_tells_nothing(at: Place, caplog) -> None:
 
 
 def test_what_nobody_foresaw_is_told_without_its_words(at: Place, caplog) -> None:
-    def broken(edit=None):
+    def broken(tips):
         raise RuntimeError(SECRET)
 
     at.say(LONG)
-    at.served.gateway.exchange.store.ledger = broken
+    at.served.gateway.exchange.store.ledger_of = broken
     answer = at.get("history", session=at.session())
     assert refused(answer) == (500, "fault") and SECRET not in answer.text
     (line,) = [record for record in caplog.records if record.getMessage() == "operation"]

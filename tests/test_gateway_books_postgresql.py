@@ -4,6 +4,8 @@ from threading import Thread
 
 from refold.gateway.books.entry import Key, Sums
 from refold.gateway.books.opening import open_ledger, open_transcripts
+from refold.gateway.books.served import Served
+from refold.gateway.books.tables import MIGRATIONS, PAGE, Ledger
 from refold.stores.postgresql import PostgreSQLStore
 from test_gateway_records import Clock, said, texts
 
@@ -35,6 +37,31 @@ def test_gateways_on_several_machines_add_to_one_ledger(url):
     assert found == {key: whole, key._replace(basis="estimated"): whole}
 
 
+def test_a_ledger_of_the_version_before_is_brought_forward(url):
+    key, one = Key(3_600, "t", "s", "m", "reported"), Sums(calls=1, would_cost=2**62)
+    before = Ledger(Served(url, MIGRATIONS[:1], "ledger", 10.0), "%s")
+    before.add({key: one, key._replace(session="u"): one})
+    before.close()
+    ledger = open_ledger(url)
+    ledger.add({key._replace(hour=7_200): one, key._replace(basis="estimated"): one})
+    assert ledger.sums(["s", "s", "nobody", ""]) == {"s": one + one}  # more than a BIGINT holds
+    assert all(type(figure) is int for figure in ledger.sums(["s"])["s"].values())
+    with ledger._link.at("read") as connection:
+        assert connection.execute("SELECT to_regclass('refold_calls_by_session')").fetchone() != (None,)
+    ledger.close()
+
+
+def test_a_ledger_of_many_pages_is_read_once_and_in_order(url):
+    """In the order of the database, which is that of its pages."""
+    ledger = open_ledger(url)
+    booked = {Key(n % 3, "tT"[n % 2], f"s{n}", "mM-_ é"[n % 6], "reported"): Sums(calls=n) for n in range(PAGE + 7)}
+    ledger.add(booked)
+    found = list(ledger.entries())
+    assert dict(found) == booked and len(found) == len(booked)
+    assert [key.hour for key, _ in found] == sorted(key.hour for key in booked)
+    ledger.close()
+
+
 def test_transcripts_grow_fork_and_go_at_their_time(url):
     clock = Clock()
     transcripts = open_transcripts(url, DAY, clock)
@@ -43,6 +70,7 @@ def test_transcripts_grow_fork_and_go_at_their_time(url):
     transcripts.record(said(texts("other"), session="u", when=clock.now + 5))
     assert [one.text for one in transcripts.recorded("t", "s").messages] == ["a", "c", "d"]
     assert transcripts.recorded("another", "s") is None
+    assert transcripts.is_recorded("t", "s") and not transcripts.is_recorded("another", "s")
     clock.now += DAY + 1
     assert transcripts.purge() == 1
     assert transcripts.recorded("t", "s") is None

@@ -1,10 +1,14 @@
 """The net ledger: what calls were billed, what they would have been without us, and that it adds up."""
 
 import asyncio
+import itertools
 import json
+import sqlite3
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any, Self
 
 import pytest
@@ -16,8 +20,9 @@ from refold.gateway.books.accounts import Accounts, Answered, Summarised
 from refold.gateway.books.bills import DOLLAR, Tokens, billed, cost
 from refold.gateway.books.clerk import WAITING, Clerk
 from refold.gateway.books.entry import NAMES, Key, Sums, hour_of, merged
-from refold.gateway.books.opening import open_ledger
+from refold.gateway.books.opening import LEDGER_ID, open_ledger
 from refold.gateway.books.report import MONEY, document, report
+from refold.gateway.books.tables import ADD, MIGRATIONS, PAGE
 from refold.gateway.counters import Counters
 from refold.gateway.exchange import Exchange
 from refold.gateway.settings import Settings
@@ -375,6 +380,83 @@ def test_what_is_written_is_read_and_added_up(first, second):
     late = dict(with_both.entries(200_000))
     assert late == {key: sums for key, sums in with_both.entries() if key.hour >= 200_000}
     with_both.close()
+
+
+@given(ENTRIES, st.lists(st.sampled_from(["", "s", "t", "unknown", "' OR 1=1 --"]), max_size=6))
+def test_the_sums_of_sessions_are_those_of_their_lines(entries, asked):
+    ledger = open_ledger(":memory:")
+    ledger.add(merged(entries))
+    wanted = dict[str, Sums]()
+    for key, sums in entries:
+        if key.session and key.session in asked and key.basis == "reported":
+            wanted[key.session] = wanted.get(key.session, Sums()) + sums
+    assert ledger.sums(iter(asked)) == wanted
+    ledger.close()
+
+
+def lines(count: int) -> dict[Key, Sums]:
+    """So many lines of an hour each, of several tenants and models, a thousand sessions among them."""
+    keys = (Key(n % 7 * 3_600, f"t{n % 3}", f"s{n % 1_000}", f"m{n}", "reported") for n in range(count))
+    return {key: Sums(calls=1, would_cost=n) for n, key in enumerate(keys)}
+
+
+@pytest.mark.parametrize("count", [PAGE - 1, PAGE, 2 * PAGE + 1])
+def test_a_ledger_of_many_pages_is_read_once_and_in_order(count):
+    ledger, booked = open_ledger(":memory:"), lines(count)
+    ledger.add(booked)
+    assert list(ledger.entries()) == sorted(booked.items(), key=lambda entry: entry[0])
+    assert [key for key, _ in ledger.entries(7_200)] == sorted(key for key in booked if key.hour >= 7_200)
+    asked = [f"s{n}" for n in range(1_200)]
+    assert sum(sums.would_cost for sums in ledger.sums(asked).values()) == count * (count - 1) // 2
+    ledger.close()
+
+
+def test_a_report_is_made_without_the_whole_ledger_in_memory():
+    """Entries are taken in one after another; none is kept."""
+    alive = set[int]()
+
+    class Counted(Sums):
+        __slots__ = ("__weakref__",)
+
+    def entries():
+        for n in range(500):
+            one = Counted(calls=1)
+            alive.add(n)
+            weakref.finalize(one, alive.discard, n)
+            yield Key(n * 3_600, "t", f"s{n % 5}", "m", "reported"), one
+            del one
+            assert len(alive) < 5
+
+    found = report(entries(), "model")
+    assert (found.total.sums.calls, found.total.sessions, len(found.lines)) == (500, 5, 1)
+
+
+@pytest.mark.parametrize("count", [0, 4_000])
+def test_the_sums_of_a_session_cost_what_it_has(count):
+    """Whatever else the ledger holds, the same work: counted in steps of SQLite's machine."""
+    ledger, steps = open_ledger(":memory:"), itertools.count()
+    ledger.add(lines(count) | {Key(0, "t", "mine", "m", "reported"): Sums(calls=3)})
+    with ledger._link.at("read") as connection:
+        connection.set_progress_handler(lambda: next(steps) and None, 10)
+    assert ledger.sums(["mine"]) == {"mine": Sums(calls=3)}
+    assert next(steps) < 100
+    ledger.close()
+
+
+def test_a_ledger_of_the_version_before_is_brought_forward(tmp_path):
+    path, booked = tmp_path / "refold.db.ledger", lines(3)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for statement in (*MIGRATIONS[0], f"PRAGMA application_id = {LEDGER_ID}", "PRAGMA user_version = 1"):
+            connection.execute(statement)
+        rows = [(*key, *sums.values()) for key, sums in booked.items()]
+        connection.executemany(ADD, rows)
+    ledger = open_ledger(str(tmp_path / "refold.db"))
+    assert dict(ledger.entries()) == booked
+    assert ledger.sums(["s1"]) == {"s1": Sums(calls=1, would_cost=1)}
+    with ledger._link.at("read") as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+        assert connection.execute("PRAGMA index_info(refold_calls_by_session)").fetchall()
+    ledger.close()
 
 
 def test_processes_add_to_one_file(tmp_path):

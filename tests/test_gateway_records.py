@@ -117,6 +117,8 @@ def test_a_tenant_sees_its_own_and_nothing_else(transcripts, clock):
     assert kept(transcripts, "a") == ["mine"] and kept(transcripts, "b") == ["yours"]
     assert kept(transcripts, "c") is None and kept(transcripts, "a", "other") is None
     assert [head.session for head in transcripts.sessions("a")] == ["s"]
+    assert transcripts.is_recorded("a", "s")
+    assert not transcripts.is_recorded("a", "other") and not transcripts.is_recorded("c", "s")
     assert list(transcripts.sessions("c")) == []
 
 
@@ -127,6 +129,7 @@ def test_what_has_not_grown_for_the_stated_time_is_deleted(transcripts, clock, t
     assert transcripts.purge() == 0
     clock.now += 4 * DAY
     assert kept(transcripts, session="old") is None, "not even read after its time"
+    assert not transcripts.is_recorded("t", "old") and transcripts.is_recorded("t", "new")
     assert transcripts.purge() == 1
     assert transcripts.purge() == 0
     assert [head.session for head in transcripts.sessions("t")] == ["new"]

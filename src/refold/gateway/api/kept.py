@@ -1,6 +1,6 @@
 """What the books say of sessions: what they saved net, and whether their transcripts are recorded."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from refold.errors import StoreError
@@ -12,16 +12,14 @@ from refold.gateway.books.transcripts import Transcripts
 from refold.gateway.threads import Thread
 
 
-def saved(desk: Desk) -> Mapping[str, float]:
-    """US dollars that each session has saved net, by its name; only those of which a price is known. None while the
-    ledger fails: what else is known is told all the same."""
+def saved(desk: Desk, threads: Iterable[Thread]) -> Mapping[str, float]:
+    """US dollars that each of these conversations has saved net, by its name; only those of which a price is known. None
+    while the ledger fails: what else is known is told all the same."""
     clerk = desk.exchange.clerk
     found = dict[str, Sums]()
     if clerk is not None and isinstance(clerk.ledger, Ledger):
         with suppress(StoreError):
-            for key, sums in clerk.ledger.entries():
-                if key.session and key.basis == "reported":
-                    found[key.session] = found.get(key.session, Sums()) + sums
+            found = clerk.ledger.sums(thread.name for thread in threads)
     return {name: sums.saved / DOLLAR for name, sums in found.items() if sums.calls > sums.unpriced}
 
 
@@ -30,4 +28,4 @@ def is_recorded(desk: Desk, thread: Thread) -> bool:
     clerk = desk.exchange.clerk
     if clerk is None or not isinstance(clerk.recorder, Transcripts):
         return False
-    return any(head.session == thread.name for head in clerk.recorder.sessions(thread.tenant))
+    return clerk.recorder.is_recorded(thread.tenant, thread.name)

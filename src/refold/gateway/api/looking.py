@@ -1,14 +1,15 @@
 """Looking: `sessions`, `history` and `recall`. Nothing is changed."""
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from refold.gateway.api import kept, telling
 from refold.gateway.api.desk import Desk
 from refold.gateway.api.finding import find, known
 from refold.gateway.api.problems import Problem
 from refold.gateway.threads import Held, Thread
-from refold.ledger import Row
+from refold.ledger import Recorder, Row, rows_of
 from refold.recalling import recall as search
 from refold.view import View
 
@@ -37,31 +38,28 @@ def _when(thread: Thread) -> float:
 def _sessions(desk: Desk, asked: Json) -> Json:
     threads = sorted((one for one in desk.exchange.threads if one.latest), key=_when, reverse=True)
     first, limit = asked.get("offset", 0), asked.get("limit", 100)
-    saved = kept.saved(desk)
-    return {
-        "sessions": [telling.session(one, saved) for one in threads[first : first + limit]],
-        "total": len(threads),
-    }
+    told = threads[first : first + limit]
+    saved = kept.saved(desk, told)
+    return {"sessions": [telling.session(one, saved) for one in told], "total": len(threads)}
 
 
 def _history(desk: Desk, asked: Json) -> Json:
     thread = known(desk, asked["session"])
     assert thread.latest is not None  # noqa: S101 - `known` has looked
     view = thread.latest.view
-    tips = set(view.transcript.tips)
-    rows = [row for row in _ledger(desk) if row.tip in tips]
+    rows = _rows(desk, view)
     made = {row.edit: row for row in rows if row.edit and row.action in ("compact", "accept")}
     return {
-        "session": telling.session(thread, kept.saved(desk)),
+        "session": telling.session(thread, kept.saved(desk, [thread])),
         "edits": telling.edits(view, view.top, made, words=kept.is_recorded(desk, thread)),
         "attempts": [telling.row(one) for one in rows[-asked.get("limit", 100) :]],
     }
 
 
-def _ledger(desk: Desk) -> list[Row]:
-    """All rows, of all conversations; none where the store keeps no ledger."""
-    read = getattr(desk.exchange.store, "ledger", None)
-    return list(read()) if read else []
+def _rows(desk: Desk, view: View) -> Sequence[Row]:
+    """What the ledger says of this history; nothing where the store keeps none."""
+    store = desk.exchange.store
+    return rows_of(cast("Recorder", store), view.transcript.tips) if hasattr(store, "ledger") else ()
 
 
 def _recall(desk: Desk, asked: Json) -> Json:

@@ -1,7 +1,8 @@
 """One line of the net ledger: sums over the calls of one session with one model in one hour."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Literal, NamedTuple
 
 HOUR = 3_600
@@ -94,11 +95,12 @@ class Sums:
 
     def values(self) -> tuple[int, ...]:
         """The figures in the order of `NAMES`."""
-        return tuple(getattr(self, name) for name in NAMES)
+        return _values(self)
 
 
 NAMES = tuple(field.name for field in fields(Sums))
 """The figures."""
+_values: Callable[[Sums], tuple[int, ...]] = attrgetter(*NAMES)
 
 Entry = tuple[Key, Sums]
 

@@ -1,6 +1,6 @@
 """Where the books lie: beside the store's file, or in its database."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -10,8 +10,8 @@ from refold.errors import StoreError
 from refold.gateway.books.accounts import Accounts, RatesOf
 from refold.gateway.books.clerk import Clerk
 from refold.gateway.books.durations import seconds_of
-from refold.gateway.books.tables import CREATE, Ledger, Linked
-from refold.gateway.books.transcripts import CREATE as KEEP
+from refold.gateway.books.tables import MIGRATIONS, Ledger, Linked
+from refold.gateway.books.transcripts import MIGRATIONS as KEEP
 from refold.gateway.books.transcripts import Transcripts
 from refold.gateway.counters import Counters
 from refold.stores.link import MEMORY, Link, close_over_forks
@@ -33,7 +33,7 @@ def open_ledger(store: str, *, fresh: bool = True) -> Ledger:
     path = "" if is_server(store) else f"{store}.ledger"
     if path and not fresh and not Path(path).exists():
         raise StoreError(f"{path}: there is no ledger; a gateway with this store makes it")
-    return Ledger(_link(store, ".ledger", CREATE, LEDGER_ID), _mark(store))
+    return Ledger(_link(store, ".ledger", MIGRATIONS, LEDGER_ID), _mark(store))
 
 
 def open_transcripts(store: str, seconds: float | None, clock: Callable[[], float]) -> Transcripts | None:
@@ -60,11 +60,11 @@ def _mark(store: str) -> str:
     return "%s" if is_server(store) else "?"
 
 
-def _link(store: str, suffix: str, tables: tuple[str, ...], owner: int) -> Linked:
+def _link(store: str, suffix: str, migrations: Sequence[Sequence[str]], owner: int) -> Linked:
     """Connects when it is first used."""
     if is_server(store):
         served = import_module("refold.gateway.books.served").Served
-        return cast("Linked", served(store, tables, suffix[1:], PATIENCE))
-    link = Link(store if store == MEMORY else store + suffix, PATIENCE, "NORMAL", (tables,), owner)
+        return cast("Linked", served(store, migrations, suffix[1:], PATIENCE))
+    link = Link(store if store == MEMORY else store + suffix, PATIENCE, "NORMAL", migrations, owner)
     close_over_forks(link)
     return link

@@ -1,8 +1,9 @@
 """The net ledger, summed up for people: by session, model or day."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import add
 from typing import Any, Literal
 
 from refold.gateway.books.bills import DOLLAR
@@ -16,6 +17,7 @@ _NAMED: Mapping[str, Callable[[Key], str]] = {
     "day": lambda key: datetime.fromtimestamp(key.hour, UTC).strftime("%Y-%m-%d"),
 }
 _ZERO = Sums()
+_NOTHING = _ZERO.values()
 MONEY = (
     *("cost", "cost_fresh", "cost_read", "cost_written", "cost_output"),
     *("would_cost", "summary_cost", "refetch_cost", "saved", "avoided_saved"),
@@ -53,22 +55,47 @@ class Report:
 
 def report(entries: Iterable[Entry], by: By = "model", since: int = 0) -> Report:
     """Sum *entries* up. Every row is the sum of its entries, the total that of the rows."""
-    groups: dict[str, list[Entry]] = {}
+    groups, sessions = dict[str, _Group](), set[tuple[str, str]]()
     for key, sums in entries:
-        groups.setdefault(_NAMED[by](key), []).append((key, sums))
-    lines = [_line(name, found) for name, found in groups.items()]
+        name = _NAMED[by](key)
+        if (group := groups.get(name)) is None:
+            group = groups[name] = _Group()
+        group.add(key, sums)
+        if key.session:
+            sessions.add((key.tenant, key.session))
+    lines = [groups.pop(name).line(name) for name in list(groups)]
     if by == "day":
         lines.sort(key=lambda line: line.name)
     else:
         lines.sort(key=lambda line: (-line.sums.cost, -line.sums.input, line.name))
-    return Report(by, since, tuple(lines), _line("total", [entry for found in groups.values() for entry in found]))
+    reported, other = sum((line.sums for line in lines), _ZERO), sum((line.unreported for line in lines), _ZERO)
+    return Report(by, since, tuple(lines), Line("total", reported, other, len(sessions)))
 
 
-def _line(name: str, entries: Iterable[Entry]) -> Line:
-    listed = list(entries)
-    reported = sum((sums for key, sums in listed if key.basis == "reported"), _ZERO)
-    other = sum((sums for key, sums in listed if key.basis != "reported"), _ZERO)
-    return Line(name, reported, other, len({(key.tenant, key.session) for key, _ in listed if key.session}))
+class _Group:
+    """Entries of one row, added up as they come: what is kept does not grow with them, but for the sessions' names."""
+
+    def __init__(self) -> None:
+        self._reported: Sequence[int] = _NOTHING
+        self._other: Sequence[int] = _NOTHING
+        self._sessions = set[tuple[str, str]]()
+
+    def add(self, key: Key, sums: Sums) -> None:
+        """One more entry."""
+        if key.basis == "reported":
+            self._reported = tuple(map(add, self._reported, sums.values()))
+        else:
+            self._other = tuple(map(add, self._other, sums.values()))
+        if key.session:
+            self._sessions.add((key.tenant, key.session))
+
+    def line(self, name: str) -> Line:
+        """Their sum."""
+        return Line(name, _sums(self._reported), _sums(self._other), len(self._sessions))
+
+
+def _sums(figures: Sequence[int]) -> Sums:
+    return _ZERO if figures is _NOTHING else Sums(**dict(zip(NAMES, figures, strict=True)))
 
 
 def document(one: Report) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from refold.stores.pool import Pool
 
 
 class Served:
-    """A connection to the database at *url* with the tables of one part of the books."""
+    """A connection to the database at *url* with the tables of one part of the books, made by its *migrations*."""
 
-    def __init__(self, url: str, tables: Sequence[str], part: str, timeout: float) -> None:
-        self._pool = Pool(url, timeout, 2, (tuple(tables),), part)
+    def __init__(self, url: str, migrations: Sequence[Sequence[str]], part: str, timeout: float) -> None:
+        self._pool = Pool(url, timeout, 2, migrations, part)
         close_over_forks(self._pool)
 
     def at(self, doing: str) -> AbstractContextManager[Any]:

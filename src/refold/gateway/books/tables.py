@@ -1,12 +1,16 @@
 """The ledger's table, in SQL that SQLite (from 3.24) and PostgreSQL both speak."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, get_args
 
 from refold.gateway.books.entry import NAMES, Basis, Entry, Key, Sums
 from refold.survival import Survival
 
+PAGE = 5_000
+"""Lines that are read at a time, so that a ledger of any length can be gone through."""
+ASKED = 500
+"""Sessions that are asked for at a time: every SQLite takes so many values."""
 _FIGURES = ", ".join(f"{name} BIGINT NOT NULL DEFAULT 0" for name in NAMES)
 _KEYS = ", ".join(Key._fields)
 _CREATE = (
@@ -14,8 +18,11 @@ _CREATE = (
     f"model TEXT NOT NULL, basis TEXT NOT NULL, {_FIGURES}, PRIMARY KEY ({_KEYS}))"
 )
 _REACHED = "CREATE TABLE IF NOT EXISTS refold_reached (step BIGINT NOT NULL PRIMARY KEY, calls BIGINT NOT NULL)"
-CREATE = (_CREATE, _REACHED)
-"""What makes the tables where there are none."""
+MIGRATIONS = (
+    (_CREATE, _REACHED),
+    ("CREATE INDEX IF NOT EXISTS refold_calls_by_session ON refold_calls (session)",),
+)
+"""Step n brings the tables from version n to version n + 1. Steps are only ever added."""
 REACH = (
     "INSERT INTO refold_reached (step, calls) VALUES (?, ?) "
     "ON CONFLICT (step) DO UPDATE SET calls = refold_reached.calls + excluded.calls"
@@ -26,7 +33,14 @@ ADD = (
     f"INSERT INTO refold_calls ({_KEYS}, {', '.join(NAMES)}) VALUES ({', '.join('?' * (len(Key._fields) + len(NAMES)))}) "  # noqa: S608 - names of ours
     f"ON CONFLICT ({_KEYS}) DO UPDATE SET {_ADDED}"
 )
-READ = f"SELECT {_KEYS}, {', '.join(NAMES)} FROM refold_calls WHERE hour >= ? ORDER BY {_KEYS}"  # noqa: S608 - likewise
+READ = (
+    f"SELECT {_KEYS}, {', '.join(NAMES)} FROM refold_calls WHERE ({_KEYS}) > ({', '.join('?' * len(Key._fields))}) "  # noqa: S608 - likewise
+    f"ORDER BY {_KEYS} LIMIT {PAGE}"
+)
+SUMS = (
+    f"SELECT session, {', '.join(f'SUM({name})' for name in NAMES)} FROM refold_calls "  # noqa: S608 - likewise
+    "WHERE basis = 'reported' AND session IN ({}) GROUP BY session"
+)
 
 
 class Linked(Protocol):
@@ -47,6 +61,7 @@ class Ledger:
 
     def __init__(self, link: Linked, mark: str = "?") -> None:
         self._link = link
+        self._mark = mark
         self._add, self._read, self._reach = (text.replace("?", mark) for text in (ADD, READ, REACH))
 
     def add(self, entries: Mapping[Key, Sums], reached: Mapping[int, int] | None = None) -> None:
@@ -58,10 +73,28 @@ class Ledger:
             connection.cursor().executemany(self._reach, sorted((reached or {}).items()))
 
     def entries(self, since: int = 0) -> Iterator[Entry]:
-        """Every line from the hour *since* (seconds since 1970) on. Raises `StoreError`."""
-        with self._link.at("read") as connection:
-            rows = connection.cursor().execute(self._read, (since,)).fetchall()
-        yield from map(_entry, rows)
+        """Every line from the hour *since* (seconds since 1970) on, in the order of their keys. They are read a page at
+        a time: lines that are booked meanwhile may be among them. Raises `StoreError`."""
+        last: Sequence[Any] = (since, "", "", "", "")  # before the first: no line is without a basis
+        while True:
+            with self._link.at("read") as connection:
+                rows = connection.cursor().execute(self._read, last).fetchall()
+            yield from map(_entry, rows)
+            if len(rows) < PAGE:
+                return
+            last = rows[-1][: len(Key._fields)]
+
+    def sums(self, sessions: Iterable[str]) -> dict[str, Sums]:
+        """What is booked of the calls of these *sessions* whose usage the upstream reported, for each of which there is
+        something. Costs what they have, not what the ledger holds. Raises `StoreError`."""
+        asked, found = sorted({*sessions} - {""}), dict[str, Sums]()
+        for first in range(0, len(asked), ASKED):
+            names = asked[first : first + ASKED]
+            query = SUMS.format(", ".join([self._mark] * len(names)))
+            with self._link.at("read") as connection:
+                rows = connection.cursor().execute(query, tuple(names)).fetchall()
+            found |= {name: Sums(**dict(zip(NAMES, map(int, figures), strict=True))) for name, *figures in rows}
+        return found
 
     def survival(self) -> Survival:
         """What is known of how long sessions are. Raises `StoreError`."""

@@ -24,8 +24,8 @@ _HEADS = """CREATE TABLE IF NOT EXISTS refold_heads (
 _MESSAGES = """CREATE TABLE IF NOT EXISTS refold_said (
     tenant TEXT NOT NULL, session TEXT NOT NULL, place BIGINT NOT NULL, tip TEXT NOT NULL, body TEXT NOT NULL,
     PRIMARY KEY (tenant, session, place))"""
-CREATE = (_HEADS, "CREATE INDEX IF NOT EXISTS refold_heads_until ON refold_heads (until)", _MESSAGES)
-"""Tables that SQLite and PostgreSQL both make."""
+MIGRATIONS = ((_HEADS, "CREATE INDEX IF NOT EXISTS refold_heads_until ON refold_heads (until)", _MESSAGES),)
+"""Tables that SQLite and PostgreSQL both make. Step n brings them from version n to version n + 1."""
 
 _HEAD = "SELECT tip, length, began, size FROM refold_heads WHERE tenant = ? AND session = ?"
 _TIPS = "SELECT place, tip FROM refold_said WHERE tenant = ? AND session = ? ORDER BY place"
@@ -145,16 +145,22 @@ class Transcripts:
         """What is kept of *tenant*, the latest first. Raises `StoreError`."""
         with self._link.at("read") as connection:
             rows = self._rows(connection, _OF, (tenant,))
-        return [Head(*row) for row in rows if row[6] > self._clock()]
+        return [head for head in (Head(*row) for row in rows) if head.until > self._clock()]
 
     def recorded(self, tenant: str, session: str) -> Recorded | None:
         """The transcript of a session; None where nothing is kept of it, or not of this tenant. Raises `StoreError`."""
         with self._link.at("read") as connection:
             heads = self._rows(connection, _ONE, (tenant, session))
             bodies = self._rows(connection, _SAID, (tenant, session)) if heads else []
-        if not heads or heads[0][6] <= self._clock():
+        if not heads or Head(*heads[0]).until <= self._clock():
             return None
         return Recorded(Head(*heads[0]), tuple(_load(body) for (body,) in bodies))
+
+    def is_recorded(self, tenant: str, session: str) -> bool:
+        """Is there a transcript of this session, and of this tenant? Raises `StoreError`."""
+        with self._link.at("read") as connection:
+            heads = self._rows(connection, _ONE, (tenant, session))
+        return any(Head(*head).until > self._clock() for head in heads)
 
     def close(self) -> None:
         """Let go of the database."""
