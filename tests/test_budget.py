@@ -87,7 +87,7 @@ def test_a_check_says_whether_its_trigger_keeps_its_own_distance() -> None:
 
 
 def test_without_a_usage_nothing_is_said() -> None:
-    """C2-8: no figure is not a figure of zero that is far from the threshold, and not of one sum."""
+    """Conformance 45: that there is none, not that the request is small; there is no threshold either."""
     assert Budget(10, 5).after(None) == Check("none", 0, None, "there is no usage: nothing can be said")
 
 

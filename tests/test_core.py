@@ -392,7 +392,7 @@ class Ends:
     ],
 )
 def test_what_a_strategy_says_of_its_end_counts_where_its_edits_do_not_tell(edits, said, outcome, reason):
-    """An edit that was taken is one, whatever failed beside it; only `degraded` says more of it (S4-06)."""
+    """An edit that was taken is one, whatever failed beside it; only `degraded` says more of it."""
     view = View.of(talk("a" * 50, "b" * 50, "c" * 50, "d"), lens=LENS)
     done = drive(steps(view, [Ends(tuple(fold(0, 2, text) for text in edits), said)], Budget(100, 10)))
     (attempt,) = done.attempts
