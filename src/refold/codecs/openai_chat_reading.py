@@ -1,0 +1,147 @@
+"""Reading a message of Chat Completions: its parts, and the field in which each stands."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from refold.canonical import canonical, canonical_text
+from refold.codec import Wire
+from refold.codecs.blocks import answer, content_block, contents, opaque, plain, shared
+from refold.media import media
+from refold.messages import Content, Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+
+REASONING = ("reasoning_content", "reasoning", "reasoning_details")
+"""Fields that hold a model's reasoning. Clients echo one text in several of them."""
+
+_ROLES = {"developer": "system", "function": "tool"}
+
+
+class Slot(NamedTuple):
+    """A part, and where in its message it stands: a field, and a block of it."""
+
+    field: str
+    block: Any
+    part: Part
+
+
+def decode(item: Wire, prior: Sequence[Message]) -> Message:
+    """One message. Raises `FormatError` when *item* is no object."""
+    item = plain(item, "a chat message")
+    role = item.get("role")
+    if not isinstance(role, str):
+        return Message("user", (opaque(item),))
+    if role in ("tool", "function"):
+        return Message("tool", (_result(item, role, prior),))
+    content = item.get("content")
+    if type(content) is str and _ORDINARY.issuperset(item):
+        return Message(_role(role), (Text(content),) if content else ())
+    return Message(_role(role), tuple([slot[2] for slot in slots_of(item, len(prior))]))
+
+
+_ORDINARY = frozenset({"role", "content", "name", "cache_control"})
+"""Fields of a message that is nothing but its content."""
+
+
+def _role(role: str) -> str:
+    return _ROLES.get(role) or shared(role)
+
+
+def _result(item: dict[str, Any], role: str, prior: Sequence[Message]) -> ToolResult:
+    content: tuple[Content, ...] = contents(item.get("content"), read_block)
+    link, name = item.get("tool_call_id"), item.get("name")
+    result = ToolResult(
+        shared(link) if isinstance(link, str) else "", content, name=name if isinstance(name, str) else ""
+    )
+    if role == "tool":
+        return result
+    return ToolResult(answer([result], prior)[0], content, name=result.name)
+
+
+def slots_of(item: dict[str, Any], at: int) -> Iterator[Slot]:
+    """Every part with its place, in reading order; *at* is the position that names legacy calls."""
+    if not _REASONING.isdisjoint(item):
+        yield from _reasoning(item)
+    content = item.get("content")
+    if isinstance(content, list | tuple):
+        for block in content:
+            yield Slot("content", block, read_block(block))
+    elif content or not isinstance(content, str | None):
+        yield Slot("content", content, read_block(content))
+    if item.get("refusal"):
+        yield Slot("refusal", item["refusal"], Opaque("refusal", canonical({"refusal": item["refusal"]})))
+    if item.get("audio"):
+        yield Slot("audio", item["audio"], _heard(item["audio"]))
+    if item.get("function_call"):
+        yield Slot("function_call", item["function_call"], _legacy(item["function_call"], at))
+    if "tool_calls" in item:
+        for call in calls_of(item):
+            yield Slot("tool_calls", call, read_call(call))
+
+
+_REASONING = frozenset(REASONING)
+
+
+def _reasoning(item: dict[str, Any]) -> Iterator[Slot]:
+    """All reasoning fields as one part: the first text, and the details as what must go back as it is."""
+    text = item.get("reasoning_content") or item.get("reasoning") or ""
+    text = text if isinstance(text, str) else canonical(text)
+    details = item.get("reasoning_details")
+    if text or details:
+        yield Slot("reasoning", None, Thinking(text, canonical(details) if details else ""))
+
+
+def calls_of(item: dict[str, Any]) -> Sequence[Any]:
+    """The blocks of `tool_calls`; a lone one is sent by some as it is."""
+    calls = item.get("tool_calls")
+    return calls if isinstance(calls, list | tuple) else () if calls is None else (calls,)
+
+
+def read_call(call: Any) -> Part:
+    """A call; one without an id has an empty one (DS-2)."""
+    try:
+        id = "" if call.get("id") is None else call["id"]
+        if "custom" in call:
+            return _tool_call(id, call["custom"]["name"], call["custom"]["input"], free=True)
+        return _tool_call(id, call["function"]["name"], call["function"].get("arguments", ""))
+    except (KeyError, TypeError, AttributeError):
+        return opaque(call, opens=call.get("id") if isinstance(call, dict) else "")
+
+
+def _tool_call(id: Any, name: Any, arguments: Any, *, free: bool = False) -> ToolCall:
+    """A call; some servers send arguments as an object. Raises `TypeError` for what is no text."""
+    if not (isinstance(id, str) and isinstance(name, str)):
+        raise TypeError
+    id, name = shared(id), shared(name)
+    if not isinstance(arguments, str):
+        return ToolCall(id, name, canonical({} if arguments is None else arguments))
+    return ToolCall(id, name, arguments if free else canonical_text(arguments))
+
+
+def _legacy(call: Any, at: int) -> Part:
+    try:
+        return _tool_call(f"{at}.0", call["name"], call.get("arguments", ""))
+    except (KeyError, TypeError, AttributeError):
+        return opaque(call)
+
+
+def _heard(audio: Any) -> Part:
+    ref = audio.get("id") if isinstance(audio, dict) else None
+    return media("audio", "", None, ref) if isinstance(ref, str) else opaque(audio)
+
+
+def read_block(block: Any) -> Content:
+    """One block of a content."""
+    return content_block(block, _media)
+
+
+def _media(kind: Any, block: dict[str, Any]) -> Media | None:
+    """Raises `KeyError`, `TypeError` or `AttributeError` for a block of another shape."""
+    match kind:
+        case "image_url" | "video_url":
+            place = block[kind]
+            return media(kind[:5], "", None, place if isinstance(place, str) else place["url"])
+        case "input_audio":
+            return media("audio", f"audio/{block[kind].get('format', '')}", block[kind]["data"], None)
+        case "file":
+            file = block["file"]
+            return media("document", "", None, file.get("file_data") or file["file_id"])
+    return None
