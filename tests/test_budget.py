@@ -109,9 +109,9 @@ def test_after_a_response_only_tokens_and_windows_can_fire() -> None:
 
 
 def test_a_share_as_target_is_one_of_the_moments_window() -> None:
-    budget = Budget(Fraction(0.5), Fraction(0.3))
+    budget = Budget(Fraction(0.5), Fraction(0.4))
     now = moment(600, 1_000)
-    assert budget.goal(now, budget.judge(now)) == 300
+    assert budget.goal(now, budget.judge(now)) == 400
 
 
 def test_a_share_of_an_unknown_window_is_half_of_what_there_is_in_whole_tokens() -> None:
