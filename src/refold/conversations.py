@@ -126,12 +126,12 @@ class Conversations:
         kept = state.kept.grow(new, envelope)
         if version != state.version:
             edits = yield partial(self.store.load, Tail(kept.transcript, 1))
-            kept = kept.revert().keep(edits)
-            return kept, self.sighted(kept), version
-        edits = (yield partial(self.store.load, Tail(kept.transcript, since + 1))) if new else ()
-        if edits:
-            kept = kept.keep(edits)
-            return kept, self.sighted(kept), version
+            stored = kept if tuple(edits) == kept.edits else kept.revert().keep(edits)
+        else:
+            edits = (yield partial(self.store.load, Tail(kept.transcript, since + 1))) if new else ()
+            stored = kept.keep(edits)
+        if stored.edits != kept.edits:  # else what was written was written for others
+            return stored, self.sighted(stored), version
         view = state.view.over(kept.ground, envelope).keep(first_sight(kept, self.local, since))
         return kept, replace(view, attempts=()) if view.attempts else view, version
 
