@@ -56,7 +56,7 @@ _HOMES = {
     "server": "serve",
     "upstream": "config",
 }
-_NEEDED = {"aiohttp", "brotli", "httptools", "uvicorn", "yarl"}
+_NEEDED = {"aiohappyeyeballs", "aiohttp", "brotli", "httptools", "uvicorn"}
 
 
 def __getattr__(name: str) -> Any:

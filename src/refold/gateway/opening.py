@@ -3,9 +3,8 @@
 import asyncio
 from dataclasses import dataclass, field
 
-import aiohttp
-
 from refold.gateway.encodings import Decoder, decoder
+from refold.gateway.reply import Reply
 from refold.gateway.sse import Events, error_of, sort_of
 
 LARGEST_ERROR = 1024 * 1024
@@ -25,7 +24,7 @@ class Opening:
     """Did the error come as an event of a stream that began well?"""
 
 
-async def read_opening(reply: aiohttp.ClientResponse, hold: float) -> Opening:
+async def read_opening(reply: Reply, hold: float) -> Opening:
     """Look at how an answer begins: the whole of an error with a status of its own, the first telling
     event of a stream, nothing of anything else.
 
@@ -34,31 +33,31 @@ async def read_opening(reply: aiohttp.ClientResponse, hold: float) -> Opening:
     opening = Opening()
     if reply.status >= 400:
         await _read_error(reply, opening)
-    elif reply.content_type == "text/event-stream":
+    elif reply.media == "text/event-stream":
         await _read_events(reply, opening, hold)
     return opening
 
 
-async def _read_error(reply: aiohttp.ClientResponse, opening: Opening) -> None:
+async def _read_error(reply: Reply, opening: Opening) -> None:
     size = 0
-    async for piece in reply.content.iter_any():
+    while piece := await reply.piece():
         opening.pieces.append(piece)
         size += len(piece)
         if size > LARGEST_ERROR:
             return
-    decode = decoder(reply.headers.get("content-encoding", ""))
+    decode = decoder(reply.header(b"content-encoding"))
     opening.error = _plain(decode, b"".join(opening.pieces)) if decode else b""
 
 
-async def _read_events(reply: aiohttp.ClientResponse, opening: Opening, hold: float) -> None:
-    events, decode = Events(), decoder(reply.headers.get("content-encoding", ""))
+async def _read_events(reply: Reply, opening: Opening, hold: float) -> None:
+    events, decode = Events(), decoder(reply.header(b"content-encoding"))
     clock = asyncio.get_running_loop().time
     until: float | None = None
     held = 0
     while decode is not None and held < _MOST_HELD:
         try:
             async with asyncio.timeout_at(until) as waiting:
-                piece = await reply.content.readany()
+                piece = await reply.piece()
         except TimeoutError:
             if waiting.expired():
                 return

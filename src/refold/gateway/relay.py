@@ -5,19 +5,18 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-import aiohttp
-
 from refold.gateway.answers import Refused
 from refold.gateway.caller import Caller, clock, watch
 from refold.gateway.client import Client, Order
 from refold.gateway.config import Config
-from refold.gateway.copying import copy, let_go
+from refold.gateway.copying import copy
 from refold.gateway.core import Core
 from refold.gateway.encodings import decoded
 from refold.gateway.errors import context_error, is_context_error
 from refold.gateway.intake import Receive, body_pieces, read_body
 from refold.gateway.metrics import Timings
 from refold.gateway.opening import Opening, read_opening
+from refold.gateway.reply import Reply
 from refold.gateway.taps import Tap
 from refold.gateway.traces import Headers, Traces
 from refold.gateway.traffic import Incoming, Outgoing
@@ -54,8 +53,8 @@ class Call:
     def order(self) -> Order:
         """What goes to the upstream: the very bytes that came, unless the exchange changed them."""
         as_it_came = self.outgoing.body is self.incoming.body
-        ours = (*self.outgoing.headers, *self.trace)
-        drop = [name.encode() for name, _ in ours] + ([b"tracestate"] if self.trace else [])
+        ours = [(name.encode(), value.encode()) for name, value in (*self.outgoing.headers, *self.trace)]
+        drop = [name for name, _ in ours] + ([b"tracestate"] if self.trace else [])
         drop += [] if as_it_came else [b"content-encoding", b"content-md5"]
         headers = [*onward(self.head.headers, drop=drop), *ours]
         target = f"{self.path}?{self.head.query}" if self.head.query else self.path
@@ -167,7 +166,7 @@ class Relay:
             else:
                 await self._stream(call, reply, opening, caller)
         finally:
-            let_go(reply)
+            reply.release()
 
     async def _smaller(self, call: Call, opening: Opening) -> bool:
         """Make the request smaller after a context error, where it can be."""
@@ -176,20 +175,20 @@ class Relay:
             call.outgoing = harder
         return harder is not None
 
-    async def _opening(self, reply: aiohttp.ClientResponse, call: Call) -> Opening:
+    async def _opening(self, reply: Reply, call: Call) -> Opening:
         try:
             return await read_opening(reply, self._config.hold_seconds)
         except TimeoutError as error:
             raise Refused(504, f"The upstream {call.upstream.name} did not answer in time.") from error
-        except aiohttp.ClientError as error:
+        except OSError as error:
             raise Refused(502, f"The upstream {call.upstream.name} broke off its answer.") from error
 
-    def _is_too_long(self, call: Call, reply: aiohttp.ClientResponse, opening: Opening) -> bool:
+    def _is_too_long(self, call: Call, reply: Reply, opening: Opening) -> bool:
         if opening.error is None:
             return False
         return is_context_error(call.incoming.api, 400 if opening.streamed else reply.status, opening.error)
 
-    def _needs_words(self, call: Call, reply: aiohttp.ClientResponse, opening: Opening) -> bool:
+    def _needs_words(self, call: Call, reply: Reply, opening: Opening) -> bool:
         """Is the answer a context error in words that a client of this API would not recognise?"""
         if opening.streamed or not self._is_too_long(call, reply, opening):
             return False
@@ -201,9 +200,9 @@ class Relay:
         own = [(name.decode(), value.decode()) for name, value in self._told(call)]
         return status, (*headers, ("content-length", str(len(body))), *own), body
 
-    async def _stream(self, call: Call, reply: aiohttp.ClientResponse, opening: Opening, caller: Caller) -> None:
-        call.tap = Tap(reply.headers.get("content-type", ""), reply.headers.get("content-encoding", ""))
-        await caller.begin(reply.status, [*back(reply.raw_headers), *self._told(call)])
+    async def _stream(self, call: Call, reply: Reply, opening: Opening, caller: Caller) -> None:
+        call.tap = Tap(reply.header(b"content-type"), reply.header(b"content-encoding"))
+        await caller.begin(reply.status, [*back(reply.headers), *self._told(call)])
         await copy(reply, caller, opening, call.tap)
 
     def _told(self, call: Call) -> list[tuple[bytes, bytes]]:
@@ -237,16 +236,16 @@ class Relay:
         target = f"{path}?{head.query}" if head.query else path
         headers = onward(head.headers)
         if head.has_body and head.length is not None:
-            headers.append(("content-length", str(head.length)))
+            headers.append((b"content-length", b"%d" % head.length))
         try:
             reply = await self._client.send(
                 Order(upstream, head.method, target, headers, upload.pieces() if head.has_body else None)
             )
             try:
-                await caller.begin(reply.status, back(reply.raw_headers))
+                await caller.begin(reply.status, back(reply.headers))
                 await copy(reply, caller)
             finally:
-                let_go(reply)
+                reply.release()
         finally:
             upload.stop()
 

@@ -29,12 +29,14 @@ class Upstream:
     apis: tuple[str, ...] = ()
     """Requests in these formats go here."""
     proxy: str = ""
-    """An HTTP proxy on the way, `http://host:port`."""
+    """An HTTP proxy on the way, `http://host:port`, or with a user: `http://user:password@host:port`."""
 
     def __post_init__(self) -> None:
         _check_address(self.url)
         if self.prefix and (not self.prefix.startswith("/") or self.prefix.endswith("/")):
             raise ValueError(f"a prefix begins with a slash and does not end with one, and {self.prefix!r} does not")
+        if self.proxy and (not self.proxy.startswith("http://") or not urlsplit(self.proxy).hostname):
+            raise ValueError("a proxy's address begins with http://")
         if is_own(self.prefix):
             raise ValueError(f"the gateway answers {self.prefix} itself")
         strange = [api for api in self.apis if api not in APIS]

@@ -142,10 +142,10 @@ def dialect(head: Head, path: str) -> str:
     return "openai_responses" if "/responses" in path else "openai_chat"
 
 
-def onward(headers: RawHeaders, *, drop: Iterable[bytes] = ()) -> list[tuple[str, str]]:
+def onward(headers: RawHeaders, *, drop: Iterable[bytes] = ()) -> list[tuple[bytes, bytes]]:
     """The headers that the upstream gets, as they came: neither those of this connection, nor *drop*."""
     gone = _NOT_ONWARD | _named(headers) | frozenset(drop)
-    return [(text(name), text(value)) for name, value in headers if name not in gone]
+    return [one for one in headers if one[0] not in gone]
 
 
 def back(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

@@ -1,0 +1,352 @@
+"""The client to upstreams, on raw sockets: how answers are framed, and when a connection is used again."""
+
+import asyncio
+import datetime as dt
+import ipaddress
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from refold.gateway import origins
+from refold.gateway.answers import Refused
+from refold.gateway.client import Client, Order
+from refold.gateway.limits import Limits
+from refold.gateway.reply import BrokenError, Reply
+from refold.gateway.upstreams import Upstream
+
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+
+
+class Server:
+    """Answers each request with the next of *answers*, and closes where that is followed by None."""
+
+    def __init__(self, *answers: bytes | None) -> None:
+        self.answers, self.heads, self.bodies, self.connections = list(answers), [], [], 0
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                self.heads.append(head)
+                fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:-2])
+                self.bodies.append(await reader.readexactly(int(fields.get(b"content-length", 0))))
+                if fields.get(b"transfer-encoding") == b"chunked":
+                    self.bodies[-1] = await reader.readuntil(b"0\r\n\r\n")
+                writer.write(self.answers.pop(0) or b"")
+                await writer.drain()
+                if self.answers and self.answers[0] is None:
+                    self.answers.pop(0)
+                    break
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+def run(
+    server: Server, work: Callable[[Callable[..., Awaitable[Reply]], Client], Awaitable[object]], **limits: float
+) -> None:
+    async def go() -> None:
+        listening = await asyncio.start_server(server, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        client = Client(Limits(**limits))
+
+        async def send(method: str = "POST", body: object = b"{}", headers=(), proxy: str = "") -> Reply:
+            up = Upstream(name="up", url=url if not proxy else "http://elsewhere.invalid/v", proxy=proxy and url)
+            return await client.send(Order(up, method, "/x?y=1", list(headers), body))
+
+        try:
+            await work(send, client)
+        finally:
+            await client.close()
+            listening.close()
+
+    asyncio.run(go())
+
+
+async def whole(reply: Reply) -> bytes:
+    pieces = []
+    while piece := await reply.piece():
+        pieces.append(piece)
+    reply.release()
+    return b"".join(pieces)
+
+
+@pytest.mark.parametrize(
+    ("answer", "method", "body", "connections"),
+    [
+        (OK, "POST", b"ok", 1),
+        (
+            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\no\r\n1;x=y\r\nk\r\n0\r\nt: 1\r\n\r\n",
+            "POST",
+            b"ok",
+            1,
+        ),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" + OK, "POST", b"ok", 1),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", "POST", b"", 1),
+        (b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok", "POST", b"ok", 2),
+        (b"HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok", "POST", b"ok", 2),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n", "HEAD", b"", 2),
+    ],
+)
+def test_answers_are_framed_as_http_says(answer: bytes, method: str, body: bytes, connections: int) -> None:
+    server = Server(answer, OK)
+
+    async def work(send, client) -> None:
+        first = await send(method, None if method == "HEAD" else b"{}")
+        assert await whole(first) == body
+        assert [name for name, _ in first.headers if name in (b"t", b"link")] == []
+        assert await whole(await send()) == b"ok"
+        assert server.connections == connections
+
+    run(server, work)
+
+
+def test_an_answer_may_end_with_its_connection() -> None:
+    async def work(send, client) -> None:
+        reply = await send()
+        assert await whole(reply) == b"ok" and reply.is_read
+
+    run(Server(b"HTTP/1.1 200 OK\r\n\r\nok", None), work)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\nzz\r\n",
+    ],
+)
+def test_an_answer_that_breaks_off_is_told(answer: bytes) -> None:
+    async def work(send, client) -> None:
+        reply = await send()
+        assert await reply.piece() == b"ok"
+        with pytest.raises(BrokenError):
+            await reply.piece()
+        reply.release()
+
+    run(Server(answer, None), work)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"SSH-2.0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nx: " + b"y" * 3_000 + b"\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nx: " + b"y" * 300_000,
+        b"",
+    ],
+)
+def test_what_is_no_answer_is_refused(answer: bytes) -> None:
+    async def work(send, client) -> None:
+        with pytest.raises(Refused) as refused:
+            await send()
+        assert refused.value.status == 502
+
+    run(Server(answer, None), work, head_bytes=2_000)
+
+
+def test_what_comes_unasked_is_no_answer_to_the_next_request() -> None:
+    """Response splitting: bytes behind an answer are never taken for the answer to another request."""
+    evil = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil"
+    server = Server(OK + evil, OK)
+
+    async def work(send, client) -> None:
+        assert await whole(await send()) == b"ok"
+        await asyncio.sleep(0.05)
+        assert await whole(await send()) == b"ok"
+        assert server.connections == 2
+
+    run(server, work)
+
+
+@pytest.mark.parametrize(("method", "body", "again"), [("GET", None, True), ("POST", b"{}", False)])
+def test_only_what_may_be_repeated_is_sent_once_more(method: str, body: bytes | None, again: bool) -> None:
+    """RFC 9110, 9.2.2: a kept connection that is closed instead of an answer."""
+    server = Server(OK, b"", None, OK)
+
+    async def work(send, client) -> None:
+        await whole(await send())
+        if again:
+            assert await whole(await send(method, body)) == b"ok"
+        else:
+            with pytest.raises(Refused):
+                await send(method, body)
+
+    run(server, work)
+
+
+def test_an_upstream_that_goes_silent_within_its_answer() -> None:
+    async def work(send, client) -> None:
+        reply = await send()
+        assert await reply.piece() == b"o"
+        with pytest.raises(TimeoutError):
+            await reply.piece()
+
+    run(Server(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no"), work, silence_seconds=0.1)
+
+
+def test_one_silence_does_not_count_for_the_next_request() -> None:
+    async def work(send, client) -> None:
+        for _ in range(4):
+            assert await whole(await send()) == b"ok"
+            await asyncio.sleep(0.1)
+
+    run(Server(OK, OK, OK, OK), work, silence_seconds=0.25)
+
+
+def test_a_body_is_sent_as_it_comes_and_what_it_raises_is_raised() -> None:
+    server = Server(OK)
+
+    async def pieces(fault: Exception | None = None) -> AsyncIterator[bytes]:
+        yield b"one"
+        await asyncio.sleep(0)
+        if fault is not None:
+            raise fault
+        yield b"two"
+
+    async def work(send, client) -> None:
+        assert await whole(await send(body=pieces())) == b"ok"
+        assert server.bodies == [b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"]
+        with pytest.raises(LookupError):
+            await send(body=pieces(LookupError()))
+
+    run(server, work)
+
+
+def test_a_large_answer_waits_until_it_is_taken() -> None:
+    size = 8_000_000
+
+    async def work(send, client) -> None:
+        reply = await send()
+        await asyncio.sleep(0.2)
+        assert reply.held < 1_000_000
+        assert len(await whole(reply)) == size
+
+    run(Server(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size + b"x" * size), work)
+
+
+def test_an_answer_that_is_not_read_closes_its_connection() -> None:
+    server = Server(OK, OK)
+
+    async def work(send, client) -> None:
+        (await send()).release()
+        await whole(await send())
+        assert server.connections == 2
+
+    run(server, work)
+
+
+def test_a_request_through_a_proxy_names_its_server() -> None:
+    server = Server(OK)
+
+    async def work(send, client) -> None:
+        assert await whole(await send(proxy="yes")) == b"ok"
+        assert server.heads[0].startswith(
+            b"POST http://elsewhere.invalid/v/x?y=1 HTTP/1.1\r\nhost: elsewhere.invalid\r\n"
+        )
+
+    run(server, work)
+
+
+@pytest.mark.parametrize("value", [b"a\r\nx: y", b"a\nb", b"a\rb", b"a\0b"])
+def test_a_header_cannot_be_made_two(value: bytes) -> None:
+    server = Server(OK)
+
+    async def work(send, client) -> None:
+        with pytest.raises(Refused):
+            await send(headers=[(b"x", value)])
+
+    run(server, work)
+    assert server.heads == []
+
+
+@pytest.fixture
+def certified(tmp_path, monkeypatch):
+    """A certificate for this machine that is trusted as long as the test runs."""
+    key, now = ec.generate_private_key(ec.SECP256R1()), dt.datetime.now(dt.UTC)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
+    names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - dt.timedelta(1))
+        .not_valid_after(now + dt.timedelta(1))
+        .add_extension(names, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    file = tmp_path / "both.pem"
+    plain = serialization.NoEncryption()
+    file.write_bytes(
+        made.public_bytes(pem) + key.private_bytes(pem, serialization.PrivateFormat.TraditionalOpenSSL, plain)
+    )
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    origins._trusted.cache_clear()
+    yield file
+    origins._trusted.cache_clear()
+
+
+async def piped(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65_536):
+        writer.write(data)
+    writer.close()
+
+
+@pytest.mark.parametrize("through", ["nothing", "proxy", "refusing proxy", "no trust"])
+def test_a_server_is_reached_through_tls(certified, monkeypatch, through: str) -> None:
+    server, connects = Server(OK, OK), []
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        connects.append(head)
+        if through == "refusing proxy":
+            writer.write(b"HTTP/1.1 407 No\r\ncontent-length: 0\r\n\r\n")
+            writer.close()
+            return
+        other = await asyncio.open_connection("127.0.0.1", int(head.split()[1].rpartition(b":")[2]))
+        writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
+        await asyncio.gather(piped(reader, other[1]), piped(other[0], writer), return_exceptions=True)
+
+    async def go() -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certified)
+        listening = await asyncio.start_server(server, "127.0.0.1", 0, ssl=context)
+        between = await asyncio.start_server(proxy, "127.0.0.1", 0)
+        ports = [one.sockets[0].getsockname()[1] for one in (listening, between)]
+        by = f"http://us%40er:pw@127.0.0.1:{ports[1]}" if "proxy" in through else ""
+        up, client = Upstream(name="up", url=f"https://127.0.0.1:{ports[0]}/base/", proxy=by), Client(Limits())
+        order = Order(up, "POST", "/x", [], b"{}")
+        try:
+            if through in ("refusing proxy", "no trust"):
+                with pytest.raises(Refused):
+                    await client.send(order)
+            else:
+                for _ in range(2):
+                    assert await whole(await client.send(order)) == b"ok"
+                assert server.connections == 1
+                assert all(head.startswith(b"POST /base/x HTTP/1.1\r\n") for head in server.heads)
+                assert not any(b"proxy-auth" in head for head in server.heads)
+            if by:
+                assert connects[0].startswith(b"CONNECT 127.0.0.1:%d HTTP/1.1\r\n" % ports[0])
+                assert b"\r\nproxy-authorization: Basic dXNAZXI6cHc=\r\n" in connects[0]
+        finally:
+            await client.close()
+            await asyncio.sleep(0.05)
+            listening.close()
+            between.close()
+
+    if through == "no trust":
+        monkeypatch.delenv("SSL_CERT_FILE")
+    asyncio.run(go())
