@@ -60,6 +60,15 @@ def test_a_function_of_windows_is_not_asked_before_a_request_names_its_model() -
     assert asked == ["mine"]
 
 
+def test_a_budget_of_numbers_alone_is_plain() -> None:
+    """Its level needs the tokens of the view and nothing else: no window, no time, no last compaction."""
+    assert Budget(5, 1).is_plain
+    assert Budget(5, Fraction(0.5), soft=3).is_plain
+    assert not Budget(5, 1, soft=Tokens(3)).is_plain
+    assert not Budget(Tokens(5), 1).is_plain
+    assert not Budget(Tokens(5), 1, soft=3).is_plain
+
+
 # --- what a moment is ------------------------------------------------------------------------
 
 

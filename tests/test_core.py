@@ -260,9 +260,9 @@ def test_violations_come_in_order_and_the_body_reaches_the_rules():
 def test_tokens_are_fixed_ones_and_what_is_shown_calibrated():
     lens = Lens(words, RULES, fixed=100, calibrate=lambda n: 2 * n)
     view = View.of(talk("aaaa", "bbb", "cc"), lens=lens)
-    assert (view.estimate, view.tokens) == (9, 218)
+    assert (view.estimate, view.tokens, view.said) == (9, 218, 218)
     folded = view.apply(view.fold(1, 2, Message("assistant", (Text("b"),))))
-    assert (folded.estimate, folded.tokens) == (7, 214)
+    assert (folded.estimate, folded.tokens, folded.said) == (7, 214, 218)
     outer = folded.apply(view.fold(0, 2, user("x")))
     assert outer.estimate == 3
     assert outer.revert(outer.edits[1].id).estimate == 7
