@@ -34,7 +34,7 @@ def light_body(incoming: Incoming, settings: Settings) -> Mapping[str, Any] | No
     if any(sign in source for sign in SIGNS):
         return None
     try:
-        body = json.loads(source)
+        body = json.loads(source.decode())  # to be told its encoding saves the parser a look
     except (ValueError, RecursionError):
         return None
     return body if isinstance(body, dict) and not delta_of(incoming.api, body) else None

@@ -73,13 +73,13 @@ class Accounts:
     def answered(self, call: Answered) -> Entry:
         """The line of one call."""
         tokens = billed(call.usage)
-        model = named(call.model or _model(call.incoming))
+        model = named(call.model or call.outgoing.model or _model(call.incoming))
         key = Key(hour_of(call.when), call.tenant, call.session, model, "estimated" if tokens is None else "reported")
         rates = self._rates(model, call.incoming.body)
         would, again = self._without(call, call.view, tokens, rates) if call.view is not None else (tokens, Again())
         if tokens is None or would is None:
             return key, _estimated(call, again)
-        return key, _plain(call, tokens) + _compared(call, tokens, would, again, rates)
+        return key, _reported(call, tokens, would, again, rates)
 
     def summarised(self, done: Summarised) -> Entry:
         """The line of a compaction's model calls."""
@@ -130,8 +130,12 @@ def _estimated(call: Answered, again: Again) -> Sums:
     )
 
 
-def _plain(call: Answered, tokens: Tokens) -> Sums:
-    """What was reported."""
+def _reported(call: Answered, tokens: Tokens, would: Tokens, again: Again, rates: Rates | None) -> Sums:
+    """What was reported, its money, and what would have been."""
+    too_long = call.outgoing.outcome == "retried" or (call.room is not None and would.input > call.room)
+    avoided = too_long and bool(call.outgoing.edits)
+    paid, other = (cost(tokens, rates), sum(cost(would, rates))) if rates else ((0, 0, 0, 0), 0)
+    charged = round(other * again.share)
     return Sums(
         calls=1,
         edited=int(bool(call.outgoing.edits)),
@@ -140,16 +144,6 @@ def _plain(call: Answered, tokens: Tokens) -> Sums:
         read=tokens.read,
         written=tokens.written,
         output=tokens.output,
-    )
-
-
-def _compared(call: Answered, tokens: Tokens, would: Tokens, again: Again, rates: Rates | None) -> Sums:
-    """Money, and what would have been."""
-    too_long = call.outgoing.outcome == "retried" or (call.room is not None and would.input > call.room)
-    avoided = too_long and bool(call.outgoing.edits)
-    paid, other = (cost(tokens, rates), sum(cost(would, rates))) if rates else ((0, 0, 0, 0), 0)
-    charged = round(other * again.share)
-    return Sums(
         unpriced=int(rates is None),
         cost_fresh=paid[0],
         cost_read=paid[1],

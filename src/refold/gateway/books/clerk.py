@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Protocol
 
 from refold.gateway.books.accounts import Accounts, Answered, Summarised
-from refold.gateway.books.entry import Key, Sums, merged
+from refold.gateway.books.entry import Key, Sums, total
 from refold.gateway.counters import Counters
 from refold.gateway.economy import calls_of
 from refold.survival import Survival, step
@@ -64,7 +64,7 @@ class Clerk:
         self._pause, self._every = pause, every
         self._queue: queue.Queue[Answered | Summarised | None] = queue.Queue(WAITING)
         self.survival = Survival()
-        self._pending: dict[Key, Sums] = {}
+        self._pending: dict[Key, list[Sums]] = {}
         self._reached = Counter[int]()
         self._learned = float("-inf")
         self._closing, self._lock = Event(), Lock()
@@ -131,22 +131,26 @@ class Clerk:
             if self.recorder is not None and one.view is not None:
                 self._guarded("record", lambda: self._record(one))
         elif one is not None:
-            self._pending = merged([self._accounts.summarised(one)], self._pending)
+            self._put_down(*self._accounts.summarised(one))
 
     def _book(self, one: Answered) -> None:
-        key, sums = self._accounts.answered(one)
+        self._put_down(*self._accounts.answered(one))
+
+    def _put_down(self, key: Key, sums: Sums) -> None:
         if key not in self._pending and len(self._pending) >= WAITING:
             self._counters.add("ledger_lost")
             return
-        self._pending[key] = self._pending[key] + sums if key in self._pending else sums
+        self._pending.setdefault(key, []).append(sums)
 
     def _record(self, one: Answered) -> None:
         if self.recorder is not None:
             self.recorder.record(one)
 
     def _write(self) -> None:
-        if self._pending and self.ledger is not None:
-            self.ledger.add(self._pending, self._reached)
+        lines = {key: total(parts) for key, parts in self._pending.items()}
+        self._pending = {key: [sums] for key, sums in lines.items()}
+        if lines and self.ledger is not None:
+            self.ledger.add(lines, self._reached)
         self._pending = {}
         self._reached.clear()
 

@@ -1,6 +1,6 @@
 """One line of the net ledger: sums over the calls of one session with one model in one hour."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Literal, NamedTuple
@@ -91,7 +91,7 @@ class Sums:
         return self.would_cost - self.refetch_cost - self.cost - self.summary_cost
 
     def __add__(self, other: "Sums") -> "Sums":
-        return Sums(**{name: getattr(self, name) + getattr(other, name) for name in NAMES})
+        return total((self, other))
 
     def values(self) -> tuple[int, ...]:
         """The figures in the order of `NAMES`."""
@@ -103,6 +103,13 @@ NAMES = tuple(field.name for field in fields(Sums))
 _values: Callable[[Sums], tuple[int, ...]] = attrgetter(*NAMES)
 
 Entry = tuple[Key, Sums]
+
+
+def total(parts: Sequence[Sums]) -> Sums:
+    """All of *parts*, added up; at least one."""
+    if len(parts) == 1:
+        return parts[0]
+    return Sums(**dict(zip(NAMES, map(sum, zip(*map(_values, parts), strict=True)), strict=True)))
 
 
 def merged(entries: Iterable[Entry], into: Mapping[Key, Sums] | None = None) -> dict[Key, Sums]:
