@@ -8,17 +8,16 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import sqrt
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from refold.summarizers.rules.text import scanned
+from refold.summarizers.rules.words import Source, candidates, skeleton
 
-Source = Literal["said", "call", "result"]
 LONGEST = 120
 """Characters of an identifier; what is longer is data."""
 ALIKE = 4
 """So many names of one shape (`job-17`, `job-18`) halve the worth of the next."""
 
-_WORD = re.compile(r"(?<![<\\])(?:https?://[^\s\"'<>`)\]},;|\\]{3,}|[A-Za-z0-9_$@~./-]{4,})")
 _KIND = re.compile(
     r"(?P<url>https?://)"
     r"|(?P<noise>[\d.:,/_-]*$|.*(?:\.\.\.|//)|[-._/~$@]+\w{0,2}$|\d+-?(?:[a-z]+|[AP]M)$|@\w+$|/\w+$|[sy]/.*|[A-Z]?[a-z]+(?:-[a-z]+)*$|[A-Z]+s?$"
@@ -39,13 +38,13 @@ _WEIGHT = {
     "upper": 1.0, "pascal": 1.3, "camel": 1.2, "value": 1.6, "common": 0.3,
 }  # fmt: skip
 _DEFINED = re.compile(
-    r"\b(?:def|class|function|func|fn|interface|type|struct|enum|trait|defmodule|defp|module|const)[ \t]+([A-Za-z_$][\w.$]{2,80})"
+    r"\b(?:def|class|function|func|fn|interface|type|struct|enum|trait|defmodule|defp|module|const)[ \t]+((?:[^\W\d]|\$)[\w.$]{2,80})"
 )
 _VALUE = re.compile(
-    r"\"(\w{0,40}(?:id|Id|ID|number|code|sha|hash|ref|key|email|uuid|token|name|path|url|date|Date))\"\s{0,4}:\s{0,4}\"?([\w@.:/+#-]{3,80})(?=[\",\s}\]])"
+    r"\"(\w{0,40}(?:id|Id|ID|number|code|sha|hash|ref|key|email|uuid|token|name|path|url|date|Date|号|號|编号|編號|码|碼|标识|標識|路径|路徑|日期|邮箱|郵箱))\"\s{0,4}:\s{0,4}\"?([\w@.:/+#-]{3,80})(?=[\",\s}\]])"
 )
 _NUMBER = re.compile(r"[0-9a-f]*\d[0-9a-f]*")
-_FIELD = re.compile(r"\"([A-Za-z_$][\w$-]{2,60})\"\s{0,4}:")
+_FIELD = re.compile(r"\"((?:[^\W\d]|\$)[\w$-]{2,60})\"\s{0,4}:")
 
 
 class Entry(NamedTuple):
@@ -85,7 +84,7 @@ def note(tally: Tally, text: str, at: int, source: Source = "said") -> None:
         if '":' in text or '" :' in text:
             tally.keys.update(_FIELD.findall(text))
             _values(tally, text)
-    for word in set(_WORD.findall(text)):
+    for word in candidates(text, source):
         name = tally.names.get(word)
         if name is None:
             name = tally.names[word] = _admit(tally, _trimmed(word))
@@ -121,7 +120,7 @@ def kind(word: str) -> str:
     """What sort of identifier a word is; empty for an ordinary word, a number or data."""
     if not 3 < len(word) <= LONGEST:
         return ""
-    found = _KIND.match(word)
+    found = _KIND.match(skeleton(word))
     return "" if not found or found.lastgroup == "noise" else str(found.lastgroup)
 
 

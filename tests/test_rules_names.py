@@ -1,0 +1,171 @@
+"""Names, paths and identifiers in any script: which words of a text are some."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refold
+from refold.lens import Lens
+from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.strategies import Summarize
+from refold.summarizers.rules import gather
+from refold.summarizers.rules.names import Tally, note, ranked
+from refold.summarizers.rules.words import Source, candidates, skeleton
+
+
+def names(text: str, source: Source = "said") -> set[str]:
+    tally = Tally()
+    note(tally, text, 0, source)
+    return {entry.text for entry in ranked(tally, 1)}
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    ("请修改src/订单/订单服务.py，然后运行测试", {"src/订单/订单服务.py"}),
+    ("把src/甲乙.py改成src/丙丁.py吧", {"src/甲乙.py", "src/丙丁.py"}),
+    ("請修改src/訂單/服務.py裡的函式", {"src/訂單/服務.py"}),
+    ("见“src/订单/服务.py”。", {"src/订单/服务.py"}),
+    ("`订单v2/服务.py` 里", {"订单v2/服务.py"}),
+    ("「文档/说明.md」を見て", {"文档/说明.md"}),
+    ("请看./src/订单/服务.py里", {"src/订单/服务.py"}),
+    ("在~/项目/订单.py中", {"~/项目/订单.py"}),
+    ("数据在src/订单/里", {"src/订单"}),
+    ("查看 src/订单/服务/模型 目录", {"src/订单/服务/模型"}),
+    ("用order_id查src/订单.py", {"order_id", "src/订单.py"}),
+    ("修改order_service函数", {"order_service"}),
+    ("字段 订单_编号 是空的", {"订单_编号"}),
+    ("请看https://example.com/docs，然后", {"https://example.com/docs"}),
+    ("src/注文/サービス.pyを修正して", {"src/注文/サービス.py"}),
+    ("src/주문/서비스.py를 고쳐 주세요", {"src/주문/서비스.py"}),
+    ("Ouvre src/données/été_1.py, s'il te plaît", {"src/données/été_1.py"}),
+    ("Ouvre e\u0301te\u0301/donne\u0301es.py", {"e\u0301te\u0301/donne\u0301es.py"}),
+    ("Ошибка в src/заказы/сервис.py: нет поля код_заказа", {"src/заказы/сервис.py", "код_заказа"}),
+    ("Öffne src/aufträge/Prüfung.java und größeÄndern", {"src/aufträge/Prüfung.java", "größeÄndern"}),
+    ("ｓｒｃ/ｏｒｄｅｒ_ｉｄ", {"ｓｒｃ/ｏｒｄｅｒ_ｉｄ"}),
+    ("src/आदेश/सेवा.py खोलो", {"src/आदेश/सेवा.py"}),
+])  # fmt: skip
+def test_names_in_any_script_are_found_where_they_begin_and_end(text: str, found: set[str]) -> None:
+    assert names(text) == found
+
+
+@pytest.mark.parametrize("text", [
+    "输入/输出和iOS/安卓的CPU/内存占用", "增/删/改/查都要支持", "共有12个文件，版本2024年，第3章节", "服务器返回500错误。请重试",
+    "这是一个很长的句子没有任何标点但是里面有一个斜杠/然后继续往下写", "今日は会議で10時から12時まで話しました。", "오늘은 회의가 있습니다. 내일 봐요.",
+    "L'été dernier, nous étions déjà là.", "Вчера всё работало, а сегодня нет.", "El niño comió más de 20 piñas.",
+    "“共12个文件”和「第3章」",
+])  # fmt: skip
+def test_prose_holds_no_names(text: str) -> None:
+    assert names(text) == set()
+
+
+@pytest.mark.parametrize(("line", "found"), [
+    ("订单v2.md", {"订单v2.md"}),
+    (" M 新版v3/服务.py", {"新版v3/服务.py"}),
+    ("新版v3/服务.py:12: def 计算():", {"新版v3/服务.py"}),
+])  # fmt: skip
+def test_a_listing_says_where_a_name_begins(line: str, found: set[str]) -> None:
+    assert names(line, "result") == found
+
+
+def test_values_of_chinese_fields_are_kept_by_field() -> None:
+    tally = Tally()
+    note(tally, json.dumps({"订单号": "W7731-5", "编号": 90210417, "备注": "加急"}, ensure_ascii=False), 0, "result")
+    assert {(entry.field, entry.text) for entry in ranked(tally, 1)} == {("订单号", "W7731-5"), ("编号", "90210417")}
+
+
+def test_a_definition_in_any_script_counts_as_one() -> None:
+    tally = Tally()
+    note(tally, "def 计算_总价(a):\n    总价_缓存 = 1", 0, "result")
+    assert tally.defined == {"计算_总价"}
+    assert ranked(tally, 1)[0].text == "计算_总价"
+
+
+@pytest.mark.parametrize(
+    "unit", ["单/", "单.", "单.py", "单_a", "/单a", "`单/`", "https://单", "é/", "a.单", "单" * 50 + "/"]
+)
+def test_a_line_of_a_million_characters_is_read_in_one_pass(unit: str) -> None:
+    """Each of these would take hours if a pattern went back over the line."""
+    line = unit * (1_000_000 // len(unit))
+    assert all(len(word) <= len(line) for word in candidates(line, "result"))
+
+
+@given(st.text(st.characters(codec="ascii")))
+def test_ascii_is_its_own_skeleton(text: str) -> None:
+    assert skeleton(text) == text
+
+
+@given(st.text())
+def test_a_skeleton_is_ascii_of_the_same_length(text: str) -> None:
+    assert skeleton(text).isascii()
+    assert len(skeleton(text)) == len(text)
+
+
+# --- a session in another script keeps as much --------------------------------------------------
+
+TWINS = [
+    {"orders": "订单", "order": "订单", "service": "服务", "unit": "单元"},
+    {"orders": "заказы", "order": "заказ", "service": "сервис", "unit": "блок"},
+    {"orders": "données", "order": "été", "service": "général", "unit": "unité"},
+    {"orders": "注文", "order": "注文", "service": "サービス", "unit": "ユニット"},
+    {"orders": "주문들", "order": "주문", "service": "서비스", "unit": "단위"},
+]
+FORMS = ["src/orders/order_service_{}.py", "src/orders/unit_{}.py", "orders/order_{}/service.ts", "order_{}_service"]
+
+
+def session(form: str, many: int = 30) -> list[Message]:
+    messages = [user("Look at everything.")]
+    for at in range(many):
+        listed = "\n".join(form.format(number) for number in range(3 * at, 3 * at + 3))
+        call = ToolCall(f"c{at}", "bash", '{"command":"ls"}')
+        messages += [Message("assistant", (call,)), Message("tool", (ToolResult(f"c{at}", (Text(listed),)),))]
+    return messages
+
+
+def translated(form: str, words: dict[str, str]) -> str:
+    for word, other in words.items():
+        form = form.replace(word, other)
+    return form
+
+
+@given(st.sampled_from(FORMS), st.sampled_from(TWINS), st.integers(1, 30))
+def test_what_is_found_does_not_depend_on_the_script(form: str, words: dict[str, str], many: int) -> None:
+    ours, theirs = gather(session(form, many)), gather(session(translated(form, words), many))
+    plain = {(entry.kind, entry.text) for entry in ours.index}
+    other = {(entry.kind, entry.text) for entry in theirs.index}
+    assert {(kind, translated(text, words)) for kind, text in plain} == other
+
+
+def visible(form: str) -> int:
+    """How many of 90 names are in what is sent in 1,500 tokens."""
+    body: list[dict] = [{"role": "user", "content": "Look at everything."}]
+    for part in (part for message in session(form)[1:] for part in message.parts):
+        if isinstance(part, ToolCall):
+            call = {"id": part.id, "type": "function", "function": {"name": part.name, "arguments": part.arguments}}
+            body.append({"role": "assistant", "tool_calls": [call]})
+        elif isinstance(part, ToolResult):
+            body.append({"role": "tool", "tool_call_id": part.id, "content": part.text})
+    text = json.dumps(refold.compact(body, to=1_500).payload, ensure_ascii=False)
+    return sum(form.format(number).rpartition("/")[2] in text for number in range(90))
+
+
+def cost(form: str) -> int:
+    return Lens().count(user(" ".join(form.format(number).rpartition("/")[2] for number in range(90))))
+
+
+@pytest.mark.parametrize("words", TWINS)
+@pytest.mark.parametrize("form", FORMS[:2])
+def test_as_many_names_are_visible_as_their_tokens_allow(form: str, words: dict[str, str]) -> None:
+    other = translated(form, words)
+    assert visible(other) >= 0.9 * visible(form) * min(1.0, cost(form) / cost(other)) > 20
+
+
+def test_paths_in_any_script_are_reported_as_vanished() -> None:
+    def gone(form: str) -> int:
+        body = [{"role": message.role, "content": message.text} for message in session("x")[:1]]
+        body += [{"role": "assistant", "content": "Look: " + form.format(at)} for at in range(200)]
+        compactor = refold.Compactor([Summarize(2, 200)], refold.Budget(0, 0))
+        found = compactor.preview(body).vanished
+        return len(found.paths)
+
+    assert gone("src/订单/单元_{}.py") >= gone("src/orders/unit_{}.py") > 50
