@@ -35,7 +35,7 @@ def decoder(encoding: str) -> Decoder | None:
 def decoded(body: bytes, encoding: str, limit: int) -> bytes | None:
     """*body* in plain bytes, the very object where no coding is named; None where the coding is unknown,
     the data is broken or cut short, or more than *limit* bytes come out."""
-    if encoding.strip().lower() in {"", "identity"}:
+    if not encoding or encoding.strip().lower() in {"", "identity"}:
         return body
     try:
         match encoding.strip().lower():

@@ -21,7 +21,7 @@ from refold.gateway.taps import Tap
 from refold.gateway.traces import Headers, Traces
 from refold.gateway.traffic import Incoming, Outgoing
 from refold.gateway.upstreams import Upstream, below_prefix, choose
-from refold.gateway.wire import Head, api_of, back, credential, dialect, keyless, onward, text
+from refold.gateway.wire import Head, api_of, back, credential, dialect, keyless, onward, text, texts
 from refold.tokens.usage import read_usage
 
 _NATIVE = {
@@ -54,8 +54,9 @@ class Call:
         """What goes to the upstream: the very bytes that came, unless the exchange changed them."""
         as_it_came = self.outgoing.body is self.incoming.body
         ours = [(name.encode(), value.encode()) for name, value in (*self.outgoing.headers, *self.trace)]
-        drop = [name for name, _ in ours] + ([b"tracestate"] if self.trace else [])
-        drop += [] if as_it_came else [b"content-encoding", b"content-md5"]
+        drop = {name for name, _ in ours} | ({b"tracestate"} if self.trace else set())
+        if not as_it_came:
+            drop |= {b"content-encoding", b"content-md5"}
         headers = [*onward(self.head.headers, drop=drop), *ours]
         target = f"{self.path}?{self.head.query}" if self.head.query else self.path
         return Order(self.upstream, "POST", target, headers, self.raw if as_it_came else self.outgoing.body)
@@ -134,10 +135,9 @@ class Relay:
     async def _prepared(
         self, head: Head, upstream: Upstream, path: str, api: str, raw: bytes, plain: bytes | None
     ) -> Call:
-        headers = tuple((text(name), text(value)) for name, value in head.headers)
         target = keyless(f"{path}?{head.query}" if head.query else path)
         body = raw if plain is None else plain
-        incoming = Incoming(api, upstream.name, target, headers, body, credential(head, self._config.salt))
+        incoming = Incoming(api, upstream.name, target, texts(head.headers), body, credential(head, self._config.salt))
         if plain is None:
             return Call(head, upstream, path, incoming, raw, Outgoing(body, outcome="opaque", reason="encoding"))
         return Call(head, upstream, path, incoming, raw, await self._exchange.prepare(incoming))
@@ -222,9 +222,11 @@ class Relay:
             if call.tap is not None and caller.note.status < 300:
                 self._count("http_usage_unread", call)
             return
-        caller.note.usage = {kind: getattr(found, kind) for kind in ("input", "output", "cached", "written")}
-        for kind, tokens in ((kind, tokens) for kind, tokens in caller.note.usage.items() if tokens):
-            self._count("http_tokens", call, tokens, kind=kind)
+        used = {"input": found.input, "output": found.output, "cached": found.cached, "written": found.written}
+        caller.note.usage = used
+        for kind, tokens in used.items():
+            if tokens:
+                self._count("http_tokens", call, tokens, kind=kind)
 
     def _count(self, name: str, call: Call, amount: int = 1, **labels: str) -> None:
         self._exchange.counters.add(name, amount, api=call.incoming.api, upstream=call.upstream.name, **labels)

@@ -13,6 +13,10 @@ class Together:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
+    def is_closing(self) -> bool:
+        """Is it closed, or about to be?"""
+        return bool(self._transport.is_closing())
+
     def write(self, data: bytes) -> None:
         """Send *data*, a head with what comes next."""
         if not self._head and data.startswith(b"HTTP/1.") and data.endswith(b"\r\n\r\n"):

@@ -56,23 +56,24 @@ def below_prefix(upstreams: Sequence[Upstream], path: str) -> tuple[tuple[Upstre
     """The upstreams that *path* can go to, and the path without their prefix. The longest prefix wins."""
     found = [one for one in upstreams if one.prefix and _below(path, one.prefix)]
     if not found:
-        return tuple(one for one in upstreams if not one.prefix), path
+        return tuple([one for one in upstreams if not one.prefix]), path
     prefix = max((one.prefix for one in found), key=len)
     return tuple(one for one in found if one.prefix == prefix), path[len(prefix) :] or "/"
 
 
 def choose(upstreams: Sequence[Upstream], api: str, model: str) -> Upstream | None:
     """The upstream for a request: by model, else by API, else the first that is bound to neither."""
+    if len(upstreams) == 1 and not upstreams[0].models:
+        return upstreams[0]
     by_model = (one for one in upstreams if model and any(fnmatchcase(model, pattern) for pattern in one.models))
     by_api = (one for one in upstreams if api in one.apis and not one.models)
     free = (one for one in upstreams if not one.models and not one.apis)
-    alone = upstreams if len(upstreams) == 1 and not upstreams[0].models else ()
-    return next((one for group in (by_model, by_api, free, alone) for one in group), None)
+    return next((one for group in (by_model, by_api, free) for one in group), None)
 
 
 def is_own(path: str) -> bool:
     """Does the gateway answer this path itself?"""
-    return any(_below(path, own) for own in _OWN)
+    return path.startswith(_OWN) and any(_below(path, own) for own in _OWN)
 
 
 def provider(name: str) -> dict[str, Any] | None:

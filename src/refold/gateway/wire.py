@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -31,6 +32,7 @@ _NOT_ONWARD = HOP_BY_HOP | {b"host", b"content-length", b"expect"}
 """What the request to the upstream gets anew."""
 KEYS = ("authorization", "x-api-key", "x-goog-api-key", "api-key")
 """Headers that hold a client's key."""
+_KEYS = frozenset(name.encode() for name in KEYS)
 _QUERY_KEY = re.compile(r"(^|[?&])(key|api_key|access_token)=[^&]*")
 _DOTS = re.compile(r"(?:^|/)\.\.?(?:/|$)")
 
@@ -52,10 +54,15 @@ class Head:
     query: str = field(repr=False)
     headers: RawHeaders = field(repr=False)
     """In order, repeats included, names in lower case."""
+    first: Mapping[bytes, bytes] = field(init=False, repr=False, compare=False)
+    """The first header of each name."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "first", dict(reversed(self.headers)))
 
     def get(self, name: bytes) -> bytes:
         """The first header of this name; empty where there is none."""
-        return next((value for key, value in self.headers if key == name), b"")
+        return self.first.get(name, b"")
 
     @property
     def target(self) -> str:
@@ -80,13 +87,18 @@ def read_head(scope: Mapping[str, Any], limits: Limits) -> Head:
     Raises `Refused` where its framing is ambiguous (RFC 9112, 6.3), its host missing or repeated, its
     path one that could lead elsewhere than it says, or its headers too many or too large.
     """
-    headers = tuple((bytes(name), bytes(value)) for name, value in scope["headers"])
+    headers = tuple([(bytes(name), bytes(value)) for name, value in scope["headers"]])
     _check_size(headers, limits)
     _check_framing(headers, scope.get("http_version", "1.1"))
     path, query = _target(scope)
-    if not path.startswith("/") or _DOTS.search(unquote(path).replace("\\", "/")):
+    if not path.startswith("/") or _has_dots(path):
         raise Refused(400, "The path must be absolute and without dot segments.")
     return Head(scope["method"], path, query, headers)
+
+
+def _has_dots(path: str) -> bool:
+    plain = unquote(path) if "%" in path else path
+    return "." in plain and _DOTS.search(plain.replace("\\", "/")) is not None
 
 
 def _target(scope: Mapping[str, Any]) -> tuple[str, str]:
@@ -100,13 +112,20 @@ def _target(scope: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _check_size(headers: RawHeaders, limits: Limits) -> None:
-    if len(headers) > limits.headers or sum(len(n) + len(v) for n, v in headers) > limits.head_bytes:
+    if len(headers) > limits.headers or len(b"".join(chain.from_iterable(headers))) > limits.head_bytes:
         raise Refused(431, f"At most {limits.headers} headers of {limits.head_bytes} bytes together are taken.")
 
 
 def _check_framing(headers: RawHeaders, version: str) -> None:
-    lengths, codings, hosts = (_all(headers, name) for name in (b"content-length", b"transfer-encoding", b"host"))
-    if len(lengths) > 1 or (lengths and codings) or any(not one.isdigit() for one in lengths):
+    lengths, codings, hosts = list[bytes](), list[bytes](), list[bytes]()
+    for name, value in headers:
+        if name == b"content-length":
+            lengths.append(value)
+        elif name == b"transfer-encoding":
+            codings.append(value)
+        elif name == b"host":
+            hosts.append(value)
+    if len(lengths) > 1 or (lengths and codings) or (lengths and not lengths[0].isdigit()):
         raise Refused(400, "The size of the body is ambiguous.", close=True)
     if codings and [one.lower() for one in codings] != [b"chunked"]:
         raise Refused(501, "The only transfer coding that is taken is chunked.", close=True)
@@ -144,21 +163,31 @@ def dialect(head: Head, path: str) -> str:
 
 def onward(headers: RawHeaders, *, drop: Iterable[bytes] = ()) -> list[tuple[bytes, bytes]]:
     """The headers that the upstream gets, as they came: neither those of this connection, nor *drop*."""
-    gone = _NOT_ONWARD | _named(headers) | frozenset(drop)
+    gone = _NOT_ONWARD.union(_named(headers), drop)
     return [one for one in headers if one[0] not in gone]
 
 
 def back(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """The headers of an upstream's answer that the client gets."""
-    lower = tuple((name.lower(), value) for name, value in headers)
+    lower = tuple([(name.lower(), value) for name, value in headers])
     gone = HOP_BY_HOP | _named(lower)
-    return [(name, value) for name, value in lower if name not in gone]
+    return [one for one in lower if one[0] not in gone]
 
 
 def _named(headers: RawHeaders) -> frozenset[bytes]:
     """What `connection` says belongs to this connection; framing and keys are not for it to name."""
+    if not any(name == b"connection" for name, _ in headers):
+        return frozenset()
     named = (one.strip().lower() for value in _all(headers, b"connection") for one in value.split(b","))
-    return frozenset(named) - {b"content-length", b"content-encoding", b"content-type", *(k.encode() for k in KEYS)}
+    return frozenset(named) - {b"content-length", b"content-encoding", b"content-type", *_KEYS}
+
+
+def texts(headers: RawHeaders) -> tuple[tuple[str, str], ...]:
+    """Headers as text, as `text` reads them."""
+    try:
+        return tuple([(name.decode(), value.decode()) for name, value in headers])
+    except UnicodeDecodeError:
+        return tuple((text(name), text(value)) for name, value in headers)
 
 
 def text(value: bytes) -> str:
@@ -175,7 +204,7 @@ def credential(head: Head, salt: bytes) -> str:
     What is learnt from one credential's requests is never used for another's. Neither the key nor
     anything it could be found from without the salt is kept.
     """
-    keys = [(name, value) for name, value in head.headers if name.decode("latin-1") in KEYS]
+    keys = [one for one in head.headers if one[0] in _KEYS]
     keys += [(b"query", found[0].encode()) for found in _QUERY_KEY.finditer(head.query)]
     if not keys:
         return ""
@@ -187,4 +216,4 @@ def credential(head: Head, salt: bytes) -> str:
 
 def keyless(target: str) -> str:
     """A path with its query, without keys in it."""
-    return _QUERY_KEY.sub(r"\1\2=", target)
+    return _QUERY_KEY.sub(r"\1\2=", target) if "?" in target or "&" in target else target
