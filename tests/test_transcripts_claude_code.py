@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from refold import transcripts
 
 SESSION = {"sessionId": "s1", "cwd": "/w", "isSidechain": False, "timestamp": "2026-02-11T20:00:00.000Z"}
@@ -256,9 +258,20 @@ def test_a_truncated_last_line_is_a_problem():
     assert [p.line for p in session.problems] == [2]
 
 
-def test_parents_in_a_circle_end():
+def test_parents_in_a_circle_are_left_at_the_line_before():
+    """Once the rest of the session went without a word."""
     session = read(user("a", "b", "one"), user("b", "a", "two"))
     assert sorted(said(session)) == [("user", "one"), ("user", "two")]
+    assert "circle" in session.problems[0].text
+
+
+@pytest.mark.parametrize(("line", "parent"), [(99, "u99"), (10, "u60"), (0, "u99"), (50, "u51")])
+def test_whatever_circle_there_is_every_message_is_there_in_order(line, parent):
+    lines = [user(f"u{n}", f"u{n - 1}" if n else None, str(n)) for n in range(100)]
+    lines[line] = user(f"u{line}", parent, str(line))
+    session = read(*lines)
+    assert said(session) == [("user", str(n)) for n in range(100)]
+    assert [(problem.line, "circle" in problem.text) for problem in session.problems] == [(line + 1, True)]
 
 
 def test_a_file_of_records_about_the_session_only_says_so():

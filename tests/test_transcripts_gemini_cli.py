@@ -125,6 +125,11 @@ def qwen(uuid, parent, type, *parts, **more):
     return {"uuid": uuid, "parentUuid": parent, "type": type, **fields, **content, **more}
 
 
+def test_qwen_a_line_that_is_its_own_parent_goes_on_with_the_line_before():
+    lines = [qwen("a", None, "user", {"text": "one"}), qwen("b", "b", "user", {"text": "two"})]
+    assert [m["parts"][0]["text"] for m in read(*lines).messages] == ["one", "two"]
+
+
 def test_qwen_a_tree_of_contents():
     asked = [{"functionCall": {"id": one, "name": "read_file", "args": {}}} for one in ("k1", "k2")]
     session = read(

@@ -126,11 +126,14 @@ def _grow(log: _Log, line: int, uuid: str, record: Record) -> None:
 def _active(log: _Log, problems: list[Problem]) -> list[Node]:
     """What was said on the active branch, in order."""
     parents = {uuid: _parent(log, node) for uuid, node in log.nodes.items()}
-    path = branch(log.last, parents)
+    before = {uuid: node.previous for uuid, node in log.nodes.items()}
+    path = branch(log.last, parents, before)
     if log.leaf in log.nodes and log.leaf not in set(path):
-        path = branch(log.leaf, parents)
-    for uuid in path:
+        path = branch(log.leaf, parents, before)
+    for above, uuid in zip(["", *path], path, strict=False):
         node = log.nodes[uuid]
+        if parents[uuid] != above:
+            problems.append(Problem(node.line, "its parents go in a circle; joined to the line before"))
         if node.parent and node.parent != parents[uuid] and parents[uuid]:
             problems.append(
                 Problem(node.line, f"its parent {node.parent} is not in the file; joined to the line before")

@@ -81,9 +81,9 @@ def _active(source: Source, problems: list[Problem]) -> list[Record]:
         if uuid in records and record != records[uuid]:
             records[uuid] = _grown(records[uuid], record)
         elif uuid and uuid not in records:
-            records[uuid], parents[uuid] = record, text(record, "parentUuid")
-            if parents[uuid] and parents[uuid] not in records:
-                parents[uuid] = last
+            parent = text(record, "parentUuid")
+            parents[uuid] = parent if not parent or parent in records else last
+            records[uuid] = record
         last = uuid or last
     return [records[uuid] for uuid in branch(last, parents)]
 
