@@ -64,7 +64,7 @@ class Replicas:
 
     async def settle(self):
         for exchange in self.exchanges:
-            await asyncio.gather(*exchange._tasks)
+            await asyncio.gather(*exchange.ahead.tasks)
 
     async def close(self):
         for exchange in self.exchanges:

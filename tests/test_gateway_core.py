@@ -144,7 +144,7 @@ class Driver:
         """Let background work end."""
 
         async def settled() -> None:
-            await asyncio.gather(*self.exchange._tasks)
+            await asyncio.gather(*self.exchange.ahead.tasks)
 
         self.run(settled())
 

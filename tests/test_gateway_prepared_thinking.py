@@ -32,7 +32,7 @@ def test_thinking_since_a_summary_was_prepared_loses_its_signature() -> None:
         prepared = 0
         for steps in range(1, 60):
             outgoing = await exchange.prepare(request(steps))
-            await asyncio.gather(*exchange._tasks)
+            await asyncio.gather(*exchange.ahead.tasks)
             prepared = prepared or next((steps for thread in exchange.threads if thread.prepared), 0)
             if outgoing.outcome == "edited":
                 break

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from refold.codecs import open_payload
 from refold.envelope import Envelope
 from refold.errors import FormatError
 from refold.gateway import caps, native
-from refold.gateway.books.accounts import Answered
+from refold.gateway.ahead import Ahead
+from refold.gateway.booking import Ticket, answered, learned
 from refold.gateway.books.clerk import Clerk
 from refold.gateway.books.listening import listener
 from refold.gateway.claims import Claiming
@@ -27,6 +28,7 @@ from refold.gateway.settings import Settings
 from refold.gateway.sides import gained_only_text, side_of
 from refold.gateway.threads import Held, Latest, Thread, Threads
 from refold.gateway.traffic import APIS, REASONS, Incoming, Outcome, Outgoing, Refusal, is_aside
+from refold.gateway.turn import named
 from refold.gateway.turns import Turn, Turns, model_of
 from refold.gateway.watched import Watched
 from refold.gateway.workers import Job, Workers
@@ -42,18 +44,6 @@ HARDER = 0.6
 """The share of the window, or of what was sent, that is aimed at after a context error."""
 
 
-class Ticket(NamedTuple):
-    """What an `Outgoing` carries for the calls after it."""
-
-    thread: Thread
-    view: View
-
-    @property
-    def name(self) -> str:
-        """The conversation's name, a hash."""
-        return self.thread.name
-
-
 class Exchange:
     """Prepares requests for their upstreams and learns from the answers. One process, one event loop at a time."""
 
@@ -64,7 +54,7 @@ class Exchange:
         self.counters = counters or Counters()
         self.threads = Threads(settings.threads, settings.known_bytes)
         self._workers = Workers(settings.workers, settings.ask)
-        self._behind = Workers(max(1, settings.workers // 4), settings.ask, "refold-ahead")
+        self.ahead = Ahead(settings, self.counters)
         self.turns = Turns(
             settings, Watched(store, self._storing), self.counters, self.ask, Claiming(store, self._patient)
         )
@@ -72,30 +62,30 @@ class Exchange:
             self.turns.listen = partial(listener, clerk, then=settings.on_event)
             self.turns.survival = lambda: clerk.survival
         self._breaker = Breaker(failures=3, rest=settings.rest)
-        self._tasks = set[asyncio.Task[None]]()
 
     # --- what the HTTP side calls ---------------------------------------------------------------
 
     async def prepare(self, incoming: Incoming) -> Outgoing:
         """What to send for *incoming*. Never raises: what cannot be read or decided in time goes through
         unchanged, with a reason, a counter and a line in the log."""
-        if self.is_light(incoming):
-            outgoing = Outgoing(incoming.body, reason="light")
-            self._count("requests", incoming, outgoing)
-            return outgoing
+        if light := self._light(incoming):
+            self._count("requests", incoming, light)
+            return light
         job = Job(self.settings.patience)
         outgoing = await self._guarded(incoming, job, partial(self._decided, job, incoming), self.settings.deadline)
         self._count("requests", incoming, outgoing)
         if isinstance(outgoing.thread, Ticket):
-            self._prepare_ahead(outgoing.thread)
+            self.ahead.prepare(outgoing.thread.thread)
         return outgoing
 
-    def is_light(self, incoming: Incoming) -> bool:
-        """Is the request so short that it passes unread (`Settings.floor`)?"""
+    def _light(self, incoming: Incoming) -> Outgoing | None:
+        """What goes out for a request that is so short that it passes unread (`Settings.floor`)."""
         if incoming.api not in APIS or is_aside(incoming.path):
-            return False
+            return None
         body = light_body(incoming, self.settings)
-        return body is not None and self.turns.rooms.holds(incoming, body)
+        if body is None or not self.turns.rooms.holds(incoming, body):
+            return None
+        return Outgoing(incoming.body, reason="light", model=named(incoming.path, body))
 
     async def harder(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
         """After the upstream's context error with this body: a smaller request to send once more. None when
@@ -113,40 +103,24 @@ class Exchange:
     def finished(self, incoming: Incoming, outgoing: Outgoing, usage: Any, status: int = 200) -> None:
         """Tell what the upstream reported for *outgoing*: its usage object as parsed, None where it reported
         none, and the answer's status. Tokens are counted from it from now on; the call is booked. Never raises."""
-        ticket = outgoing.thread
+        ticket, now = outgoing.thread, self.settings.clock()
         if self.clerk is not None and 200 <= status < 300 and incoming.api in APIS:
-            self._book(self.clerk, incoming, outgoing, usage)
-        if not isinstance(ticket, Ticket):
-            return
-        ticket.thread.used = self.settings.clock()
-        ticket.thread.count(outgoing.before - outgoing.after)
-        try:
-            ticket.thread.compactor.report(ticket.view, usage)
-        except Exception as error:  # noqa: BLE001 - books are no reason to fail
-            self._tell(incoming, "internal", error)
+            self.clerk.answered(answered(now, self.turns.rooms, incoming, outgoing, usage))
+        if isinstance(ticket, Ticket):
+            try:
+                learned(ticket, now, outgoing, usage)
+            except Exception as error:  # noqa: BLE001 - books are no reason to fail
+                self._tell(incoming, "internal", error)
 
     async def aside(self, work: Callable[[], T]) -> T:
         """The outcome of *work* that no request waits for, in a thread; it may ask models. Raises `Late` after
         `Settings.patience` seconds, models aside, and what *work* raises."""
-        patience = self.settings.patience
-        return await self._behind.run(work, Job(patience), patience)
-
-    def _book(self, clerk: Clerk, incoming: Incoming, outgoing: Outgoing, usage: Any) -> None:
-        call = Answered(self.settings.clock(), incoming, outgoing, usage, tenant_of(incoming))
-        ticket = outgoing.thread
-        if isinstance(ticket, Ticket):
-            thread, view = ticket
-            room = self.turns.rooms.room(incoming, outgoing.model)
-            call = call._replace(session=thread.name, model=outgoing.model, view=view, room=room)
-        clerk.answered(call)
+        return await self.ahead.run(work, self.settings.patience)
 
     async def aclose(self) -> None:
         """Stop background work."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.ahead.aclose()
         self._workers.close()
-        self._behind.close()
         if self.clerk is not None:
             await asyncio.to_thread(self.clerk.close)
 
@@ -270,29 +244,7 @@ class Exchange:
         turn = Turn(incoming, open_payload(incoming.body, incoming.api), thread)
         return self._sealed(turn, self.turns.from_memory(turn), reason, "failed")
 
-    # --- ahead of time ----------------------------------------------------------------------------
-
-    def _prepare_ahead(self, ticket: Ticket) -> None:
-        """Have a summary written in the background, where the turn has asked for one."""
-        thread = ticket.thread
-        wish, thread.wish = thread.wish, None
-        if wish is None or thread.preparing or thread.prepared:
-            return
-        thread.preparing = True
-        task = asyncio.get_running_loop().create_task(self._ahead(thread, wish))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _ahead(self, thread: Thread, wish: Any) -> None:
-        job, result = Job(self.settings.patience * 2), "failed"
-        try:
-            thread.prepared = await self._behind.run(wish, job, self.settings.patience * 2)
-            result = "ready" if thread.prepared else "nothing"
-        except Exception as error:  # noqa: BLE001 - there will be another
-            _log.warning("no summary was prepared: %s", type(error).__name__)
-        finally:
-            thread.preparing = False
-            self.counters.add("prepared", result=result)
+    # --- what those threads ask for ---------------------------------------------------------------
 
     def ask(self, question: Any) -> Any:
         """Ask the model that writes summaries, from a thread of ours."""
@@ -302,7 +254,7 @@ class Exchange:
         return self._mine().patient()
 
     def _mine(self) -> Workers:
-        return self._workers if self._workers.mine() else self._behind
+        return self._workers if self._workers.mine() else self.ahead.workers
 
     def _storing(self, busy: bool) -> None:
         if job := self._workers.mine():
