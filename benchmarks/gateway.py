@@ -1,6 +1,6 @@
 """What the gateway adds: milliseconds to a request and requests per second, against a direct connection, a bare
-pass-through of the same stack (ASGI, uvicorn, aiohttp), our own wire without its core, and the LiteLLM proxy, which is
-installed in .bench-litellm.
+pass-through (ASGI, uvicorn, aiohttp), the same with the gateway's own client (`lean`), our own wire without its core, and the
+LiteLLM proxy, which is installed in .bench-litellm.
 
 python -m benchmarks.gateway [seconds per measurement]
 
@@ -22,105 +22,20 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import aiohttp
-import uvicorn
 
 from benchmarks import litellm_proxy
 from benchmarks.table import table
 from refold.codecs import decode_all, open_payload
-from refold.gateway.app import Gateway
-from refold.gateway.config import Config
-from refold.gateway.scripted import ScriptedExchange
-from refold.gateway.serve import run, server
-from refold.gateway.settings import Settings
-from refold.gateway.upstreams import Upstream
 from refold.tokens.count import count_message
-from refold.windows import Window
 
 AT_ONCE = 16
 """Requests under way when throughput is measured."""
-EVENTS = 16
 PATH = "/v1/chat/completions"
-USAGE = {"prompt_tokens": 100, "completion_tokens": 9, "total_tokens": 109}
-ANSWER = json.dumps(
-    {
-        "id": "c",
-        "object": "chat.completion",
-        "created": 0,
-        "model": "bench",
-        "choices": [{"index": 0, "message": {"role": "assistant", "content": "Done."}, "finish_reason": "stop"}],
-        "usage": USAGE,
-    }
-).encode()
-CHUNK = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "bench"}
-PIECE = {**CHUNK, "choices": [{"index": 0, "delta": {"content": "word "}, "finish_reason": None}]}
-STREAM = [f"data: {json.dumps(PIECE)}\n\n".encode()] * (EVENTS - 2)
-STREAM += [f"data: {json.dumps({**CHUNK, 'choices': [], 'usage': USAGE})}\n\n".encode(), b"data: [DONE]\n\n"]
-
-
-async def upstream(scope, receive, send):
-    """A provider that answers at once."""
-    if scope["type"] != "http":
-        return
-    body, more = b"", True
-    while more:
-        message = await receive()
-        body, more = body + message.get("body", b""), message.get("more_body", False)
-    streams = b'"stream": true' in body[:200]
-    kind = b"text/event-stream" if streams else b"application/json"
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
-    for piece in STREAM if streams else (ANSWER,):
-        await send({"type": "http.response.body", "body": piece, "more_body": True})
-    await send({"type": "http.response.body", "body": b""})
-
-
-class Bare:
-    """The least that passes a request on with the same libraries."""
-
-    def __init__(self, url):
-        self.url, self.session = url, None
-
-    async def __call__(self, scope, receive, send):
-        """Pass one request on."""
-        if scope["type"] != "http":
-            return
-        if self.session is None:
-            connector = aiohttp.TCPConnector(limit=0)
-            self.session = aiohttp.ClientSession(auto_decompress=False, connector=connector)
-        pieces, more = [], True
-        while more:
-            message = await receive()
-            pieces.append(message.get("body", b""))
-            more = message.get("more_body", False)
-        headers = [(n.decode(), v.decode()) for n, v in scope["headers"] if n not in (b"host", b"content-length")]
-        async with self.session.request(
-            scope["method"], self.url + scope["path"], headers=headers, data=b"".join(pieces)
-        ) as reply:
-            back = [(n, v) for n, v in reply.raw_headers if n.lower() != b"transfer-encoding"]
-            await send({"type": "http.response.start", "status": reply.status, "headers": back})
-            async for piece in reply.content.iter_any():
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-            await send({"type": "http.response.body", "body": b""})
-
-
-def serve(app, port):
-    uvicorn.run(app, port=port, log_level="error", access_log=False, lifespan="off", http="httptools")
-
-
-def serve_gateway(url, port, directory):
-    settings = Settings(windows={"bench": Window(1_000_000)})
-    ups = (Upstream(name="bench", url=url),)
-    run(Config(upstreams=ups, port=port, settings=settings, store=f"{directory}/edits.db", log="error"))
-
-
-def serve_wire(url, port):
-    """The gateway's HTTP side, without its core."""
-    config = Config(upstreams=(Upstream(name="bench", url=url),), port=port, salt=b"s", log="error")
-    server(config, Gateway(config, ScriptedExchange())).run()
 
 
 def started(*arguments):
     """A server in a process of its own."""
-    return subprocess.Popen([sys.executable, "-m", "benchmarks.gateway", *map(str, arguments)])
+    return subprocess.Popen([sys.executable, "-m", "benchmarks.gateway_servers", *map(str, arguments)])
 
 
 def free_port():
@@ -286,7 +201,7 @@ async def ready(places, servers):
 
 
 def main(seconds):
-    ports = {name: free_port() for name in ("direct", "bare", "wire", "gateway", "litellm")}
+    ports = {name: free_port() for name in ("direct", "bare", "lean", "wire", "gateway", "litellm")}
     places = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
     if not litellm_proxy.installed():
         del places["litellm"]
@@ -294,6 +209,7 @@ def main(seconds):
         servers = {
             "direct": started("upstream", ports["direct"]),
             "bare": started("bare", places["direct"], ports["bare"]),
+            "lean": started("lean", places["direct"], ports["lean"]),
             "wire": started("wire", places["direct"], ports["wire"]),
             "gateway": started("gateway", places["direct"], ports["gateway"], directory),
         }
@@ -324,14 +240,4 @@ def main(seconds):
 
 
 if __name__ == "__main__":
-    match sys.argv[1:]:
-        case ["upstream", port]:
-            serve(upstream, int(port))
-        case ["bare", url, port]:
-            serve(Bare(url), int(port))
-        case ["wire", url, port]:
-            serve_wire(url, int(port))
-        case ["gateway", url, port, directory]:
-            serve_gateway(url, int(port), directory)
-        case rest:
-            main(float(rest[0]) if rest else 5.0)
+    main(float(sys.argv[1]) if sys.argv[1:] else 5.0)

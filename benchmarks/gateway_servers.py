@@ -1,0 +1,139 @@
+"""The servers that `benchmarks.gateway` measures, each a process of its own: an upstream, two bare pass-throughs, our own wire
+without its core, the gateway.
+
+python -m benchmarks.gateway_servers upstream PORT
+python -m benchmarks.gateway_servers bare|lean|wire|gateway URL PORT [DIRECTORY]
+"""
+
+import json
+import sys
+
+import aiohttp
+import uvicorn
+
+from refold.gateway.app import Gateway
+from refold.gateway.client import Client, Order
+from refold.gateway.config import Config
+from refold.gateway.limits import Limits
+from refold.gateway.scripted import ScriptedExchange
+from refold.gateway.serve import run, server
+from refold.gateway.settings import Settings
+from refold.gateway.upstreams import Upstream
+from refold.windows import Window
+
+EVENTS = 16
+USAGE = {"prompt_tokens": 100, "completion_tokens": 9, "total_tokens": 109}
+ANSWER = json.dumps(
+    {
+        "id": "c",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "bench",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "Done."}, "finish_reason": "stop"}],
+        "usage": USAGE,
+    }
+).encode()
+CHUNK = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "bench"}
+PIECE = {**CHUNK, "choices": [{"index": 0, "delta": {"content": "word "}, "finish_reason": None}]}
+STREAM = [f"data: {json.dumps(PIECE)}\n\n".encode()] * (EVENTS - 2)
+STREAM += [f"data: {json.dumps({**CHUNK, 'choices': [], 'usage': USAGE})}\n\n".encode(), b"data: [DONE]\n\n"]
+
+
+async def upstream(scope, receive, send):
+    """A provider that answers at once."""
+    if scope["type"] != "http":
+        return
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body, more = body + message.get("body", b""), message.get("more_body", False)
+    streams = b'"stream": true' in body[:200]
+    kind = b"text/event-stream" if streams else b"application/json"
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
+    for piece in STREAM if streams else (ANSWER,):
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+class Bare:
+    """The least that passes a request on with the same libraries."""
+
+    def __init__(self, url):
+        self.url, self.session = url, None
+
+    async def __call__(self, scope, receive, send):
+        """Pass one request on."""
+        if scope["type"] != "http":
+            return
+        if self.session is None:
+            connector = aiohttp.TCPConnector(limit=0)
+            self.session = aiohttp.ClientSession(auto_decompress=False, connector=connector)
+        pieces, more = [], True
+        while more:
+            message = await receive()
+            pieces.append(message.get("body", b""))
+            more = message.get("more_body", False)
+        headers = [(n.decode(), v.decode()) for n, v in scope["headers"] if n not in (b"host", b"content-length")]
+        async with self.session.request(
+            scope["method"], self.url + scope["path"], headers=headers, data=b"".join(pieces)
+        ) as reply:
+            back = [(n, v) for n, v in reply.raw_headers if n.lower() != b"transfer-encoding"]
+            await send({"type": "http.response.start", "status": reply.status, "headers": back})
+            async for piece in reply.content.iter_any():
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+
+
+class Lean(Bare):
+    """The same with the gateway's own client."""
+
+    async def __call__(self, scope, receive, send):
+        """Pass one request on."""
+        if scope["type"] != "http":
+            return
+        if self.session is None:
+            self.session = Client(Limits())
+            self.session.open()
+        pieces, more = [], True
+        while more:
+            message = await receive()
+            pieces.append(message.get("body", b""))
+            more = message.get("more_body", False)
+        headers = [(n, v) for n, v in scope["headers"] if n not in (b"host", b"content-length")]
+        reply = await self.session.send(Order(self.url, scope["method"], scope["path"], headers, b"".join(pieces)))
+        back = [(n, v) for n, v in reply.headers if n != b"transfer-encoding"]
+        await send({"type": "http.response.start", "status": reply.status, "headers": back})
+        while piece := await reply.piece():
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+        reply.release()
+
+
+def serve(app, port):
+    uvicorn.run(app, port=port, log_level="error", access_log=False, lifespan="off", http="httptools")
+
+
+def serve_gateway(url, port, directory):
+    settings = Settings(windows={"bench": Window(1_000_000)})
+    ups = (Upstream(name="bench", url=url),)
+    run(Config(upstreams=ups, port=port, settings=settings, store=f"{directory}/edits.db", log="error"))
+
+
+def serve_wire(url, port):
+    """The gateway's HTTP side, without its core."""
+    config = Config(upstreams=(Upstream(name="bench", url=url),), port=port, salt=b"s", log="error")
+    server(config, Gateway(config, ScriptedExchange())).run()
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["upstream", port]:
+            serve(upstream, int(port))
+        case ["bare", url, port]:
+            serve(Bare(url), int(port))
+        case ["lean", url, port]:
+            serve(Lean(Upstream(name="bench", url=url)), int(port))
+        case ["wire", url, port]:
+            serve_wire(url, int(port))
+        case ["gateway", url, port, directory]:
+            serve_gateway(url, int(port), directory)
