@@ -516,7 +516,7 @@ def test_a_strategy_is_read_back_from_its_repr() -> None:
     "text", ["ClipResults(__import__('os'))", "ClipResults(**{})", "ClipResults(1)(2)", "__class__", ""]
 )
 def test_names_of_strategies_are_not_run(text) -> None:
-    with pytest.raises(ValueError, match=r"cannot read the settings|no strategy"):
+    with pytest.raises(ValueError, match=r"cannot read the setting|no strategy"):
         strategy(text)
 
 

@@ -229,7 +229,7 @@ def test_strategies_within_strategies(text, made) -> None:
     "text", ["RetrieveFacts((Concept('a', 'b', FactType.MANY),))", "KeepImportant(strategy=1, scorer=2)"]
 )
 def test_settings_that_make_no_sense_are_said(text) -> None:
-    with pytest.raises(ValueError, match=r"cannot read the settings|KeepImportant"):
+    with pytest.raises(ValueError, match=r"FactType.MANY|KeepImportant"):
         strategy(text)
 
 

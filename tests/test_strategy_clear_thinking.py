@@ -119,5 +119,5 @@ def test_thinking_that_cannot_go_stops_what_follows_where_a_gap_is_forbidden() -
 
 
 def test_a_negative_keep_is_refused() -> None:
-    with pytest.raises(ValueError, match="negative"):
+    with pytest.raises(ValueError, match="at least 0"):
         ClearThinking(-1)

@@ -134,5 +134,5 @@ def test_it_is_idempotent_and_can_be_taken_back() -> None:
 
 @pytest.mark.parametrize("name", ["keep", "min_tokens"])
 def test_negative_figures_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="negative"):
+    with pytest.raises(ValueError, match="at least 0"):
         ClearToolInputs(**{name: -1})

@@ -167,7 +167,7 @@ def test_one_name_to_protect_may_stand_alone() -> None:
 
 @pytest.mark.parametrize("name", ["keep", "keep_tokens", "at_least", "min_tokens"])
 def test_negative_figures_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="negative"):
+    with pytest.raises(ValueError, match="at least 0"):
         ClearToolResults(**{name: -1})
 
 

@@ -176,5 +176,5 @@ def test_where_what_stays_fills_it_there_is_no_summary():
 
 @pytest.mark.parametrize("wrong", [{"tokens": 0}, {"tokens": 9, "keep": 1.0}, {"tokens": 9, "at_most": 0.0}])
 def test_figures_that_leave_nothing_to_fill_are_refused(wrong: dict):
-    with pytest.raises(ValueError, match="tokens must"):
+    with pytest.raises(ValueError, match="tokens"):
         SummarizeTo(**wrong)

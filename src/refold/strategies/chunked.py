@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from refold.compose import Picks, Tagged, Telling, pending, spelled, tell, untold
+from refold.figures import called, whole
 from refold.strategy import Ending, Steps
 from refold.summarizer import Summarizer
 from refold.summarizers.rules import RuleSummary
@@ -18,7 +19,7 @@ class Chunked:
     group in (C3-2). What is summarised stays as it is; the next run goes on behind it. Stays as it
     is what `WholeHistory` leaves too. A chunk whose summary would not be smaller is left alone.
 
-    Raises ValueError for a *size* under 1.
+    Raises ValueError for a *size* or *max_tokens* under 1.
     """
 
     size: int = 10
@@ -34,8 +35,8 @@ class Chunked:
     __repr__ = spelled
 
     def __post_init__(self) -> None:
-        if self.size < 1:
-            raise ValueError(f"a chunk has at least one message, not {self.size}")
+        whole(1, size=self.size, max_tokens=self.max_tokens)
+        called(summarizer=self.summarizer, memory=self.memory)
 
     def __call__(self, view: View) -> Steps:
         """Propose an edit for each chunk; give up when nobody answers."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from refold.edits import Edit
+from refold.figures import whole
 from refold.groups import latest_turn
 from refold.messages import Message, Text, Thinking
 from refold.shown import Stand, smaller, standing
@@ -25,8 +26,7 @@ class ClearThinking:
     keep: int = 1
 
     def __post_init__(self) -> None:
-        if self.keep < 0:
-            raise ValueError("keep must not be negative")
+        whole(0, keep=self.keep)
 
     def __call__(self, view: View) -> Edits:
         """An edit for each message whose thinking goes."""

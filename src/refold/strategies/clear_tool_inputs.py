@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from refold.clip import head
+from refold.figures import called_if_any, names, whole
 from refold.groups import groups, settled, unseen
 from refold.messages import Message, Part, ToolCall
 from refold.scorer import Scorer, least_first
@@ -42,10 +43,9 @@ class ClearToolInputs:
     longer_than: int = LONG
 
     def __post_init__(self) -> None:
-        if min(self.keep, self.min_tokens, self.longer_than) < 0:
-            raise ValueError("keep, min_tokens and longer_than must not be negative")
-        names = (self.protect,) if isinstance(self.protect, str) else tuple(sorted(set(self.protect)))
-        object.__setattr__(self, "protect", names)  # sorted, so that the repr is always the same
+        whole(0, keep=self.keep, min_tokens=self.min_tokens, longer_than=self.longer_than)
+        called_if_any(scorer=self.scorer)
+        object.__setattr__(self, "protect", names("protect", self.protect))  # so that the repr is always the same
 
     def __call__(self, view: View) -> Edits:
         """An edit for each message with calls to shorten."""

@@ -9,6 +9,7 @@ from refold.arguments import title
 from refold.clip import head
 from refold.edits import Edit
 from refold.failures import WIDTH, is_failure, telling_lines
+from refold.figures import called_if_any, names, whole
 from refold.groups import Group, answered, groups, settled, unseen
 from refold.messages import Content, Media, Message, Opaque, Part, Text, ToolCall, ToolResult
 from refold.scorer import Scorer, least_first
@@ -63,9 +64,12 @@ class ClearToolResults:
     stub: Stub | None = None
 
     def __post_init__(self) -> None:
-        if min(self.keep, self.keep_tokens, self.at_least, self.min_tokens) < 0:
-            raise ValueError("keep, keep_tokens, at_least and min_tokens must not be negative")
-        object.__setattr__(self, "protect", _names(self.protect))  # sorted, so that the repr is always the same
+        figures = {"keep_tokens": self.keep_tokens, "at_least": self.at_least, "min_tokens": self.min_tokens}
+        whole(0, keep=self.keep, **figures)
+        called_if_any(scorer=self.scorer, stub=self.stub)
+        if self.media not in ("drop", "keep"):
+            raise ValueError(f"media must be 'drop' or 'keep', not {self.media!r}")
+        object.__setattr__(self, "protect", names("protect", self.protect))  # so that the repr is always the same
 
     def __call__(self, view: View) -> Edits:
         """An edit for each message with results to clear, or none at all."""
@@ -150,10 +154,6 @@ class ClearToolResults:
         else:
             text = self.stub(Cleared(call, said, name, failure))
         return replace(shown, content=(Text(text), *media)) if text else shown
-
-
-def _names(names: Collection[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(sorted(set(names)))
 
 
 def _results(message: Message) -> list[ToolResult]:

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from refold.clip import Gap, gap
 from refold.failures import telling_lines
+from refold.figures import called_if_any, number, whole
 from refold.messages import Content, Message, Part, Text, ToolResult
 from refold.scorer import Scorer, score_alone
 from refold.shown import Stand, smaller, untouched, with_parts
@@ -15,6 +16,8 @@ from refold.view import View
 
 MARK = 100
 """Characters set aside for the mark."""
+LEAST = 400
+"""Characters that leave room for head and tail."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class ClipResults:
     *head* is the share of what stays that is taken from the start. *version* changes when the same
     settings would cut otherwise. With a *scorer* (docs/importance.md) what matters more is cut less:
     the limit of a message is *limit* times 1 + its score, the scorer being shown that message alone.
-    Raises ValueError for a limit under 400.
+    Raises ValueError for a limit under 400 and a *head* that is no share.
     Conformance cases 28, 30, 31.
     """
 
@@ -41,10 +44,10 @@ class ClipResults:
     local: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.limit < 400:
-            raise ValueError(f"a limit of {self.limit} characters leaves no room for head and tail (at least 400)")
-        if not 0 <= self.head <= 1:
-            raise ValueError(f"head must be a share between 0 and 1, not {self.head}")
+        whole(LEAST, limit=self.limit)
+        number(0, 1, head=self.head)
+        whole(1, version=self.version)
+        called_if_any(scorer=self.scorer)
 
     def __call__(self, view: View, since: int = 0) -> Edits:
         """An edit for each message from position *since* on with a result over the limit."""

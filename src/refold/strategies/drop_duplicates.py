@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from refold.arguments import path_of, title
 from refold.failures import is_failure
+from refold.figures import whole
 from refold.groups import call_of
 from refold.messages import Content, Media, Message, Part, Text, ToolCall, ToolResult
 from refold.shown import Stand, smaller, untouched, with_parts
@@ -42,8 +43,7 @@ class DropDuplicates:
     local: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.min_chars < 1 or self.within < 1:
-            raise ValueError("min_chars and within must be at least 1")
+        whole(1, min_chars=self.min_chars, within=self.within, version=self.version)
 
     def __call__(self, view: View, since: int = 0) -> Edits:
         """An edit for each message from position *since* on that repeats a result."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from refold.compose import Picks, Tagged, Telling, pending, spelled, tell, untold
+from refold.figures import called, whole
 from refold.strategy import Ending, Steps
 from refold.summarizer import Summarizer
 from refold.summarizers.rules import RuleSummary
@@ -17,7 +18,7 @@ class FromLastN:
     summarised, from the latest legal cut on; those that wait for an answer do not count. What is
     before them is hidden without a word, an earlier summary too; it comes back when the edit is reverted.
 
-    Raises ValueError for *n* under 1.
+    Raises ValueError for *n* or *max_tokens* under 1.
     """
 
     n: int = 5
@@ -32,8 +33,8 @@ class FromLastN:
     __repr__ = spelled
 
     def __post_init__(self) -> None:
-        if self.n < 1:
-            raise ValueError(f"at least one message is summarised, not {self.n}")
+        whole(1, n=self.n, max_tokens=self.max_tokens)
+        called(summarizer=self.summarizer, memory=self.memory)
 
     def __call__(self, view: View) -> Steps:
         """Propose one edit, or none."""

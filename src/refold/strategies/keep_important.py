@@ -1,8 +1,10 @@
 """Let what matters stand as it is when the rest is summarised."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+from refold.figures import called, number, whole
 from refold.scorer import Scorer, important
 from refold.strategy import Steps, Strategy
 from refold.view import View
@@ -29,8 +31,9 @@ class KeepImportant:
     def __post_init__(self) -> None:
         if not hasattr(self.strategy, "pin"):
             raise TypeError(f"{self.strategy!r} has no setting `pin`")
-        if self.max_tokens < 0:
-            raise ValueError("max_tokens must not be negative")
+        whole(0, max_tokens=self.max_tokens)
+        number(-math.inf, math.inf, over=self.over)
+        called(strategy=self.strategy, scorer=self.scorer)
 
     def __call__(self, view: View) -> Steps:
         """What the strategy proposes when the important messages are pinned."""

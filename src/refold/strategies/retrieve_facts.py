@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from refold.compose import Picks, Tagged, Telling, pending, spelled, tell, untold
 from refold.edits import Edit
+from refold.figures import called, called_if_any, whole
 from refold.strategy import Ending, Steps, Strategy
 from refold.summarizers.concepts import Concept
 from refold.summarizers.facts import FactSummary
@@ -19,7 +20,7 @@ class RetrieveFacts:
     leaves too. Facts that were found before are merged with the new ones. If none are found, or
     nobody answers, nothing changes, or *fallback* takes over (C3-8).
 
-    Raises ValueError without concepts, or for two of one keyword.
+    Raises ValueError without concepts, for two of one keyword, and for figures under 1.
     """
 
     concepts: tuple[Concept, ...]
@@ -39,6 +40,11 @@ class RetrieveFacts:
     __repr__ = spelled
 
     def __post_init__(self) -> None:
+        whole(1, max_tokens=self.max_tokens, piece=self.piece, asks=self.asks)
+        called(memory=self.memory)
+        called_if_any(fallback=self.fallback)
+        if not isinstance(self.concepts, tuple | list) or not all(isinstance(one, Concept) for one in self.concepts):
+            raise ValueError(f"concepts must be a tuple of Concept, not {self.concepts!r}")
         self._summarizer()
 
     def __call__(self, view: View) -> Steps:

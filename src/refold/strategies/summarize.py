@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from types import FunctionType
 
 from refold.errors import EditError
+from refold.figures import called, called_if_any, number, whole
 from refold.messages import Message
 from refold.placements import PLACEMENTS, Placement, placed
 from refold.split import tail_start
@@ -23,6 +24,8 @@ class Summarize:
     Retrospective. Earlier edits inside that span are hidden with it; what an earlier summary
     covers is merged, not summarised again. Proposes nothing when nothing is older than the tail,
     when the summarizer has nothing to offer, or when the fold would not be smaller.
+
+    Raises ValueError for settings that are none.
     """
 
     keep: int | float = 8
@@ -38,7 +41,14 @@ class Summarize:
     compacted; a call or a result with all that belongs to it (conformance 41)."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.place, str) and self.place not in PLACEMENTS:
+        if isinstance(self.keep, float):
+            number(0, 1, keep=self.keep)
+        else:
+            whole(0, keep=self.keep)
+        whole(1, max_tokens=self.max_tokens)
+        called(summarizer=self.summarizer)
+        called_if_any(pin=self.pin)
+        if not isinstance(self.place, Placement) and not (isinstance(self.place, str) and self.place in PLACEMENTS):
             raise ValueError(f"no placement is called {self.place!r}; there are {', '.join(PLACEMENTS)}")
 
     def __repr__(self) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from refold.figures import number, whole
 from refold.messages import Message
 from refold.placements import Placement
 from refold.split import tail_start
@@ -33,8 +34,13 @@ class SummarizeTo:
     pin: Callable[[Message], bool] | None = None
 
     def __post_init__(self) -> None:
-        if self.tokens < 1 or not 0 <= self.keep < 1 or not 0 < self.at_most <= 1:
-            raise ValueError("tokens must be at least 1, keep a share from 0 to below 1, at_most one above 0")
+        whole(1, tokens=self.tokens)
+        number(0, 1, keep=self.keep, at_most=self.at_most)
+        if self.keep == 1 or not self.at_most:
+            raise ValueError(
+                "keep and at_most leave no tokens for a summary: keep is a share below 1, at_most one above 0"
+            )
+        Summarize(summarizer=self.summarizer, place=self.place, pin=self.pin)  # looks at what it is given
 
     def __call__(self, view: View) -> Steps:
         """Propose one edit, or none."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from refold.compose import Picks, Tagged, Telling, pending, spelled, tell, untold
+from refold.figures import called, whole
 from refold.strategy import Ending, Steps
 from refold.summarizer import Summarizer
 from refold.summarizers.rules import RuleSummary
@@ -15,6 +16,7 @@ class WholeHistory:
 
     Retrospective. System messages, the first request, the current one, memory and whatever waits for
     an answer stay as they are (`refold.compose`). An earlier summary is merged into the new one.
+    Raises ValueError for *max_tokens* under 1.
     """
 
     max_tokens: int = 2_000
@@ -26,6 +28,10 @@ class WholeHistory:
     """Which messages are memory."""
 
     __repr__ = spelled
+
+    def __post_init__(self) -> None:
+        whole(1, max_tokens=self.max_tokens)
+        called(summarizer=self.summarizer, memory=self.memory)
 
     def __call__(self, view: View) -> Steps:
         """Propose one edit, or none."""

@@ -1,0 +1,126 @@
+"""Settings that make no sense are refused where they are said, in a sentence; none is found out only while it runs."""
+
+from dataclasses import MISSING, fields
+
+import pytest
+
+import refold
+from refold.demo import session
+from refold.named import STRATEGIES, strategy
+from refold.strategies import ClearThinking, ClearToolResults, KeepImportant, SummarizeTo
+
+BAD = ("-1", "'x'", "None", "2.5", "1e999", "True", "[]", "{}", "b'x'", "[1, 'a']", "Freshness()", "ClearThinking()",
+       "RuleSummary()", "10**9", "FactType.MANY", "99999999999999999999")  # fmt: skip
+NEEDED = {
+    "KeepImportant": {"strategy": "Summarize()", "scorer": "Emphasis()"},
+    "RetrieveFacts": {"concepts": "(Concept('a', 'b'),)"},
+    "SummarizeTo": {"tokens": "500"},
+}
+HISTORY = session(3)
+
+
+def settings(name: str) -> list[str]:
+    return [field.name for field in fields(STRATEGIES[name]) if field.init]
+
+
+@pytest.mark.parametrize(("name", "setting"), [(name, one) for name in STRATEGIES for one in settings(name)])
+def test_a_strategy_is_refused_or_runs(name, setting) -> None:
+    for bad in BAD:
+        said = {**NEEDED.get(name, {}), setting: bad}
+        refused_or_runs(f"{name}({', '.join(f'{k}={v}' for k, v in said.items())})")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Summarize(summarizer=ModelSummary({}))",
+        "ClearToolResults(scorer=Nearness({}))",
+        "ClearToolResults(scorer=Attention({}))",
+        "ClearToolResults(scorer=References({}))",
+        "ClearToolResults(scorer=Emphasis({}))",
+        "ClearToolResults(scorer=Weighted({}))",
+        "RetrieveFacts(concepts=(Concept('a', {}),))",
+        "RetrieveFacts(concepts=(Concept('a', 'b', {}),))",
+    ],
+)
+@pytest.mark.parametrize("name", ["", "words=", "embed=", "window=", "form=", "closing=", "headings=", "fallback="])
+def test_so_is_what_stands_inside_one(text, name) -> None:
+    for bad in BAD:
+        refused_or_runs(text.format(name + bad))
+
+
+def refused_or_runs(text: str) -> None:
+    try:
+        made = strategy(text)
+    except ValueError as error:
+        made, why = None, str(error)
+    if made is None:
+        assert "\n" not in why
+        assert "'<'" not in why
+        return
+    refold.Compactor([made], refold.Budget(300, 300))(HISTORY)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Summarize(keep=-1)", "keep must be a whole number of at least 0, not -1"),
+        ("Summarize(keep=1.5)", "keep must be a number from 0 to 1, not 1.5"),
+        ("Summarize(keep='x')", "keep must be a whole number of at least 0, not 'x'"),
+        ("Summarize(max_tokens=-1)", "max_tokens must be a whole number of at least 1, not -1"),
+        ("Summarize(summarizer=5)", "summarizer must be one of RuleSummary, ModelSummary, not 5"),
+        ("Summarize(summarizer=Freshness())", "summarizer must be one of RuleSummary, ModelSummary, not Freshness"),
+        ("Summarize(place='nowhere')", "no placement is called 'nowhere'"),
+        ("Chunked(size=10, max_tokens=-5)", "max_tokens must be"),
+        ("ClearToolResults(keep=2.5)", "keep must be a whole number, not 2.5"),
+        ("ClearToolResults(keep='x')", "keep must be a whole number, not 'x'"),
+        ("ClearToolResults(media='x')", "media must be 'drop' or 'keep', not 'x'"),
+        ("ClearToolResults(stub=5)", "stub must be what only Python code can give, not 5"),
+        ("ClearToolResults(protect=5)", "protect must be a list of texts, not 5"),
+        ("ClearToolResults(kep=1)", "takes no 'kep'; its settings are keep, keep_tokens, at_least"),
+        ("Summarize(keep=8, keep=9)", "takes no 'keep' more than once"),
+        ("Summarize(8, keep=9)", "takes no 'keep' more than once"),
+        ("ClearThinking(1, 2)", "takes no 2 settings; its settings are keep"),
+        ("ClearThinking(**{'keep': 1})", "cannot read the settings"),
+        ("ClearThinking(keep=x)", "cannot read the setting x"),
+        ("KeepImportant(Summarize(keep='x'), Emphasis())", "Summarize: keep must be a whole number"),
+    ],
+)
+def test_it_is_said_what_is_wrong(text, said) -> None:
+    with pytest.raises(ValueError, match=r"\w") as error:
+        strategy(text)
+    assert said in str(error.value)
+
+
+def test_required_settings_are_named() -> None:
+    for name, made in STRATEGIES.items():
+        needed = [one.name for one in fields(made) if one.default is MISSING and one.default_factory is MISSING]
+        if needed:
+            with pytest.raises(ValueError, match=needed[0]):
+                strategy(name)
+
+
+@pytest.mark.parametrize(
+    ("make", "bad"),
+    [
+        (made, {**{k: v for k, v in needed.items() if k not in bad}, **bad})
+        for made, needed, wrong in [
+            (STRATEGIES["Summarize"], {}, [{"keep": True}, {"keep": float("nan")}, {"pin": 5}, {"place": 5}]),
+            (STRATEGIES["WholeHistory"], {}, [{"max_tokens": 0}, {"memory": "x"}, {"summarizer": None}]),
+            (STRATEGIES["FromLastN"], {}, [{"n": 1.5}, {"max_tokens": "x"}]),
+            (STRATEGIES["Chunked"], {}, [{"size": "x"}, {"summarizer": 3}]),
+            (STRATEGIES["RetrieveFacts"], {}, [{"concepts": ("a",)}, {"concepts": 5}]),
+            (ClearThinking, {}, [{"keep": 2.5}, {"keep": None}]),
+            (ClearToolResults, {}, [{"scorer": 5}, {"stub": "x"}, {"protect": [1]}, {"at_least": 0.5}]),
+            (STRATEGIES["ClearToolInputs"], {}, [{"scorer": 5}, {"longer_than": "x"}]),
+            (STRATEGIES["ClipResults"], {}, [{"limit": 400.5}, {"head": "x"}, {"scorer": 5}]),
+            (STRATEGIES["DropDuplicates"], {}, [{"min_chars": "x"}, {"within": 0}]),
+            (KeepImportant, {"strategy": STRATEGIES["Summarize"](), "scorer": len}, [{"scorer": 5}, {"over": "x"}]),
+            (SummarizeTo, {"tokens": 500}, [{"tokens": 0.5}, {"keep": "x"}, {"pin": 5}, {"summarizer": 5}]),
+        ]
+        for bad in wrong
+    ],
+)
+def test_python_code_is_told_at_once_too(make, bad) -> None:
+    with pytest.raises(ValueError, match=r" not |must|no placement"):
+        make(**bad)
