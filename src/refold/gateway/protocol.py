@@ -27,6 +27,8 @@ class Guarded(HttpToolsProtocol):
     _head_bytes = 0
     _header_bytes = 0
     _is_reading_head = True
+    _has_begun = False
+    """Has part of a head come?"""
     _refused = (400, "Bad Request")
     _tell: Callable[[], None] | None = None
     """Who is told when the client leaves."""
@@ -45,6 +47,7 @@ class Guarded(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing is awaited any more."""
         self._stop_waiting()
+        self._has_begun = False
         super().connection_lost(exc)
         self._is_lost, tell = True, self._tell
         if tell is not None:
@@ -68,14 +71,17 @@ class Guarded(HttpToolsProtocol):
         """Close where much comes that is neither a whole head nor a body."""
         self._head_bytes += len(data)
         super().data_received(data)
+        if self._has_begun and self._timer is None:  # as a rule a head comes whole, and needs no timer
+            self._wait()
         if self._head_bytes > 2 * self._limits.head_bytes and not self.transport.is_closing():
             self._refused = (431, "Request Header Fields Too Large")
             self.send_400_response("")
 
     def on_message_begin(self) -> None:
         """Another head."""
-        self._is_reading_head, self._header_bytes = True, 0
-        self._wait()
+        self._is_reading_head, self._has_begun, self._header_bytes = True, True, 0
+        if self._timer is not None:
+            self._wait()
         super().on_message_begin()
         self.scope["extensions"] = self._extensions  # type: ignore[typeddict-item]  # one of our own
 
@@ -91,7 +97,7 @@ class Guarded(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The head is whole: only a path of ours is a target."""
-        self._is_reading_head, self._head_bytes = False, 0
+        self._is_reading_head, self._has_begun, self._head_bytes = False, False, 0
         self._stop_waiting()
         if not self.url.startswith(b"/") or b"#" in self.url:
             raise _UnfitError  # an absolute target or CONNECT: this is no proxy
