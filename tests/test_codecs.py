@@ -149,6 +149,20 @@ def test_a_format_can_be_named():
         open_payload({"messages": PLAIN}, "gemini")
 
 
+def test_a_format_that_is_named_for_entries_of_another_is_an_error() -> None:
+    """Once 200,000 tokens were 2,000: nothing of the entries was read."""
+    with pytest.raises(FormatError, match="no entries of gemini: entry 0 has the fields 'role', 'content'"):
+        open_payload(PLAIN, "gemini")
+    with pytest.raises(FormatError, match="no entries of anthropic"):
+        open_payload([{"role": "tool", "tool_call_id": "a", "content": "b"}], "anthropic")
+
+
+@pytest.mark.parametrize("kind", ["server_tool_use", "web_search_tool_result", "mcp_tool_use", "compaction"])
+def test_blocks_that_only_one_api_has_tell_it(kind: str) -> None:
+    said = [{"role": "user", "content": "b"}, {"role": "assistant", "content": [{"type": kind, "id": "s1"}]}]
+    assert open_payload(said).codec.NAME == "anthropic"
+
+
 @pytest.mark.parametrize(
     "payload", [[3], [None], [[]], {"input": [1, 2]}, {"messages": "hi"}, {"contents": [7]}, [True]]
 )

@@ -84,7 +84,15 @@ def _named(format: str | Codec, parcel: Parcel) -> Codec:
         raise FormatError(
             f"{codec.NAME} keeps its conversation in {codec.FIELD!r}, and this object has {parcel.field!r}"
         )
+    if isinstance(format, str) and (items := _items(parcel, _LOOKS[-1])) and not codec.fits(parcel.body, items):
+        raise FormatError(f"these are no entries of {codec.NAME}: {_strange(items)}")
     return codec
+
+
+def _items(parcel: Parcel, look: int) -> list[Wire]:
+    """The first *look* entries."""
+    whole = Envelope(openai_chat, parcel, 0)
+    return [whole.item(at) for at in range(min(look, len(whole)))]
 
 
 def _recognised(parcel: Parcel) -> Codec:
@@ -102,8 +110,7 @@ def is_certain(parcel: Parcel) -> bool:
 
 def _best(parcel: Parcel, look: int) -> tuple[Codec, bool]:
     """The format that fits the first *look* entries best, and whether it is far enough ahead. Raises `FormatError`."""
-    whole = Envelope(openai_chat, parcel, 0)
-    items = list(map(whole.item, range(look)))
+    items = _items(parcel, look)
     if any(hasattr(item, "additional_kwargs") for item in items):
         raise FormatError("messages of LangChain's: give format=refold.adapters.langchain")
     tried = [codec for codec in CODECS if parcel.field in ("", codec.FIELD)]

@@ -21,7 +21,13 @@ BOUND_FROM = {"opus": (5, 5), "sonnet": (5, 5), "haiku": (5, 5), "fable": (5, 1)
 """First version of each family that binds thinking to what came before it (AN-7), November 2026."""
 
 _MODEL = re.compile(r"claude-(?:([a-z]+)-)?(\d+)(?:[-.](\d{1,2})(?!\d))?(?:-([a-z]+))?")
-_BLOCKS = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document"})
+_BLOCKS = frozenset(
+    {
+        *("tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document"),
+        *("server_tool_use", "mcp_tool_use", "mcp_tool_result", "search_result", "container_upload", "compaction"),
+    }
+)
+"""Blocks of this API alone; so are all that end in `_tool_result`."""
 _NOT_OURS = frozenset({"tool_calls", "tool_call_id", "function_call", "reasoning_content", "parts"})
 
 
@@ -53,7 +59,7 @@ def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:
         if isinstance(item, dict):
             if item.get("role") == "tool" or not _NOT_OURS.isdisjoint(item):
                 return 0
-            blocks = any(_type(block) in _BLOCKS for block in _list(item.get("content")))
+            blocks = any(map(_is_ours, _list(item.get("content"))))
             score += 3 * (blocks or "stop_reason" in item)
     return score
 
@@ -66,7 +72,12 @@ def _list(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) else ()
 
 
-def _type(block: Any) -> Any:
+def _is_ours(block: Any) -> bool:
+    kind = _type(block)
+    return kind in _BLOCKS or (kind is not None and kind.endswith("_tool_result"))
+
+
+def _type(block: Any) -> str | None:
     kind = block.get("type") if isinstance(block, dict) else getattr(block, "type", None)
     return kind if isinstance(kind, str) else None
 
