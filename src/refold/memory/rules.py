@@ -12,6 +12,7 @@ from refold.summarizers.rules.cues import conclusions, constraints
 from refold.summarizers.rules.names import Tally, note, ranked
 from refold.summarizers.rules.requests import asked
 from refold.summarizers.rules.text import one_line, scanned, sentences
+from refold.summarizers.rules.wording import PREFERRING
 from refold.summary import without_summary
 from refold.view import View
 
@@ -21,20 +22,14 @@ LONGEST = 300
 _DECIDES = re.compile(
     r"\b(?:(?:I|we)(?:['’]ve| have)? (?:decided|chose|agreed|settled|finali[sz]ed|booked|confirmed)|let['’]?s (?:go with|use|stick with)|"
     r"(?:I|we)['’]?(?:ll| will) (?:go with|use|take)|final(?:ly)? (?:choice|decision))\b"
-    r"|决定|決定|就(?:用|选|定|要)|确定(?:用|选|了)|敲定|改成|改用|定下来",
-    re.IGNORECASE,
-)
-_PREFERS = re.compile(
-    r"\b(?:I|we)(?:['’]d| would| really| also| still| always| usually){0,3} (?:like|love|prefer|hate|dislike|enjoy|favou?r|rather)\b"
-    r"|\b(?:I|we) (?:can['’]?t stand|do(?:n['’]t| not) (?:like|eat|drink|want))\b|\b(?:my|our) (?:all-time )?fav(?:ou)?rite|\ballergic to\b"
-    r"|我们?(?:\w{0,4})(?:喜欢|喜歡|讨厌|討厭|偏好|偏爱|爱好|习惯|过敏|受不了|感兴趣)",
+    r"|决定|決定|就(?:用|选|選|定|要)|[确確]定(?:用|选|選|了)|敲定|改成|改用|定下[来來]",
     re.IGNORECASE,
 )
 _STATES = re.compile(
     r"\b(?:my|our) (?:\w+ ){1,4}(?:is|are|was|were|has|starts?|runs?)\b"
     r"|\b(?:I am|I['’]m|we are|we['’]re) (?:an? |the |from |in |at |on |based |using |working |running |\d)"
     r"|\b(?:I|we) (?:live|work|use|have|own|moved|study|teach|run|deploy|host|earn|weigh|speak)\b|\bcall me\b"
-    r"|我们?(?:叫|是|住|来自|在\w|有|用|使用|会|今年|负责|学)|我们?的\w{1,10}(?:是|叫|在|有|为)",
+    r"|我[们們]?(?:叫|是|住|来自|來自|在\w|有|用|使用|会|會|今年|负责|負責|学|學)|我[们們]?的\w{1,10}(?:是|叫|在|有|为|為)",
     re.IGNORECASE,
 )
 
@@ -67,11 +62,11 @@ def _by_user(message: Message) -> Iterator[tuple[Kind, str]]:
     binding = set(constraints(own))
     for sentence in sentences(own):
         line = one_line(sentence, LONGEST)
-        if len(line.encode("utf-8", "replace")) < 10 or line.endswith(("?", "？")):
+        if len(line.encode("utf-8", "replace")) < 9 or line.endswith(("?", "？")):
             continue
         if _DECIDES.search(line):
             yield "decision", line
-        elif line in binding or _PREFERS.search(line):
+        elif line in binding or PREFERRING.within(line):
             yield "preference", line
         elif _STATES.search(line):
             yield "fact", line

@@ -1,21 +1,18 @@
-"""Sentences that bind, and sentences that conclude: found by cue words, weighed by what else they hold."""
+"""Sentences that bind, and sentences that conclude: found by cue words, weighed by what else they hold.
+
+The words that bind are those of `wording`, in nine languages."""
 
 import re
 from collections.abc import Iterable, Iterator
 
 from refold.summarizers.rules.text import one_line, sentences
+from refold.summarizers.rules.wording import BINDING
 
 LONGEST = 300
 """Characters of a kept sentence; a longer one is cut."""
+SHORTEST = 4
+"""Bytes of a sentence that binds: `只读` may, `ok` may not."""
 
-_BINDS = re.compile(
-    r"\b(?:never|always|must(?:n't)?|(?:don['’]?t|do not)(?!\s+(?:think|understand|know|see|get|like|believe|remember|have|need|really)\b)|shall not|should(?:n't| not| always| never)|"
-    r"only|avoid|forbidden|required?|make sure|ensure|at all times|from now on|prefer|without|"
-    r"off[- ]limits|hands off|frozen|leave (?:it|them|that|this|the \w+|\S+[/.]\S+) (?:alone|as)|unchanged|stick to)\b"
-    r"|不要|不能|不可|不得|不准|不许|不允许|不应|别再|请勿|切勿|必须|務必|务必|禁止|严禁|一定|始终|总是|永远|"
-    r"只能|只允许|仅限|只用|只改|避免|要求|尽量|優先|优先|以后都|今后|保持|别动|别碰|冻结",
-    re.IGNORECASE,
-)
 _CONCLUDES = re.compile(
     r"\b(?:decid\w+|decision|root cause|caused by|because|the (?:issue|problem|bug|reason|fix|solution|culprit) (?:is|was)|"
     r"turns out|found (?:that|the|it)|confirm\w*|conclu\w+|therefore|instead of|chose|choos\w+|will use|we use|switch\w* to|"
@@ -23,7 +20,8 @@ _CONCLUDES = re.compile(
     r"implemented|refactored|renamed|moved|replaced|all tests pass\w*|unable to|cannot|not (?:possible|permitted|allowed|supported)|"
     r"is (?:now|defined|located|stored|set|called)|successfully)\b"
     r"|决定|決定|结论|結論|原因|因为|因為|由于|根源|改用|采用|採用|选择|选用|确认|確認|发现|發現|修复|修復|解决|解決|最终|"
-    r"注意|关键|關鍵|说明|表明|因此|所以|问题(?:是|在)|已(?:经|將|将)?(?:完成|实现|修改|更新|预订|取消|添加|删除)|无法|不支持|成功|推荐|建议",
+    r"注意|关键|關鍵|说明|表明|因此|所以|问题(?:是|在)|已(?:经|將|将)?(?:完成|实现|修改|更新|预订|取消|添加|删除)|无法|不支持|成功|推荐|建议"
+    r"|最終|說明|問題(?:是|在)|已(?:經)?(?:完成|實現|修改|更新|預訂|取消|添加|刪除|新增)|無法|建議|推薦|選用",
     re.IGNORECASE,
 )
 _ENTITY = re.compile(
@@ -35,7 +33,8 @@ _PLAN = re.compile(r"^(?:let me|let's|i'll|i will|i need to|now (?:i|let)|next,?
 def constraints(text: str) -> Iterator[str]:
     """Sentences of a user's text that state a standing rule."""
     for sentence in sentences(text):
-        if len(sentence) >= 4 and not sentence.endswith(("?", "？")) and _BINDS.search(sentence[: 2 * LONGEST]):
+        long_enough = len(sentence.encode("utf-8", "replace")) >= SHORTEST
+        if long_enough and not sentence.endswith(("?", "？")) and BINDING.within(sentence[: 2 * LONGEST]):
             yield one_line(sentence, LONGEST)
 
 

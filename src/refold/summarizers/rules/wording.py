@@ -1,0 +1,189 @@
+"""The words by which a rule summary, `Emphasis` and `RuleMemories` know what binds, what matters and what somebody prefers.
+
+One entry for each language, each list a few sure words: alternatives of a regular expression, in any case, whole words where
+a language has spaces. What follows a word can rule it out: `总是报错` and `it always fails` complain, they bind nobody. Whoever
+adds a word adds a sentence that it finds, and one that it must not find, to tests/test_rules_wording.py.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Wording(NamedTuple):
+    """The words of one language."""
+
+    language: str
+    """ISO 639-1."""
+    strict: Sequence[str]
+    """Bind and stress: never, must, 禁止."""
+    binds: Sequence[str]
+    """Say what shall hold from now on, or that something shall be left alone."""
+    stresses: Sequence[str]
+    """Say that something matters."""
+    prefers: Sequence[str]
+    """Say what somebody likes or wants rather."""
+    spaced: bool = True
+    """Whether spaces part words."""
+
+
+CHINESE = Wording(
+    "zh",
+    strict=(
+        "必须", "必須", "务必", "務必", "禁止", "严禁", "嚴禁", "(?:绝|絕|決)不(?!是|会|會)", "(?:绝|絕|決|决)不能", "(?:绝|絕)对?對?不(?:能|要|可|得|准|许|許)",
+        "永远(?:不要|别|不能|不得|用|使用|只)", "永遠(?:不要|別|不能|不得|用|使用|只)", "一定(?:要|得|不要|别|別|不能|必须|用|保留)", "(?:以后|以後|今后|今後)都",
+        "(?<![一二三四五六七八九十几幾数數百两\\d])千(?:万|萬)(?:别|別|不|要|记|記|小心|注意)", "(?:切|请|請|万|萬)?勿(?!忘我|论|論)",
+    ),
+    binds=(
+        "(?<!要)不要(?!紧|緊|脸|臉)", "不能(?!用了|启动|啟動|运行|運行|登录|登錄|登入|正常|工作|编译|編譯|打开|打開|访问|連|连|显示|顯示|加载|載入|保存了|用$|用。)",
+        "不可(?!能|思|避免|或缺|靠|否|欠|逆|见|見)", "(?<![恨舍捨巴怪见見记記了由])不得(?!不|了|已)", "不准(?!确|確|时|時)", "不(?:允)?[许許](?!多)", "不应该?(?!当)", "不應該?",
+        "(?<![特分类類级級区區识識个個性鉴鑑辨差告道送离離])[别別](?:再|动|動|碰|改|删|刪|用|提交|乱|亂|加|写|寫|把|管)", "始[终終](?:用|使用|保持|要|以|采用|採用|返回)",
+        "(?<![它他她])[总總]是(?:用|使用|先|要|以|写|寫|加|保持|保留|采用|採用|跑|运行|返回 ?JSON)", "一直(?:用|使用|保持)", "请一直|請一直", "一律", "统一(?:使用|用|采用|写|放|改|为|成)", "統一(?:使用|用|採用|寫|放|改|為|成)",
+        "只(?:能|允许|允許|许|許|准|可以|用|改|读|讀)", "[仅僅](?:限|用|允许|允許)", "避免", "要求", "[尽盡儘]量", "[优優]先(?!级|級|順|度|队|隊)", "保持", "[冻凍][结結]",
+        "(?:从|從)(?:现在|現在)(?:起|开始|開始)|(?:从|從)今(?:以|往)?[后後]|今[后後]", "以[后後](?:每|请|請|要|不|别|別|用|一律|只|默认|預設)", "每次.{0,12}(?:都要|都得|必|先)(?!等)",
+        "(?<![我他她你还還不])(?:记住|記住|记得|記得)(?!吗|嗎|了)|[请請](?:你)?(?:记住|記住|记得|記得)", "用(?:简体|繁体|繁體|簡體)?(?:中文|英文|英语|英語|日文|日语|繁體|繁体)(?:来|來)?(?:回答|回复|回覆|答复|交流|沟通|溝通|写|寫)",
+        "(?:更|比较|比較)(?:喜欢|喜歡)|宁可|寧可|[倾傾]向于?於?|偏好",
+    ),
+    stresses=(
+        "重要", "(?:记住|記住|(?<![我他她还還])记得|(?<![我他她还還])記得)", "牢[记記]", "[别別]忘", "不要忘", "勿忘", "切[记記]", "[关關][键鍵](?!字|词|詞|帧|幀|路径|路徑)", "注意(?!力)",
+        "千[万萬](?:别|別|不|要)",
+    ),
+    prefers=("(?:我|我们|我們)(?:\\w{0,4})(?:喜欢|喜歡|讨厌|討厭|偏好|偏爱|偏愛|爱好|愛好|习惯|習慣|过敏|過敏|受不了|感兴趣|感興趣|宁可|寧可)",),
+    spaced=False,
+)  # fmt: skip
+ENGLISH = Wording(
+    "en",
+    strict=(
+        r"never(?! (?:mind|worked|happen\w*|saw|seen|said|heard|been|had|got)\b)",
+        r"always(?! (?:fail\w*|crash\w*|return\w*|get\w*|throw\w*|show\w*|times?|been|was|is|has|had|wanted|thought|said|happen\w*)\b)",
+        "must", "make sure", "from now on", "at all costs", "under no circumstances", "mandatory",
+    ),
+    binds=(
+        "mustn't", r"(?:don['’]?t|do not)(?! (?:think|understand|know|see|get|like|believe|remember|have|need|really|care|mind|work)\b)", "shall not",
+        "should(?:n['’]?t| not| always| never)", r"only(?! (?:happen\w*|see|saw|had|has|have|was|is|got|one|two|a|an|the)\b)", "avoid", "forbidden", "required?", "ensure", "at all times",
+        "prefer", "without", "off[- ]limits", "hands off", "frozen", r"leave (?:it|them|that|this|the \w+|\S+[/.]\S+) (?:alone|as)", "unchanged", "stick to",
+    ),
+    stresses=("important(?:ly)?", "remember", "do not forget", "don['’]?t forget", "keep in mind", "note that", "critical", "crucial", "essential"),
+    prefers=(
+        r"(?:I|we)(?:['’]d| would| really| also| still| always| usually){0,3} (?:like|love|prefer|hate|dislike|enjoy|favou?r|rather)",
+        r"(?:I|we) (?:can['’]?t stand|do(?:n['’]t| not) (?:like|eat|drink|want))", "(?:my|our) (?:all-time )?fav(?:ou)?rite", "allergic to",
+    ),
+)  # fmt: skip
+JAPANESE = Wording(
+    "ja",
+    strict=("必ず(?!し)", "絶対(?:に|ダメ|だめ)", "決して", "厳禁"),
+    binds=(
+        "常に(?:使|日本語|先|最|確認)", "しないで", "[わかがさたなばまらえけげせてねべめれ]ないで(?:ください|下さい)", "ては(?:いけ|だめ|ダメ|なら)", "しないこと", "今後は", "これからは", "以後は",
+        "(?:のみ|だけ)(?:を)?(?:使|許可)", "日本語で(?:答|回答|返答|返事|書)", "の?(?:方|ほう)が(?:好き|いい|良い)",
+    ),
+    stresses=("大事", "大切", "覚えて(?:おいて|ください|下さい|ね)", "忘れないで", "忘れずに"),
+    prefers=("(?:私|僕|俺).{0,12}(?:好き|嫌い|苦手|アレルギー)", "の?(?:方|ほう)が(?:好き|いい|良い)"),
+    spaced=False,
+)  # fmt: skip
+KOREAN = Wording(
+    "ko",
+    strict=("반드시", "절대로?(?! ?(?:경로|값|적|좌표|온도))", "무조건", "금지(?!어)"),
+    binds=(
+        "항상 (?:\\S+ ){0,3}?(?:사용|유지|확인|해 ?주|답|작성|하세요|해야)", "[가-힣]지 ?마(?:세요|십시오|라|요|(?=[ .!]|$))", "(?:해서는|하면) 안", "앞으로(?:는|도)", "앞으로 (?:모든|항상|꼭)", "이제부터",
+        "만 (?:사용|써)", "한국어로 (?:답|대답|작성|써|말)",
+    ),
+    stresses=("중요", "기억해", "잊지 ?마", "명심", "주의(?:하|해|사항)"),
+    prefers=("선호", "(?:더|을|를|이|가) 좋(?:아합|아해|습니다|아요)", "싫어", "알레르기"),
+    spaced=False,
+)  # fmt: skip
+SPANISH = Wording(
+    "es",
+    strict=(
+        r"nunca(?! (?:he|has|ha|hemos|han|había|funcion\w*|pas\w*|vi|fue|me|lo|la|se)\b)", "prohibido", "obligatorio", "en ningún caso", "bajo ninguna circunstancia", "a toda costa",
+    ),
+    binds=(
+        r"siempre(?= (?:usa|utiliza|responde|escribe|ejecuta|haz|en español|con)\w*\b)", r"(?:usa|utiliza|responde|escribe|ejecuta)(?: \w+)? (?:siempre|solo|sólo|solamente)",
+        "no (?:toques|cambies|modifiques|borres|elimines|uses|edites|subas|hagas|debes|toque|cambie|modifique|borre|use)", "debes? (?:ser|usar|estar|siempre)", "deben (?:ser|usar|estar)",
+        "de ahora en adelante", "a partir de ahora", "asegúrate", "prefiero", "preferimos",
+    ),
+    stresses=("importante", "recuerda", "ten en cuenta", "no (?:te )?olvides", "imprescindible"),
+    prefers=("prefiero", "preferimos", "me (?:gusta|encanta|gustaría)", "odio", "soy alérgic[oa]"),
+)  # fmt: skip
+GERMAN = Wording(
+    "de",
+    strict=("niemals", "auf keinen Fall", "unter keinen Umständen", "unbedingt", "zwingend", "verboten"),
+    binds=(
+        "(?:bitte|verwende|verwenden Sie|nutze|nutzen Sie|benutze|benutzen Sie|antworte|antworten Sie|schreibe?|schreiben Sie) (?:immer|nur|nie|stets|keine?n?)", "immer (?:verwenden|nutzen|benutzen|auf Deutsch)",
+        "(?:darf|dürfen|darfst) (?:nicht|nie|keine?n?)", r"(?:\w+ )?nicht (?:ändern|anfassen|löschen|verändern|bearbeiten|committen|entfernen|verwenden|benutzen)", "(?:ab jetzt|ab sofort|von nun an|künftig|in Zukunft)",
+        "(?:ändere|lösche|verändere|bearbeite|berühre) (?:\\S+ ){0,4}?nicht", "(?:du musst|ihr müsst|Sie müssen)", "ausschlie(?:ß|ss)lich", "bevorzuge", "lass(?:e|t)? (?:\\S+ ){1,4}?unverändert",
+    ),
+    stresses=("wichtig", "merke? dir", "merken Sie sich", "vergiss nicht", "vergessen Sie nicht", "denke? daran", "beachten? Sie", "beachte"),
+    prefers=("bevorzuge", "(?:ich|wir) (?:mag|mögen|hasse|liebe|möchte lieber|würde lieber|nutze lieber|verwende lieber)", "ziehe (?:\\S+ ){1,6}?vor", "allergisch gegen", "am liebsten"),
+)  # fmt: skip
+FRENCH = Wording(
+    "fr",
+    strict=("en aucun cas", "sous aucun prétexte", "impérativement", "obligatoire(?:ment)?", "(?:il est |est )?interdit", "ne jamais", r"ne \S+e[zr]? jamais(?= )"),
+    binds=(
+        r"ne (?:pas|rien|plus) \w+(?:er|ir|re)", "ne (?:le |la |les )?(?:touche|modifie|change|supprime|efface|utilise|commite|pousse|lance|fais|faites)z? (?:jamais|pas|rien|plus)",
+        r"(?:utilise|réponds|répondez|écris|écrivez|fais|lance|exécute)z? (?:\S+ )?(?:toujours|uniquement|seulement)", r"toujours \w+er (?:en|le|la|les|un|une|avec)", "désormais|dorénavant|à partir de maintenant",
+        "il faut (?:toujours|absolument)", "(?:tu dois|vous devez)", "(?:doit|doivent) (?:être|toujours|rester)", "assure-toi|assurez-vous", "préfère", "préférons", "préférerais",
+    ),
+    stresses=("important", "importante", "n['’]oublie(?:z)?", "souviens-toi", "rappelle-toi", "retiens", "essentiel", "attention(?= ?[:!])"),
+    prefers=("(?:je|nous) (?:préfère|préférons|préférerais|aime|adore|déteste|n['’]aime pas)", "j['’](?:aime|adore)", "allergique"),
+)  # fmt: skip
+RUSSIAN = Wording(
+    "ru",
+    strict=(
+        "никогда не(?! (?:работ|был|вид|слыш|зна|дела|пробов))", "нельзя", r"запрещ[её]н\w*", "запрещается", "ни в коем случае", "ни при каких", r"обязательно(?! ли)",
+    ),
+    binds=(
+        r"всегда (?:использу|пиш|отвечай|проверяй|запускай|добавляй|на русском|оставляй)\w*", "с этого момента", "отныне", "впредь",
+        "не (?:трогай|меняй|изменяй|удаляй|используй|коммить|редактируй|пушь|делай|забывай)(?:те)?", r"(?:используй|отвечай|пиши|работай)(?:те)? (?:только|всегда|на русском|исключительно)",
+        "должн[оыа] быть", "должен быть", r"предпочита\w+",
+    ),
+    stresses=("важно", "запомни(?:те)?", "не забудь(?:те)?", "не забывай(?:те)?", "помни(?:те)?", "учти(?:те)?"),
+    prefers=(r"предпочита\w+", "(?:я|мы) (?:не )?(?:люблю|любим|ненавижу|обожаю)", "мне нравится", r"аллерги\w+"),
+)  # fmt: skip
+PORTUGUESE = Wording(
+    "pt",
+    strict=(
+        r"nunca(?! (?:funcion\w*|vi|foi|tive|tinha|aconteceu|me|se|ouvi)\b)", "proibido", "obrigatório", "obrigatoriamente", "em hipótese alguma", "de jeito nenhum", "sob nenhuma circunstância",
+    ),
+    binds=(
+        "não (?:toque|altere|mude|modifique|apague|delete|remova|use|edite|faça|commite|mexa|deve)", r"sempre (?:use|utilize|responda|escreva|execute|em português)", r"(?:use|utilize|responda|escreva|execute)(?: \w+)? (?:sempre|apenas|somente|só)",
+        "deve(?:m|s)? (?:ser|usar|estar|sempre)", "a partir de agora", "de agora em diante", "certifique-se", "garanta que", "prefiro", "preferimos",
+    ),
+    stresses=("importante", "lembre-se", "lembra-te", "não (?:se |te )?esque[çc]a?s?", "tenha em mente"),
+    prefers=("prefiro", "preferimos", "(?:eu )?(?:adoro|odeio|detesto)", "(?:eu )?gosto de", "(?:sou )?alérgic[oa]"),
+)  # fmt: skip
+WORDINGS = (CHINESE, ENGLISH, JAPANESE, KOREAN, SPANISH, GERMAN, FRENCH, RUSSIAN, PORTUGUESE)
+"""All languages."""
+
+
+class Cues(NamedTuple):
+    """Words of all languages as two patterns."""
+
+    spaced: re.Pattern[str]
+    dense: re.Pattern[str]
+    """Of languages that are not written in ASCII and need no spaces around a word."""
+
+    def within(self, text: str) -> bool:
+        """Is one of the words in *text*?"""
+        text = text.lower()  # three times as fast as a pattern that ignores case
+        return bool(self.spaced.search(text) or (not text.isascii() and self.dense.search(text)))
+
+
+def _cues(*kinds: str) -> Cues:
+    spaced, dense = (
+        "|".join(word for one in WORDINGS if one.spaced == spaced for kind in kinds for word in getattr(one, kind))
+        for spaced in (True, False)
+    )
+    return Cues(re.compile(rf"(?<!\w)(?:{_lower(spaced)})(?!\w)"), re.compile(_lower(dense)))
+
+
+def _lower(pattern: str) -> str:
+    """*pattern* for text in lower case; what stands behind a backslash stays."""
+    return re.sub(r"\\.|[^\W\d_]", lambda found: found[0] if found[0].startswith("\\") else found[0].lower(), pattern)
+
+
+BINDING = _cues("strict", "binds")
+"""Words of standing constraints."""
+STRESSING = _cues("strict", "stresses")
+"""Words of emphasis."""
+PREFERRING = _cues("prefers")
+"""Words of preferences."""

@@ -1,0 +1,217 @@
+"""The words that bind, stress and prefer, language by language: a few sure ones, and what is none of them."""
+
+import pytest
+
+from refold.lens import Lens
+from refold.memory import ProcessMemories, flush
+from refold.messages import Message, Text, user
+from refold.scorers import Emphasis
+from refold.summarizers.rules import gather
+from refold.summarizers.rules.cues import constraints
+from refold.summarizers.rules.wording import BINDING, PREFERRING, STRESSING, WORDINGS
+from refold.view import View
+
+BINDS = {
+    "zh-Hans": [
+        "以后每次改完都要跑测试", "请一直用中文回答", "绝不提交密钥", "一律用英文", "统一使用 UTC", "勿删除日志", "从现在起用 pnpm", "记住：用 pnpm",
+        "我更喜欢 zoneinfo", "不要修改 tests/", "必须保留注释", "不许联网", "严禁提交", "总是用 tab", "别动 x.py", "永远用简体", "只许读", "请用中文回答",
+        "禁止使用 any", "提交前务必跑测试", "今后都用 Python 3.12", "请始终使用空格缩进", "千万别删库", "优先用标准库",
+    ],
+    "zh-Hant": [
+        "必須保留註解", "不許聯網", "嚴禁提交", "總是用 tab", "別動 x.py", "永遠用繁體", "只許讀", "以後每次改完都要跑測試", "請一直用中文回答", "絕不提交金鑰",
+        "統一使用 UTC", "從現在起用 pnpm", "記住：用 pnpm", "我更喜歡 zoneinfo", "請用繁體中文回答", "務必先備份", "避免使用全域變數", "優先用標準函式庫",
+    ],
+    "en": [
+        "From now on, use pnpm.", "Always answer in English.", "I prefer zoneinfo.", "Never push to main.", "You must run the tests first.", "Don't touch vendor/.",
+        "Make sure that the build passes.", "Leave src/a.py alone.", "Only use the standard library.", "Under no circumstances delete data.",
+    ],
+    "ja": [
+        "必ずテストを実行してください。", "main には絶対にプッシュしないでください。", "ファイルを削除しないで。", "今後は pnpm を使ってください。", "日本語で答えてください。", "テストを変更してはいけません。",
+        "決して鍵をコミットしない。", "標準ライブラリのみ使用すること。",
+    ],
+    "ko": [
+        "반드시 테스트를 실행하세요.", "절대 main에 푸시하지 마세요.", "파일을 삭제하지 마.", "앞으로는 pnpm을 사용해 주세요.", "한국어로 답해 주세요.", "항상 탭을 사용하세요.", "키를 커밋하면 안 됩니다.",
+    ],
+    "es": [
+        "Nunca subas claves al repositorio.", "No modifiques los tests.", "A partir de ahora usa pnpm.", "Responde siempre en español.", "Prefiero zoneinfo.", "Está prohibido usar eval.",
+        "Bajo ninguna circunstancia borres datos.", "Asegúrate de que pasen las pruebas.",
+    ],
+    "de": [
+        "Ändere die Tests nicht.", "Du darfst die Datenbank nicht löschen.", "Ab jetzt bitte pnpm verwenden.", "Antworte immer auf Deutsch.", "Lösche niemals Daten.", "Auf keinen Fall pushen!",
+        "Die Tests unbedingt vorher laufen lassen.", "Ich bevorzuge zoneinfo.", "Die Datei bitte nicht anfassen.",
+    ],
+    "fr": [
+        "Ne modifie pas les tests.", "Ne jamais pousser sur main.", "Réponds toujours en français.", "À partir de maintenant, utilise pnpm.", "Je préfère zoneinfo.", "En aucun cas il ne faut effacer la base.",
+        "Il est interdit d'utiliser eval.", "Assure-toi que les tests passent.", "Ne pas toucher à vendor/.",
+    ],
+    "ru": [
+        "Никогда не пушь в main.", "Не трогай тесты.", "С этого момента используй pnpm.", "Отвечай всегда на русском.", "Нельзя удалять данные.", "Обязательно запусти тесты.", "Я предпочитаю zoneinfo.",
+        "Запрещено использовать eval.", "Все даты должны быть в UTC.",
+    ],
+    "pt": [
+        "Nunca envie chaves ao repositório.", "Não modifique os testes.", "A partir de agora use pnpm.", "Responda sempre em português.", "Prefiro zoneinfo.", "É proibido usar eval.",
+        "Certifique-se de que os testes passam.", "Em hipótese alguma apague dados.",
+    ],
+}  # fmt: skip
+BINDS_NOT = {
+    "zh-Hans": [
+        "程序总是报错", "这个不要紧", "要不要重启一下", "不可思议", "结果不准确", "我不得不重启", "这不可能", "特别动人的界面", "分别用两种方法试过了", "分类改成了三种", "每次都要等很久", "登录不能用了",
+        "你好", "帮我看一下日志", "把订单服务重构一下", "它一定会失败吗", "优先级是高", "不一定是这个原因", "绝不会是网络的问题", "许多文件都改了", "服务器有三千万条记录", "我记得昨天改过",
+        "以后再说", "差别不大", "性别用一个字段表示", "我们讨论过这个设计", "它总是崩溃", "这一定程度上解释了问题",
+    ],
+    "zh-Hant": [
+        "程式總是報錯", "這個不要緊", "結果不準確", "我不得不重啟", "這不可能", "特別動人的介面", "分別用兩種方法試過了", "每次都要等很久", "你好", "幫我看一下日誌", "把訂單服務重構一下", "優先級是高",
+        "不一定是這個原因", "許多檔案都改了", "我記得昨天改過", "以後再說",
+    ],
+    "en": [
+        "It always fails on Mondays.", "Never mind.", "I never said that.", "It only happens on Mondays.", "There is a bug in the parser.", "Please fix the login page.", "I don't know why it crashes.",
+        "It never worked.", "We had lunch.", "I see only one file.",
+    ],
+    "ja": [
+        "必ずしもそうではない。", "絶対パスを教えてください。", "ログを見てください。", "昨日から動かない。", "テストが失敗しました。", "こんにちは。", "少ないですね。", "危ないでしょうか。", "常にエラーになる。", "以前は動いていた。",
+    ],
+    "ko": [
+        "절대 경로를 알려 주세요.", "항상 실패해요.", "로그를 봐 주세요.", "하지만 잘 됩니다.", "어제부터 안 돼요.", "안녕하세요.", "앞으로 이동하는 버튼을 추가해 주세요.", "마지막 파일을 열어 주세요.", "꼭대기에 있는 줄을 봐.",
+    ],
+    "es": [
+        "Siempre falla los lunes.", "Nunca funcionó.", "Hola, ¿cómo estás?", "Mira el registro de errores.", "Hay un error en el analizador.", "Solo tengo una pregunta.", "No sé por qué se cae.", "Debe ser la red.".replace("Debe ser", "Será"),
+    ],
+    "de": [
+        "Das stürzt immer ab.", "Das hat nie funktioniert.", "Es geht immer noch nicht.", "Schau dir das Log an.", "Wir haben gestern gesprochen.", "Das Problem ist bekannt.", "Ich muss gleich los.", "Lieber Herr Müller, hier das Log.",
+    ],
+    "fr": [
+        "Ça plante toujours.", "Ça ne marche pas.", "Regarde le journal.", "Il y a une erreur dans l'analyseur.", "Je ne sais pas pourquoi.", "Bonjour à tous.", "Toujours pas de réponse.", "Je n'ai jamais vu ça.",
+    ],
+    "ru": [
+        "Он всегда падает.", "Это никогда не работало.", "Посмотри журнал.", "В парсере ошибка.", "Я не знаю почему.", "Привет, как дела.", "Вчера всё было хорошо.", "Он должен прийти завтра.",
+    ],
+    "pt": [
+        "Sempre falha às segundas.", "Nunca funcionou.", "Olá, tudo bem.", "Veja o registro de erros.", "Há um erro no analisador.", "Só tenho uma pergunta.", "Não sei por que cai.",
+    ],
+}  # fmt: skip
+STRESSES = {
+    "zh-Hans": ["重要：用 3.11", "请记住这个编号", "务必先备份", "千万不要删库", "牢记这一点", "别忘了更新文档"],
+    "zh-Hant": [
+        "重要：用 3.11",
+        "請記住這個編號",
+        "務必先備份",
+        "千萬不要刪庫",
+        "牢記這一點",
+        "別忘了更新文件",
+        "絕不提交",
+    ],
+    "en": ["This is IMPORTANT.", "Remember the port: 8081", "never touch main"],
+    "ja": ["必ず確認して", "これは大切です", "番号を覚えておいて", "忘れないでください"],
+    "ko": ["이것은 중요합니다.", "번호를 기억해 줘.", "잊지 마세요.", "반드시 확인하세요."],
+    "es": ["Es importante.", "Recuerda el puerto.", "No olvides el puerto.", "Ten en cuenta el límite."],
+    "de": ["Das ist wichtig.", "Merk dir den Port.", "Vergiss nicht den Port.", "Denk daran!"],
+    "fr": ["C'est important.", "N'oublie pas le port.", "Rappelle-toi le port.", "Attention : port 80"],
+    "ru": ["Это важно.", "Запомни порт.", "Не забудь порт.", "Учти, что порт занят."],
+    "pt": ["É importante.", "Lembre-se da porta.", "Não se esqueça da porta.", "Tenha em mente o limite."],
+}
+STRESSES_NOT = {
+    "zh-Hans": ["你好", "注意力机制的实现", "关键字搜索", "我记得昨天改过", "有三千万条记录", "看一下日志"],
+    "zh-Hant": ["你好", "注意力機制的實作", "關鍵字搜尋", "我記得昨天改過", "有三千萬筆資料"],
+    "en": ["hello", "an unimportant detail", "he remembered", "It never worked."],
+    "ja": ["こんにちは", "必ずしもそうではない", "絶対パスはどこ"],
+    "ko": ["안녕하세요", "절대 경로는 어디", "민주주의에 대해"],
+    "es": ["Hola.", "Nunca funcionó.", "El archivo está aquí."],
+    "de": ["Hallo.", "Das hat nie funktioniert.", "Die Datei liegt hier."],
+    "fr": ["Bonjour.", "Ça ne marche pas.", "Le fichier est ici."],
+    "ru": ["Привет.", "Это никогда не работало.", "Файл лежит здесь."],
+    "pt": ["Olá.", "Nunca funcionou.", "O arquivo está aqui."],
+}
+PREFERS = {
+    "zh-Hans": ["我喜欢徒步和长跑。", "我们讨厌长会议。"],
+    "zh-Hant": ["我喜歡徒步和長跑。", "我們討厭長會議。"],
+    "en": ["I prefer tabs.", "We don't like long meetings."],
+    "ja": ["私は登山が好きです。", "pnpm の方がいいです。"],
+    "ko": ["저는 등산을 좋아합니다.", "pnpm을 선호합니다."],
+    "es": ["Me gusta el senderismo.", "Prefiero las pestañas."],
+    "de": ["Ich mag Wandern.", "Ich bevorzuge Tabs."],
+    "fr": ["J'aime la randonnée.", "Je préfère les tabulations."],
+    "ru": ["Я люблю походы.", "Предпочитаю табуляцию."],
+    "pt": ["Gosto de caminhadas.", "Prefiro tabulações."],
+}
+PREFERS_NOT = {
+    "zh-Hans": ["今天天气不错。", "请看一下日志。"],
+    "zh-Hant": ["今天天氣不錯。", "請看一下日誌。"],
+    "en": ["It looks like rain.", "Please read the log."],
+    "ja": ["今日は天気がいいです。", "ログを見てください。"],
+    "ko": ["오늘은 날씨가 맑습니다.", "로그를 봐 주세요."],
+    "es": ["Hoy hace sol.", "Mira el registro."],
+    "de": ["Heute scheint die Sonne.", "Schau ins Log."],
+    "fr": ["Il fait beau.", "Regarde le journal."],
+    "ru": ["Сегодня солнечно.", "Посмотри журнал."],
+    "pt": ["Hoje faz sol.", "Veja o registro."],
+}
+
+
+def each(sentences: dict[str, list[str]]) -> list[object]:
+    return [pytest.param(text, id=f"{language}-{at}") for language, texts in sentences.items() for at, text in enumerate(texts)]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", each(BINDS))
+def test_standing_constraints_are_found_in_nine_languages(text: str) -> None:
+    assert list(constraints(text)) == [text]
+
+
+@pytest.mark.parametrize("text", each(BINDS_NOT))
+def test_ordinary_sentences_bind_nobody(text: str) -> None:
+    assert list(constraints(text)) == []
+
+
+@pytest.mark.parametrize("text", each(STRESSES))
+def test_words_of_emphasis(text: str) -> None:
+    assert Emphasis().holds(user(text))
+
+
+@pytest.mark.parametrize("text", each(STRESSES_NOT))
+def test_ordinary_sentences_stress_nothing(text: str) -> None:
+    assert not Emphasis().holds(user(text))
+
+
+@pytest.mark.parametrize("text", each(PREFERS))
+def test_preferences_are_remembered(text: str) -> None:
+    assert remembered(text) == {("preference", text)}
+
+
+@pytest.mark.parametrize("text", each(PREFERS_NOT))
+def test_ordinary_sentences_prefer_nothing(text: str) -> None:
+    assert remembered(text) == set()
+
+
+def remembered(text: str) -> set[tuple[str, str]]:
+    sink = ProcessMemories()
+    before = View.of([user(text), Message("assistant", (Text("Well."),)), user("And?")], lens=Lens())
+    flush(before, before.apply(before.fold(0, 2, user("[summary]"), by="test")), sink)
+    return {(one.kind, one.text) for one in sink.search("", 10)}
+
+
+@pytest.mark.parametrize("words", WORDINGS, ids=lambda one: one.language)
+def test_every_language_has_words_of_each_kind(words: object) -> None:
+    for kind in ("strict", "binds", "stresses", "prefers"):
+        assert getattr(words, kind), kind
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nicht " * 150_000,
+        "use a " * 150_000,
+        "每次" * 500_000,
+        "항상 a " * 200_000,
+        "lasse " + "x " * 500_000,
+        "ziehe x " * 100_000,
+        "我们" * 500_000,
+    ],
+)
+def test_a_million_characters_are_searched_in_one_pass(text: str) -> None:  # fmt: skip
+    """Each of these would take hours if a pattern went back over the text."""
+    for cues in (BINDING, STRESSING, PREFERRING):
+        assert cues.within(text) in {True, False}
+
+
+def test_a_constraint_in_any_language_is_in_the_digest() -> None:
+    said = [user(f"{texts[0]}\n") for texts in BINDS.values()]
+    assert gather(said).constraints == tuple(texts[0] for texts in BINDS.values())
