@@ -10,13 +10,14 @@ from threading import RLock
 from typing import Protocol
 
 from refold.errors import StoreError
+from refold.stores import reading
 from refold.stores.schema import APPLICATION_ID, MIGRATIONS, prepare
 
 MEMORY = ":memory:"
 
 
 class Link:
-    """A connection, its lock and its count of writes."""
+    """A connection, its lock and its count of writes. With *read_only* the file is there already, and stays as it is."""
 
     def __init__(
         self,
@@ -25,6 +26,8 @@ class Link:
         synchronous: str,
         migrations: Sequence[Sequence[str]] = MIGRATIONS,
         owner: int = APPLICATION_ID,
+        *,
+        read_only: bool = False,
     ) -> None:
         self.path, self._timeout, self._synchronous = path, timeout, synchronous
         self._migrations, self._owner = migrations, owner
@@ -32,15 +35,18 @@ class Link:
         self._connection: sqlite3.Connection | None = None
         self._closed = self._paused = False
         self._writes = 0
+        self._read_only = read_only and path != MEMORY
+        self._rests: reading.Stamp | None = None
 
     @contextmanager
     def at(self, doing: str) -> Iterator[sqlite3.Connection]:
         """The connection, for this thread alone; what goes wrong becomes a `StoreError`."""
         with self._lock:
             try:
-                yield self._connection or self._connect()
+                yield self._current()
+                self._insist_on_rest()
             except sqlite3.Error as error:
-                raise StoreError(f"{self.path}: cannot {doing}: {_reason(self.path, error)}") from error
+                raise StoreError(f"{self.path}: cannot {doing}: {self._reason(error)}") from error
             except StoreError as error:
                 raise StoreError(f"{self.path}: {error}") from error
 
@@ -87,9 +93,33 @@ class Link:
             self._paused = False
             self._lock.release()
 
-    def _connect(self) -> sqlite3.Connection:
-        if self._closed:
-            raise StoreError("the store is closed")
+    def _current(self) -> sqlite3.Connection:
+        """The connection; another one after what was read at rest has changed."""
+        if self._read_only and self._connection and reading.at_rest(self.path) != self._rests:
+            self._disconnect()
+        if self._connection is None:
+            if self._closed:
+                raise StoreError("the store is closed")
+            self._connection = self._to_read() if self._read_only else self._to_write()
+            # A new connection counts others' commits from its own beginning: stay clear of the old count.
+            self._writes += 1 << 32
+        return self._connection
+
+    def _insist_on_rest(self) -> None:
+        """Raise `StoreError` if what was read without locks has changed meanwhile."""
+        if self._rests and reading.stamp(self.path) != self._rests:
+            raise StoreError(reading.CHANGED)
+
+    def _reason(self, error: sqlite3.Error) -> str:
+        if self._rests and reading.stamp(self.path) != self._rests:
+            return reading.CHANGED
+        return _reason(self.path, error)
+
+    def _to_read(self) -> sqlite3.Connection:
+        self._rests = reading.at_rest(self.path)
+        return reading.connect(self.path, self._timeout, self._migrations, self._owner, resting=self._rests is not None)
+
+    def _to_write(self) -> sqlite3.Connection:
         if self.path != MEMORY:
             _make_private(self.path)
         connection = sqlite3.connect(self.path, timeout=self._timeout, isolation_level=None, check_same_thread=False)
@@ -99,9 +129,6 @@ class Link:
         except BaseException:
             connection.close()
             raise
-        self._connection = connection
-        # A new connection counts others' commits from its own beginning: stay clear of the old count.
-        self._writes += 1 << 32
         return connection
 
     def _disconnect(self) -> None:
@@ -157,4 +184,6 @@ def _unopened(path: Path) -> str:
         return "it is a directory"
     if not path.parent.is_dir():
         return f"there is no directory {path.parent}"
+    if path.exists() and Path(f"{path}-wal").exists():
+        return "its last writes are in its -wal file still, which can be read only where files may be made beside it"
     return "the file cannot be opened or created"

@@ -5,6 +5,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import cast
 
+from refold.errors import StoreError
 from refold.store import Store
 from refold.stores.link import MEMORY
 from refold.stores.sidecar import SUFFIX, SidecarStore
@@ -13,14 +14,24 @@ from refold.stores.sqlite import SQLiteStore
 SERVER = re.compile("postgres(ql)?://")
 
 
-def open_store(address: str, *, connect: bool = True) -> Store:
+def open_store(address: str, *, connect: bool = True, read_only: bool = False) -> Store:
     """The store at *address*: `postgresql://...`, a text file `NAME.refold`, or any other file for SQLite, of
-    which `:memory:` is none. Without *connect* a server is asked for by the first call only.
+    which `:memory:` is none. Without *connect* a server is asked for by the first call only. With *read_only*
+    a file must be there, and an SQLite file and its directory are not written to.
     Raises `StoreError`, and ImportError where the extra `postgresql` is missing."""
     if is_server(address):
         make = import_module("refold.stores.postgresql").PostgreSQLStore
         return cast("Store", make(address, connect=connect))
-    return SidecarStore(address) if address.endswith(SUFFIX) else SQLiteStore(address)
+    if read_only:
+        insist_on(address)
+    return SidecarStore(address) if address.endswith(SUFFIX) else SQLiteStore(address, read_only=read_only)
+
+
+def insist_on(address: str) -> None:
+    """Raise `StoreError` for the address of a file that is not there."""
+    file = file_of(address)
+    if file is not None and not file.exists():
+        raise StoreError(f"{address}: there is no such store")
 
 
 def is_server(address: str) -> bool:

@@ -58,6 +58,23 @@ def prepare(
         insist(deadline, lambda: _migrate(connection, migrations, owner))
 
 
+def brought_forward(
+    connection: sqlite3.Connection, deadline: float, migrations: Sequence[Sequence[str]], owner: int
+) -> sqlite3.Connection:
+    """*connection*, or where its database is of an older version, one to a copy in memory with all of *migrations*.
+
+    Nothing is written. Raises `StoreError`, `sqlite3.Error`.
+    """
+    insist(deadline, lambda: _inspect(connection, len(migrations), owner))
+    if _pragma(connection, "user_version") == len(migrations):
+        return connection
+    copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    connection.backup(copy)
+    connection.close()
+    _migrate(copy, migrations, owner)
+    return copy
+
+
 def insist(deadline: float, act: Callable[[], object]) -> None:
     """Do *act*, again while the database is locked, until *deadline* (`time.monotonic`)."""
     while True:

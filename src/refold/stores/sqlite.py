@@ -44,6 +44,7 @@ class SQLiteStore(tables.Tables):
     What `save` acknowledged survives a kill of the process and, with *synchronous* `FULL`, a power
     cut; `NORMAL` saves an fsync a write and may lose the last writes to a power cut (figures:
     docs/decisions/0003-stores.md). *timeout* is how many seconds to wait for other writers.
+    With *read_only* the file must be there, and neither it nor its directory is written to: what would write raises.
     Usable from several threads, processes and forked children. Raises `StoreError`.
     """
 
@@ -51,11 +52,16 @@ class SQLiteStore(tables.Tables):
     _say = STATEMENTS
 
     def __init__(
-        self, path: str | os.PathLike[str], *, timeout: float = 30.0, synchronous: Literal["FULL", "NORMAL"] = "FULL"
+        self,
+        path: str | os.PathLike[str],
+        *,
+        timeout: float = 30.0,
+        synchronous: Literal["FULL", "NORMAL"] = "FULL",
+        read_only: bool = False,
     ) -> None:
         if not os.fspath(path):
             raise StoreError("a store needs the path of a file (or ':memory:')")
-        self._link = Link(os.fspath(path), timeout, synchronous)
+        self._link = Link(os.fspath(path), timeout, synchronous, read_only=read_only)
         with self._link.at("open"):
             close_over_forks(self._link)
         weakref.finalize(self, self._link.close)

@@ -1,0 +1,217 @@
+"""A store that is only read: no file is made, none is changed, and what is written meanwhile is seen."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from refold.edits import Edit
+from refold.errors import StoreError
+from refold.ledger import Row
+from refold.messages import user
+from refold.stores import SQLiteStore
+from refold.stores.places import open_store
+from refold.stores.schema import MIGRATIONS
+
+NOBODY = 65_534
+
+
+def edit(name: str) -> Edit:
+    return Edit(0, 1, (user(name),), "t1", by=name)
+
+
+FIRST = edit("a")
+
+
+@pytest.fixture
+def file(tmp_path):
+    with SQLiteStore(tmp_path / "edits.db") as store:
+        store.save([edit("a")])
+        store.record([Row(when=1.0, outcome="applied", tip="t1", edit=FIRST.id)])
+    return tmp_path / "edits.db"
+
+
+def shown(store) -> list[str]:
+    return [one.insert[0].text for one in store.load(["t1"])]
+
+
+def beside(path: Path) -> list[str]:
+    return sorted(one.name for one in path.parent.iterdir())
+
+
+def test_what_is_there_is_read_and_nothing_is_made(file) -> None:
+    before = file.read_bytes()
+    with SQLiteStore(file, read_only=True) as store:
+        assert shown(store) == ["a"]
+        assert [row.when for row in store.ledger()] == [1.0]
+        assert len(store.ledger_of(["t1"])) == 1
+        assert beside(file) == ["edits.db"]
+    assert beside(file) == ["edits.db"]
+    assert file.read_bytes() == before
+
+
+def test_what_would_write_is_refused(file) -> None:
+    with SQLiteStore(file, read_only=True) as store:
+        for write in (lambda: store.save([edit("b")]), lambda: store.remove([FIRST.id]), lambda: store.record([Row(when=2.0, outcome="noop")])):  # fmt: skip
+            with pytest.raises(StoreError, match="readonly database"):
+                write()
+        assert shown(store) == ["a"]
+
+
+@pytest.mark.parametrize("name", ["none.db", "none.refold"])
+def test_a_file_that_is_not_there_is_an_error_and_stays_so(tmp_path, name) -> None:
+    with pytest.raises(StoreError, match="there is no such store"):
+        open_store(str(tmp_path / name), read_only=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_that_is_read_in_place_may_not_be_there(tmp_path) -> None:
+    with pytest.raises(StoreError, match="No such file"):
+        SQLiteStore(tmp_path / "none.db", read_only=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_writer_beside_is_seen(file) -> None:
+    with SQLiteStore(file, read_only=True) as store:
+        versions = [store.version()]
+        assert shown(store) == ["a"]
+        with SQLiteStore(file) as writer:
+            writer.save([edit("b")])
+            versions.append(store.version())
+            assert shown(store) == ["a", "b"]
+            writer.save([edit("c")])
+            versions.append(store.version())
+            assert shown(store) == ["a", "b", "c"]
+        assert shown(store) == ["a", "b", "c"]
+    assert len(set(versions)) == 3
+    with SQLiteStore(file) as writer:  # and it cleans up what the two left
+        writer.save([edit("d")])
+    assert beside(file) == ["edits.db"]
+
+
+def test_what_changes_during_a_look_at_a_file_at_rest_is_an_error_not_a_wrong_answer(file) -> None:
+    with SQLiteStore(file, read_only=True) as store:
+        look = pytest.raises(StoreError, match="written to while it was read")
+        with look, store._link.at("read"), SQLiteStore(file) as writer:
+            writer.save([edit("b")])
+        assert shown(store) == ["a", "b"]
+
+
+def test_writes_of_a_process_that_was_killed_are_read(file) -> None:
+    code = f"import os; from refold.stores import SQLiteStore; s = SQLiteStore({str(file)!r}); s.remove([{FIRST.id!r}]); os._exit(9)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
+    assert "edits.db-wal" in beside(file)
+    with SQLiteStore(file, read_only=True) as store:
+        assert shown(store) == []
+
+
+@pytest.mark.parametrize("version", range(len(MIGRATIONS)))
+def test_an_older_file_is_read_as_it_is(tmp_path, version) -> None:
+    path = tmp_path / "old.db"
+    with SQLiteStore(path) as store:
+        owner = store._link._owner
+    path.unlink()
+    connection = sqlite3.connect(path, isolation_level=None)
+    for step in MIGRATIONS[:version]:
+        for statement in step:
+            connection.execute(statement)
+    if version:
+        connection.execute(f"PRAGMA application_id = {owner}")
+    connection.execute(f"PRAGMA user_version = {version}")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.close()
+    before = path.read_bytes()
+    with SQLiteStore(path, read_only=True) as store:
+        assert shown(store) == []
+        assert store.ledger() == ()
+        with pytest.raises(StoreError, match="readonly"):
+            store.save([edit("a")])
+    assert path.read_bytes() == before
+    assert beside(path) == ["old.db"]
+
+
+@pytest.mark.parametrize("content", [b"no database at all" * 99, b"{}"])
+def test_what_is_no_store_is_told(tmp_path, content) -> None:
+    path = tmp_path / "a.db"
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match="not an SQLite database"):
+        SQLiteStore(path, read_only=True)
+
+
+def test_a_database_of_others_is_refused(tmp_path) -> None:
+    path = tmp_path / "a #1%20.db"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE t (x)")
+    connection.close()
+    with pytest.raises(StoreError, match="not one of Refold's"):
+        SQLiteStore(path, read_only=True)
+
+
+def test_two_threads_and_a_fork_read_it(file) -> None:
+    with SQLiteStore(file, read_only=True) as store:
+        child = os.fork()
+        if not child:
+            os._exit(shown(store) != ["a"])
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert shown(store) == ["a"]
+
+
+# --- where nothing may be written ------------------------------------------------------------
+
+
+def read_as_nobody(file: Path) -> str:
+    """What is read by a user who may write neither the file nor its directory."""
+    told, said = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.setuid(NOBODY)
+            with SQLiteStore(file, read_only=True) as store:
+                os.write(said, " ".join(shown(store)).encode())
+        except StoreError as error:
+            os.write(said, str(error).encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    os.close(said)
+    with os.fdopen(told, "rb") as stream:
+        return stream.read().decode()
+
+
+@pytest.fixture
+def closed(file):
+    """The file in a directory that anybody may look into and only its owner may write to."""
+    if os.geteuid() != 0:
+        pytest.skip("needs another user")
+    place = Path(tempfile.mkdtemp())
+    shutil.copy(file, place)
+    place.chmod(0o755)
+    (place / "edits.db").chmod(0o444)
+    yield place / "edits.db"
+    shutil.rmtree(place)
+
+
+def test_a_file_on_a_medium_that_is_read_only(closed) -> None:
+    assert read_as_nobody(closed) == "a"
+    assert beside(closed) == ["edits.db"]
+
+
+def test_a_file_whose_writer_lives(closed) -> None:
+    with SQLiteStore(closed) as writer:
+        writer.save([edit("b")])
+        for one in closed.parent.iterdir():
+            one.chmod(0o444)
+        assert read_as_nobody(closed) == "a b"
+
+
+def test_a_file_with_writes_that_cannot_be_brought_in_is_told(closed) -> None:
+    code = f"import os; from refold.stores import SQLiteStore; s = SQLiteStore({str(closed)!r}); s.remove([{FIRST.id!r}]); os._exit(9)"
+    subprocess.run([sys.executable, "-c", code], check=False)
+    (closed.parent / "edits.db-shm").unlink()
+    (closed.parent / "edits.db-wal").chmod(0o444)
+    assert "its last writes are in its -wal file still" in read_as_nobody(closed)
