@@ -28,6 +28,9 @@ class Events:
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
         """The events that *piece* completes."""
+        if self.is_between(piece) and b"\r" not in piece:  # as most servers write them
+            yield from piece.split(b"\n\n")[:-1]
+            return
         self._pending += piece
         start = 0
         for end in _END.finditer(self._pending, max(0, self._seen - 3)):
