@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.budget import Budget
 from refold.lens import Lens
+from refold.loop import drive, steps
 from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.strategies import Summarize
 from refold.summarizers.rules import RuleSummary, gather, merge, parse, render
 from refold.summarizers.rules.digest import Digest, Todo, state_after
 from refold.summary import wrap
@@ -269,6 +272,78 @@ def test_an_unanswered_request_is_open_until_it_is_answered():
     assert "unanswered" not in run([wrap(text), says("It is fixed.")])
 
 
+def turns(count, stop=None):
+    return [m for n in range(count) for m in (user(f"Question {n}?"), says(f"Answer {n}."))][:stop]
+
+
+def test_what_is_answered_right_behind_the_summary_is_not_open():
+    """The cut falls between question and answer: the answer stands visible behind it."""
+    said = turns(30)
+    assert "unanswered" not in run(said, stop=57)
+    assert "- unanswered: Question 28?" in run(said[:57])
+    view = drive(steps(View.of(said), [Summarize(keep=3)], Budget(0, 0))).view
+    assert [message.text for message in view.messages[1:]] == ["Answer 28.", "Question 29?", "Answer 29."]
+    assert "unanswered" not in view.messages[0].text
+
+
+def test_what_an_earlier_summary_calls_open_is_closed_by_an_answer_behind_the_next():
+    said = [wrap(run([user("Fix it."), *call("read", path="a.py")])), *call("edit", path="a.py"), says("It is fixed.")]
+    assert "- unanswered: Fix it." in run(said[:3])
+    assert "unanswered" not in run(said, stop=3)
+
+
+@pytest.mark.parametrize("behind", [
+    call("edit", path="a.py"),
+    [says("I look.\n```bash\ncat a.py\n```"), user("<returncode>0</returncode>")],
+    [user("Also the other one.")],
+    [Message("assistant")],
+])  # fmt: skip
+def test_work_behind_the_summary_is_no_answer(behind):
+    said = [user("Fix it."), *call("read", path="a.py")]
+    assert "- unanswered: Fix it." in run([*said, *behind], stop=len(said))
+
+
+# --- requests made again and again -----------------------------------------------------------
+
+
+def test_equal_requests_are_one_line_with_a_count_where_the_latest_stood():
+    said = [
+        m
+        for text in ["continue"] * 300 + ["Mend the parser."] + ["continue"] * 100 + ["好"] * 28
+        for m in (user(text), says("Done."))
+    ]
+    text = run(said, 1_000)
+    assert text.startswith("## Requests\n- Mend the parser.\n- continue (×400)\n- 好 (×28)\n")
+    assert text.count("continue") == 1
+    assert parse(text).repeated == {"continue": 400, "好": 28}
+
+
+def test_requests_in_other_words_stay_apart():
+    said = [m for text in ("Continue", "continue", "continue.", "继续", "继续。") for m in (user(text), says("Done."))]
+    assert parse(run(said)).requests == ("Continue", "continue", "continue.", "继续", "继续。")
+
+
+def test_counts_are_added_when_summaries_are_merged():
+    text = run([user("continue"), says("Done.")])
+    for _ in range(4):
+        text = run([wrap(text), user("continue"), says("Done."), user("continue"), says("Done.")])
+    assert "- continue (×9)" in text
+
+
+def test_a_long_request_that_is_shown_beside_its_summary_was_not_made_twice():
+    long = "Please mend the parser so that it reads escapes."
+    assert "(×" not in run([wrap(run([user(long), says("Done.")])), user(long), says("Done.")])
+
+
+def test_a_request_that_ends_like_a_count_is_read_back():
+    assert parse(run([user("Ring (×3)"), says("Done.")])).requests == ("Ring (×3)",)
+
+
+def test_a_long_request_that_is_cut_keeps_its_count():
+    long = "BEGINNING " + "word " * 9_000 + "THE END"
+    assert parse(run([user(long), says("Done."), user(long), says("Done.")], 1_000)).repeated.popitem()[1] == 2
+
+
 # --- merging ---------------------------------------------------------------------------------
 
 
@@ -277,7 +352,8 @@ def test_conformance_43_the_file_list_is_cumulative():
     second = run([wrap(first), user("On."), *call("edit", path="src/b.py"), *call("read", path="src/c.py")])
     third = run([wrap(second), user("On."), *call("bash", command="rm src/c.py")])
     assert parse(third).files == {"src/a.py": "created", "src/b.py": "modified", "src/c.py": "deleted"}
-    assert parse(third).requests == ("Go.", "On.", "On.")
+    assert parse(third).requests == ("Go.", "On.")
+    assert parse(third).repeated == {"On.": 2}
 
 
 def test_requests_survive_repeated_compaction_verbatim():
@@ -311,9 +387,15 @@ FLAT = st.one_of(WORDS, LINE).filter(lambda text: not text.startswith(("[", "- "
 MANY = st.lists(FLAT, max_size=4, unique=True).map(tuple)
 STATES = st.sampled_from(["read", "created", "modified", "deleted"])
 PATHS = st.one_of(st.sampled_from(["src/a.py", "src/b.py", "c", "文档/说明.md", "/x/y z", 'q"uote', "{a,b}"]), LINE)
+ASKED = st.one_of(
+    FLAT,
+    st.sampled_from(
+        ["two\n\n## Files\n  lines", "on", "on (×3)", "on (×1)", "on (×0)", "do it again, with the other file"]
+    ),
+)
 DIGESTS = st.builds(
-    Digest,
-    requests=st.lists(st.one_of(FLAT, st.just("two\n\n## Files\n  lines")), max_size=4).map(tuple),
+    lambda asked, **rest: Digest(requests=tuple(asked), repeated={text: n for text, n in asked.items() if n > 1}, **rest),
+    asked=st.dictionaries(ASKED, st.integers(1, 500), max_size=4),
     constraints=MANY,
     decisions=MANY,
     todos=st.none() | st.lists(st.builds(Todo, FLAT.map(lambda t: " ".join(t.split())), st.sampled_from(["pending", "active"])), min_size=1, max_size=3).map(tuple),

@@ -28,7 +28,7 @@ def summary(messages, cap=400, stop=None):
 
 def chat(turns=60):
     for n in range(turns):
-        yield user(f"请问 {n} 号餐馆的电话是什么？" if n == 50 else "Anything else I should know about it?")
+        yield user(f"请问 {n} 号餐馆的电话是什么？" if n == 50 else f"Anything else I should know about number {n}?")
         yield says("电话是 010-84273030。" if n == 50 else "Sure. It is nice there. People like it. Let me know.")
 
 

@@ -247,14 +247,15 @@ def parse(text: str) -> Notes:
 
 def _foreign(text: str) -> Notes:
     known = parse_record(text)
+    users = sum(known.repeated.get(text, 1) for text in known.requests)
     notes = (one_line(sentence, SENTENCE) for note in known.notes for sentence in sentences(note))
     return Notes(
         tuple(one_line(text, TOPIC) for text in known.requests),
         unique((*notes, *known.decisions)),
         known.constraints,
         tuple(known.files),
-        users=len(known.requests),
-        assistants=max(0, known.messages - len(known.requests)),
+        users=users,
+        assistants=max(0, known.messages - users),
     )
 
 

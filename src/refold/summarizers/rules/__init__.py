@@ -8,7 +8,7 @@ from refold.messages import user
 from refold.strategy import Answer, Ask
 from refold.summarizer import Summary
 from refold.summarizers.rules.collect import gather
-from refold.summarizers.rules.digest import Digest, merge
+from refold.summarizers.rules.digest import Digest, merge, without_answered
 from refold.summarizers.rules.layout import CHAT, SHARES, render
 from refold.summarizers.rules.material import Material, material
 from refold.summarizers.rules.reading import parse
@@ -44,7 +44,8 @@ def digest(found: Material) -> Digest:
     messages = [message for _, message in found.said]
     said = gather(messages)
     known = replace(said, talk=remarks(messages) if said.calls else spoken(messages))
-    return reduce(merge, [*map(parse, found.earlier), known], Digest())
+    joined = reduce(merge, [*map(parse, found.earlier), known], Digest())
+    return without_answered(joined) if found.answered else joined
 
 
 def fitted(known: Digest, view: View, max_tokens: int, shares: Mapping[str, float] = SHARES) -> str | None:

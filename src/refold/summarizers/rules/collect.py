@@ -9,7 +9,7 @@ from refold.messages import Message, ToolCall, ToolResult
 from refold.summarizers.rules import shell
 from refold.summarizers.rules.calls import Act, act, shell_act
 from refold.summarizers.rules.cues import conclusions, constraints, strongest
-from refold.summarizers.rules.digest import Digest, Todo, state_after, unique
+from refold.summarizers.rules.digest import UNANSWERED, Digest, Todo, repeats, state_after, unique
 from refold.summarizers.rules.names import Tally, note, ranked
 from refold.summarizers.rules.outcomes import error_line, exit_code, outcome
 from refold.summarizers.rules.requests import asked
@@ -31,7 +31,8 @@ class _Notes:
     """What the pass has found so far."""
 
     tally: Tally = field(default_factory=Tally)
-    requests: list[str] = field(default_factory=list)
+    requests: dict[str, int] = field(default_factory=dict)
+    """How often each was made, in the order of the latest."""
     constraints: list[str] = field(default_factory=list)
     conclusions: list[tuple[float, str]] = field(default_factory=list)
     todos: tuple[Todo, ...] | None = None
@@ -56,10 +57,11 @@ def gather(messages: Iterable[Message]) -> Digest:
         _read(notes, message, at)
     return Digest(
         requests=tuple(notes.requests),
+        repeated=repeats(notes.requests),
         constraints=unique(notes.constraints),
         decisions=strongest(notes.conclusions, DECISIONS),
         todos=notes.todos,
-        open=(*(f"unanswered: {one_line(text, 120)}" for text in notes.unanswered), *_last_error(notes)),
+        open=(*unique(UNANSWERED + one_line(text, 120) for text in notes.unanswered), *_last_error(notes)),
         answered=notes.answered,
         files=notes.files,
         commands=notes.commands,
@@ -100,14 +102,14 @@ def _request(notes: _Notes, text: str, at: int) -> None:
     if not own:
         return
     notes.action = ""
-    notes.requests.append(own)
+    notes.requests[own] = notes.requests.pop(own, 0) + 1
     notes.constraints += constraints(own)
     notes.unanswered.append(own)
 
 
 def _say(notes: _Notes, text: str, at: int, *, final: bool) -> None:
     text = scanned(text)
-    actions = _ACTION.findall(text) if final else []
+    actions = actions_in(text) if final else []
     notes.action = actions[-1] if actions else ""
     note(notes.tally, notes.action, at, "call")
     prose = _ACTION.sub("", text) if actions else text
@@ -118,6 +120,17 @@ def _say(notes: _Notes, text: str, at: int, *, final: bool) -> None:
     if final and not actions:
         notes.unanswered.clear()
         notes.answered = True
+
+
+def actions_in(text: str) -> list[str]:
+    """Commands that an assistant wrote as text (mini-swe-agent)."""
+    return _ACTION.findall(text)
+
+
+def answers(message: Message) -> bool:
+    """Does *message* end a turn? An assistant's does that says something and calls nothing."""
+    text = message.text
+    return message.role == "assistant" and not message.calls and bool(text.strip()) and not actions_in(scanned(text))
 
 
 def _call(notes: _Notes, call: ToolCall, at: int) -> None:

@@ -1,7 +1,7 @@
 """What a rule summary knows, as values, and how two of them become one."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -10,6 +10,8 @@ from refold.summarizers.rules.talk import Line
 
 LONG = 24
 """Characters of a request that is not said twice by chance."""
+UNANSWERED = "unanswered: "
+"""Before an open item that is a request."""
 
 
 class Todo(NamedTuple):
@@ -25,7 +27,9 @@ class Digest:
     """What is kept of a stretch of conversation. Sequences are oldest first, except where noted."""
 
     requests: tuple[str, ...] = ()
-    """What the user asked, verbatim."""
+    """What the user asked, verbatim; what was asked in the same words several times once, where it was asked last."""
+    repeated: Mapping[str, int] = field(default_factory=dict)
+    """How often, of requests that were made more than once."""
     constraints: tuple[str, ...] = ()
     """Standing rules out of the user's own words."""
     decisions: tuple[str, ...] = ()
@@ -58,8 +62,10 @@ def merge(old: Digest, new: Digest) -> Digest:
     Deterministic, and nothing is summarised twice: values are joined, and the rankings of the two indexes interleaved.
     """
     files = joined_files(old.files, new.files)
+    requests = _requests(old, new)
     return Digest(
-        requests=_said_once(old.requests, new.requests),
+        requests=tuple(requests),
+        repeated=repeats(requests),
         constraints=unique(old.constraints + new.constraints),
         decisions=unique(old.decisions + new.decisions),
         todos=old.todos if new.todos is None else new.todos,
@@ -75,11 +81,24 @@ def merge(old: Digest, new: Digest) -> Digest:
     )
 
 
-def _said_once(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
-    """Both, a long request that is told of again where it is told last: a caller who feeds a view back
-    as history shows what stands beside the summary a second time."""
-    again = {text for text in new if len(text) >= LONG}
-    return (*(text for text in old if text not in again), *new)
+def _requests(old: Digest, new: Digest) -> dict[str, int]:
+    """How often each request of both was made, in the order of the latest. A long one that is told of again was
+    not made again: a caller who feeds a view back as history shows what stands beside the summary a second time."""
+    requests = {text: old.repeated.get(text, 1) for text in old.requests}
+    for text in new.requests:
+        before, now = requests.pop(text, 0), new.repeated.get(text, 1)
+        requests[text] = max(before, now) if len(text) >= LONG else before + now
+    return requests
+
+
+def repeats(requests: Mapping[str, int]) -> dict[str, int]:
+    """The requests that were made more than once."""
+    return {text: count for text, count in requests.items() if count > 1}
+
+
+def without_answered(digest: Digest) -> Digest:
+    """*digest* without its unanswered requests: the answer stands behind it."""
+    return replace(digest, open=tuple(text for text in digest.open if not text.startswith(UNANSWERED)))
 
 
 def state_after(before: str | None, now: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from refold.summarizers.rules.cues import weight
 from refold.summarizers.rules.digest import Digest, Todo
 from refold.summarizers.rules.names import Entry
+from refold.summarizers.rules.requests import counted
 from refold.summarizers.rules.talk import Place, shown
 from refold.summarizers.rules.text import middle_cut
 
@@ -67,13 +68,15 @@ def render(
     """*digest* in about *room* tokens by *cost*; what is newest or most useful stays. *talk* is its talk, ranked."""
     counts = _section("Counts", [_counts(digest)])
     left = room - cost(counts)
-    latest = _fit(digest.requests[-1], int(left * LATEST), cost) if digest.requests else ""
+    said = [counted(text, digest.repeated.get(text, 1)) for text in digest.requests]
+    latest = _fit(said[-1], int(left * LATEST), cost) if said else ""
     left = max(0, left - cost(latest))
-    earlier = min(max(0, int(room * shares["Requests"]) - cost(latest)), cost("\n".join(digest.requests[:-1])))
+    wanted = cost("\n".join(said[:-1])) + len(said[:-1])
+    earlier = min(max(0, int(room * shares["Requests"]) - cost(latest)), wanted)
     made = {name: lines(int(max(0, left - earlier) * share), cost) for name, share, lines in _sections(digest, shares)}
     left -= sum(cost(section) for section in made.values())
     first = int(room * FIRST)
-    requests = _requests(digest.requests, latest, min(left, earlier), first, cost)
+    requests = _requests(said, latest, min(left, earlier), first, cost)
     words = "\n".join((*requests, *made.values()))
 
     def talk_in(rest: int) -> str:
@@ -82,7 +85,7 @@ def render(
     told = "" if digest.calls else talk_in(left - cost("\n".join(requests[:-1])))
     left -= cost(told)
     index = index_lines(digest.index, left - cost("\n".join(requests[:-1])), cost, words + told)
-    requests = requests if told else _requests(digest.requests, latest, left - cost(index), first, cost)
+    requests = requests if told else _requests(said, latest, left - cost(index), first, cost)
     if digest.calls:  # names come before notes: a later call can do with less than a sentence
         told = talk_in(left - cost(index) - cost("\n".join(requests[:-1])))
     parts = (_section("Requests", map(item, requests)), *made.values(), told, index, counts)

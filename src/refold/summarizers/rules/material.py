@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from refold.messages import Message
+from refold.summarizers.rules.collect import answers
 from refold.summary import carried, opening, previous, without_summary
 from refold.view import View
 
@@ -14,6 +15,8 @@ class Material(NamedTuple):
     """Texts of earlier summaries, oldest first."""
     said: tuple[tuple[int, Message], ...]
     """Messages as they were said, with their positions; without what only carries a summary."""
+    answered: bool = False
+    """Whether what was asked in it is answered behind it."""
 
 
 def material(view: View, start: int, stop: int) -> Material:
@@ -34,4 +37,5 @@ def material(view: View, start: int, stop: int) -> Material:
             earlier += [] if text is None else [text]
             if at >= begins and not carried(said, at) and (rest := without_summary(said[at])).parts:
                 messages.append((at, rest))
-    return Material(tuple(earlier), tuple(messages))
+    behind = (at for at in range(stop, len(said)) if not carried(said, at) and previous(said[at]) is None)
+    return Material(tuple(earlier), tuple(messages), any(answers(said[at]) for at in behind))

@@ -2,11 +2,12 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from refold.summarizers.rules.digest import Digest, Todo
+from refold.summarizers.rules.digest import Digest, Todo, repeats
 from refold.summarizers.rules.layout import MARKS
 from refold.summarizers.rules.names import Entry
+from refold.summarizers.rules.requests import uncounted
 from refold.summarizers.rules.talk import read
 from refold.summary import parted
 
@@ -31,9 +32,11 @@ def parse(text: str) -> Digest:
     get: Callable[[str], list[str]] = lambda title: list(_items(sections.get(title, "")))  # noqa: E731 - one name for three words
     opened = get("Open work")
     todos = tuple(Todo(m[2], _STATUS[m[1]]) for m in map(_TODO.fullmatch, opened) if m)
+    requests = _requests(get("Requests"))
     messages, calls = _counts(sections.get("Counts", ""))
     return Digest(
-        requests=tuple(get("Requests")),
+        requests=tuple(requests),
+        repeated=repeats(requests),
         constraints=tuple(get("Constraints")),
         decisions=tuple(get("Decisions")),
         todos=todos or None,
@@ -74,6 +77,14 @@ def _items(body: str) -> Iterator[str]:
             now.append(line.removeprefix("  "))
     if now and "\n".join(now).strip():
         yield "\n".join(now).rstrip()
+
+
+def _requests(items: Iterable[str]) -> dict[str, int]:
+    """How often each request was made, in the order of the latest."""
+    requests = dict[str, int]()
+    for text, times in map(uncounted, items):
+        requests[text] = requests.pop(text, 0) + times
+    return requests
 
 
 def _files(body: str) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""What the user said, without what their client put into their mouth."""
+"""What the user said, without what their client put into their mouth, and how often they said it."""
 
 import re
 
@@ -23,6 +23,18 @@ _INJECTED = (
     "[以下是之前对话的摘要]",
     "Please always provide EXACTLY ONE action in triple backticks",
 )
+_TIMES = re.compile(r" \(×([1-9]\d{0,8})\)\Z")
+
+
+def counted(text: str, times: int) -> str:
+    """A request and how often it was made: `continue (×400)`. Once is not said, unless *text* itself ends like that."""
+    return f"{text} (×{times})" if times > 1 or _TIMES.search(text) else text
+
+
+def uncounted(text: str) -> tuple[str, int]:
+    """A request and how often it was made, from what `counted` makes of it."""
+    found = _TIMES.search(text)
+    return (text[: found.start()], int(found[1])) if found else (text, 1)
 
 
 def asked(text: str) -> str:
