@@ -33,7 +33,7 @@ class Vanished:
 
 def vanished(before: View, after: View) -> Vanished:
     """What *before* shows and *after*, a view of the same conversation, shows nowhere: neither in its
-    messages nor in system prompt or tools. Found by the rules of `refold.summarizers.RuleSummary`."""
+    messages nor in system prompt or tools. Found by the rules of `refold.summarizers.rules.RuleSummary`."""
     said = _digest(before, after)
     sent = _plain("\n".join(_sent(after)))
     told = _told(after)
