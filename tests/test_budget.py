@@ -28,6 +28,19 @@ def usage(tokens: int) -> dict[str, int]:
 # --- what is refused -------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("figures", "message"),
+    [
+        ({"trigger": "1k"}, "trigger must be a number of tokens or a trigger, not '1k'"),
+        ({"trigger": None}, "trigger must be a number of tokens or a trigger, not None"),
+        ({"soft": 1.5}, "soft must be a number of tokens or a trigger, not 1.5"),
+    ],
+)
+def test_what_is_no_figure_is_refused_by_name(figures: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        Budget(**{"trigger": 9, "target": 1, "soft": None, **figures})
+
+
 @pytest.mark.parametrize("shares", [(1, 0.05), (-0.1, 0.05), (0.05, 1), (0.05, 1.5), (0.05, -0.1)])
 def test_shares_lie_from_0_to_below_1_and_the_error_names_both(shares: tuple[float, float]) -> None:
     """A hysteresis of 1 would wait for a request twice as large as the trigger: in effect forever."""

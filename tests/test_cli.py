@@ -76,13 +76,13 @@ def test_compact_leaves_the_session_as_it_is_and_reports(file) -> None:
     assert done.code == 0
     assert digest(file) == before
     assert "fits 20,000" in done.out
-    assert "Summarize(" in done.out
+    assert "SummarizeTo(" in done.out
     assert (file.parent / "session.json.refold").exists()
 
 
 def test_compact_says_when_the_target_is_not_met(file) -> None:
     done = refold("compact", file, "--to", "10", "--strategy", "ClearThinking(keep=1)")
-    assert done.code == 0
+    assert done.code == 1
     assert "target of 10 not met" in done.out
     assert (
         refold("compact", file, "--to", "10", "--strategy", "clear-thinking", "--json").json["sessions"][0]["fits"]

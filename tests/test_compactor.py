@@ -406,3 +406,28 @@ def test_a_request_in_bytes_with_a_system_message_among_its_entries_is_known_aga
         assert view.payload == body and len(view.transcript) == 2 * n + 2
         compact.report(view, {"prompt_tokens": 100 + n, "completion_tokens": 2})
         assert compact(body).tokens == 100 + n
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"strategies": [Summarize]}, "a strategy is given with its settings"),
+        ({"strategies": ["Summarize"]}, "a strategy is given with its settings"),
+        ({"budget": 100}, "the budget must be a refold.Budget"),
+        ({"store": "refold.db"}, "the store must be one"),
+    ],
+)
+def test_what_is_given_as_something_else_is_told_at_once(settings, said):
+    given = {"strategies": [], "budget": refold.Budget(10, 10), **settings}
+    with pytest.raises(ValueError, match=said):
+        refold.Compactor(**given)
+
+
+def test_only_a_preview_is_accepted_and_only_numbers_are_budgets():
+    compact = refold.Compactor([], refold.Budget(10, 10))
+    with pytest.raises(ValueError, match="what `preview` has made, not a View"):
+        compact.accept(compact([{"role": "user", "content": "hi"}]))
+    with pytest.raises(ValueError, match="trigger must be a number of tokens or a trigger, not '1k'"):
+        refold.Budget(trigger="1k", target=20)
+    with pytest.raises(ValueError, match="to must be a whole number of at least 0, not '60k'"):
+        refold.compact([], to="60k")

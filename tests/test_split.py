@@ -1,9 +1,11 @@
 """Where the kept tail begins, over random conversations."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.lens import Lens
+from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.rules import anthropic, openai_chat
 from refold.rules.verdict import Rules
 from refold.split import tail_start
@@ -11,6 +13,20 @@ from refold.testing import transcripts
 from refold.view import View
 
 RULES = st.sampled_from([Rules(), Rules(openai_chat.RULES), Rules(anthropic.RULES, alternate=True)])
+
+
+def said(text="Done."):
+    return Message("assistant", (Text(text),))
+
+
+def call(id):
+    return Message("assistant", (ToolCall(id, "read", "{}"),))
+
+
+def result(id):
+    return Message("user", (ToolResult(id, (Text("x"),)),))
+
+
 KEEP = st.one_of(st.integers(0, 30), st.floats(0, 1))
 
 
@@ -45,3 +61,18 @@ def test_no_edit_is_cut_through(messages, rules, keep):
         return
     folded = view.apply(view.fold(0, stop, messages[0]))
     assert not 0 < tail_start(folded, keep) < stop
+
+
+@pytest.mark.parametrize("keep", [0.3, 0.5, 0.8])
+def test_a_request_near_the_end_does_not_make_the_tail_a_fraction_of_what_was_wanted(keep):
+    """Once a session of 155,000 tokens came down to 4,000 where 100,000 were asked for."""
+    work = [one for n in range(60) for one in (call(str(n)), result(str(n)))]
+    view = View.of([user("Do it."), *work, user("Thanks."), said("You are welcome.")], lens=Lens(lambda _: 10))
+    left = view.ground.tokens(tail_start(view, keep), len(view.transcript))
+    assert 0.9 * keep <= left / view.tokens <= keep
+
+
+def test_a_request_near_enough_is_where_the_tail_begins():
+    work = [one for n in range(60) for one in (call(str(n)), result(str(n)))]
+    view = View.of([user("Do it."), *work[:80], user("And that."), *work[80:], said()], lens=Lens(lambda _: 10))
+    assert tail_start(view, 0.5) == 81

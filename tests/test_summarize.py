@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import refold
+from refold import demo, settle
 from refold.budget import Budget
 from refold.lens import Lens
 from refold.loop import drive, steps
@@ -178,3 +180,16 @@ def test_where_what_stays_fills_it_there_is_no_summary():
 def test_figures_that_leave_nothing_to_fill_are_refused(wrong: dict):
     with pytest.raises(ValueError, match="tokens"):
         SummarizeTo(**wrong)
+
+
+def test_a_summary_that_fills_a_budget_is_booked_under_its_own_name():
+    """Its edits bear the name of the strategy whose attempts are in the ledger."""
+    strategy = SummarizeTo(2_000)
+    view = refold.Compactor([strategy], refold.Budget(2_000, 2_000))(demo.session(20))
+    assert [edit.by for edit in view.edits if edit.by != settle.BY] == [repr(strategy)] == [view.attempts[0].by]
+
+
+@pytest.mark.parametrize("to", [100_000, 60_000, 30_000, 20_000, 10_000])
+def test_the_default_strategies_use_the_most_of_a_budget(to):
+    view = refold.compact(demo.session(), to=to)
+    assert 0.45 * to < view.tokens <= to

@@ -64,6 +64,9 @@ class Budget:
             raise ValueError(
                 f"progress and hysteresis are shares from 0 to below 1, not {self.progress}, {self.hysteresis}"
             )
+        for name, value in (("trigger", self.trigger), ("soft", self.soft)):
+            if not isinstance(value, int | Trigger | None) or (value is None and name == "trigger"):
+                raise ValueError(f"{name} must be a number of tokens or a trigger, not {value!r}")
         if not isinstance(self.target, int | Amount):
             raise ValueError(f"the target must be a number of tokens, not {self.target!r}")  # noqa: TRY004 - as below
         window = _stated(self.window)

@@ -49,6 +49,7 @@ class Compactor:
     tenants apart. *ledger* takes a row for every attempt (the store, where it keeps one and none is
     given). *before* may veto a compaction or add instructions to its prompts, *after* and *on_event*
     watch (`refold.events`). *clock* tells seconds since 1970. Calls may come from several threads.
+    Raises ValueError for a strategy, budget or store that is none.
     """
 
     def __init__(  # noqa: PLR0913 - the front door: everything optional is by keyword
@@ -68,6 +69,7 @@ class Compactor:
         clock: Callable[[], float] = time.time,
     ) -> None:
         strategies = tuple(strategies)
+        _check(strategies, budget, store)
         self.local = tuple(s for s in strategies if is_local(s))
         self.retrospective = tuple(s for s in strategies if not is_local(s))
         self.ask, self.format, self.salt, self.count = ask, format, salt, count
@@ -155,8 +157,10 @@ class Compactor:
     def accept(self, preview: Preview, *, actor: str = "manual") -> View:
         """Keep exactly the edits of *preview*, as they are. No model is asked. From now on every call with this
         history, or one that continues it, shows them; signed thinking goes that came in a known continuation
-        since the preview (AN-7). Raises `EditError` when edits that were kept since
+        since the preview (AN-7). Raises ValueError for what is no preview, `EditError` when edits that were kept since
         stand in the way, `StoreError` when the store fails; then nothing is kept."""
+        if not isinstance(preview, Preview):
+            raise ValueError(f"accept takes what `preview` has made, not a {type(preview).__name__}")  # noqa: TRY004 - as for settings
         envelope = cast("Envelope", preview.view.envelope)
         known = self._known.recall(envelope)
         base = drive(self._state(known, envelope))
@@ -274,6 +278,17 @@ class Session:
         compactor = self._compactor
         self._state = drive(compactor.step(self._state, self._wires), compactor.ask)
         return self._state.view
+
+
+def _check(strategies: Iterable[Any], budget: Any, store: Any) -> None:
+    """Is each what it is given as? Raises ValueError."""
+    for one in strategies:
+        if isinstance(one, type) or not callable(one):
+            raise ValueError(f"a strategy is given with its settings, such as ClearToolResults(keep=3), not as {one!r}")  # noqa: TRY004 - likewise
+    if not isinstance(budget, Budget):
+        raise ValueError(f"the budget must be a refold.Budget(trigger, target), not {budget!r}")  # noqa: TRY004 - as for all settings
+    if store is not None and not all(hasattr(store, name) for name in ("load", "save", "remove", "version")):
+        raise ValueError(f"the store must be one, such as refold.SQLiteStore('refold.db'), not {store!r}")
 
 
 def _by_hand(ask: Any) -> Any:

@@ -4,6 +4,7 @@ from typing import Any
 
 from refold.budget import Budget
 from refold.compactor import Compactor
+from refold.figures import whole
 from refold.store import Store
 from refold.strategies import (
     ClearThinking,
@@ -12,26 +13,32 @@ from refold.strategies import (
     ClipResults,
     DropDuplicates,
     Summarize,
+    SummarizeTo,
 )
 from refold.strategy import Strategy
 from refold.view import View
+
+TAIL = 0.8
+"""The share of the target that the newest messages may take."""
 
 
 def default_strategies(target: int = 60_000) -> tuple[Strategy, ...]:
     """What `refold.compact` and the command line use unless told otherwise, gentlest first.
 
-    Summaries of the older half, then of more, come before the clearing of results: on recorded
-    sessions that keeps more of what later calls use at the same size (docs/benchmarks.md). A summary
-    takes at most a tenth of *target* tokens, from 600 to 4,000.
+    *target* is the number of tokens that the budget comes down to: what is older than its newest four fifths, then
+    than two fifths, is summarised, so that little of it goes unused. Summaries come before the clearing of results: on
+    recorded sessions that keeps more of what later calls use at the same size (docs/benchmarks.md). A summary
+    takes at most a tenth of *target*, from 600 to 4,000 tokens.
     """
-    room = max(600, min(4_000, target // 10))
+    tokens = max(1, target)
+    room = max(600, min(4_000, tokens // 10))
+    most = min(1.0, room / tokens)
     return (
         DropDuplicates(),
         ClipResults(limit=50_000),
         ClearThinking(keep=2),
-        Summarize(keep=0.5, max_tokens=room),
-        Summarize(keep=0.35, max_tokens=room),
-        Summarize(keep=0.2, max_tokens=room),
+        SummarizeTo(tokens, keep=TAIL, at_most=most),
+        SummarizeTo(tokens, keep=TAIL / 2, at_most=most),
         ClearToolResults(keep=3),
         ClearToolInputs(keep=3),
         Summarize(keep=8, max_tokens=room),
@@ -46,6 +53,7 @@ def compact(history: Any, to: int, *, store: Store | None = None, format: str | 
     is left alone: send the view's `payload`. With a *store* the edits made now are used again next
     time. No model is asked. `view.tokens` says whether it fits; `view.attempts` what was done.
 
-    Raises `FormatError` when *history* holds no conversation, `StoreError` when the store fails.
+    Raises ValueError when *to* is no number of tokens, `FormatError` when *history* holds no conversation, `StoreError` when the store fails.
     """
+    whole(0, to=to)
     return Compactor(default_strategies(to), Budget(to, to), store, format=format)(history)

@@ -52,12 +52,13 @@ def _by_share(view: View, marks: _Marks, keep: float) -> int:
     target = marks.starts[at] if at < len(marks.starts) else end
     if target == 0:
         return 0
-    if after := _at_or_after(marks.turns, target):
+    after, step = _at_or_after(marks.turns, target), _at_or_after(marks.steps, target)
+    if after and (not 0 < step < after or _tokens_from(marks, after) >= keep * total / 2):
         return after
     last, plain = _before(marks.turns, target), _ends_plain(view)
     if last and not plain and _tokens_from(marks, last) <= 2 * keep * total:
         return last
-    if inner := _at_or_after(marks.steps, target) or _before([step for step in marks.steps if step > last], target):
+    if inner := step or _before([cut for cut in marks.steps if cut > last], target):
         return inner
     return end if plain else last
 

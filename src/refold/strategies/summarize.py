@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from types import FunctionType
+from typing import Any
 
 from refold.errors import EditError
 from refold.figures import called, called_if_any, number, whole
@@ -53,12 +54,14 @@ class Summarize:
 
     def __repr__(self) -> str:
         """Every setting; functions by their names, so that it says the same in every process."""
-        shown = (f"{f.name}={_named(getattr(self, f.name))}" for f in fields(self))
-        return f"Summarize({', '.join(shown)})"
+        return described(self)
 
     def __call__(self, view: View) -> Steps:
         """Propose one edit, or none."""
-        stop = tail_start(view, self.keep)
+        return (yield from self.fold(view, tail_start(view, self.keep), repr(self)))
+
+    def fold(self, view: View, stop: int, by: str) -> Steps:
+        """Propose to fold what is before *stop*, in the name of *by*; nothing where *stop* is 0."""
         if not stop:
             return None
         pinned = self._pinned(view, stop)
@@ -75,7 +78,7 @@ class Summarize:
         if sum(map(view.lens.count, insert)) >= shown:
             return Ending("rejected", "the summary is not smaller than what it stands for")
         try:
-            yield view.fold(0, stop, *insert, by=repr(self))
+            yield view.fold(0, stop, *insert, by=by)
         except EditError as error:  # what is pinned holds calls and results that never paired
             return Ending("rejected", str(error))
         return ending
@@ -105,6 +108,12 @@ def _tokens(view: View, stop: int) -> int:
         sum(map(view.lens.count, item.shown)) if item.edit else view.ground.tokens(item.start, item.stop)
         for item in items
     )
+
+
+def described(strategy: Any) -> str:
+    """Every setting of a strategy that is a dataclass; functions by their names, so that it says the same in every process."""
+    shown = (f"{f.name}={_named(getattr(strategy, f.name))}" for f in fields(strategy))
+    return f"{type(strategy).__name__}({', '.join(shown)})"
 
 
 def _named(value: object) -> str:

@@ -7,7 +7,7 @@ from refold.figures import number, whole
 from refold.messages import Message
 from refold.placements import Placement
 from refold.split import tail_start
-from refold.strategies.summarize import Summarize
+from refold.strategies.summarize import Summarize, described
 from refold.strategy import Ending, Steps
 from refold.summarizer import Summarizer
 from refold.summarizers.rules import RuleSummary
@@ -16,7 +16,7 @@ from refold.view import View
 
 @dataclass(frozen=True, slots=True)
 class SummarizeTo:
-    """`Summarize` with the cap that the kept tail leaves of *tokens*, so that no part of the budget goes unused.
+    """`Summarize` with the cap that the kept tail leaves of *tokens*, so that little of the budget goes unused.
 
     Retrospective. For chats, where what was said is what counts: the longer the summary may be, the more of it is kept in its
     own words (docs/summaries.md). Raises ValueError for figures that leave nothing to fill.
@@ -42,15 +42,17 @@ class SummarizeTo:
             )
         Summarize(summarizer=self.summarizer, place=self.place, pin=self.pin)  # looks at what it is given
 
+    def __repr__(self) -> str:
+        """As of `Summarize`."""
+        return described(self)
+
     def __call__(self, view: View) -> Steps:
         """Propose one edit, or none."""
-        stop = tail_start(view, self._share(view))
+        share = self.keep * min(1.0, self.tokens / max(1, view.tokens))
+        stop = tail_start(view, share)
         tail = sum(sum(map(view.lens.count, item.shown)) for item in view.items if item.start >= stop)
         cap = min(self.tokens - view.lens.fixed - tail, int(self.tokens * self.at_most))
         if cap <= 0:
             return Ending("noop", "what stays leaves no room for a summary")
-        return (yield from Summarize(self._share(view), cap, self.summarizer, self.place, self.pin)(view))
-
-    def _share(self, view: View) -> float:
-        """The tail's share of what there is now."""
-        return self.keep * min(1.0, self.tokens / max(1, view.tokens))
+        how = Summarize(share, cap, self.summarizer, self.place, self.pin)
+        return (yield from how.fold(view, stop, repr(self)))
