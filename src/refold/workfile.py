@@ -22,6 +22,7 @@ from refold.stores import MemoryStore, SidecarStore
 from refold.strategy import Strategy, is_local
 from refold.tokens.count import Counter, count_message
 from refold.transcripts import Session
+from refold.transcripts.folders import Refused, files_below
 from refold.view import View
 
 SUFFIXES = (".jsonl", ".json", ".jsonl.zst", ".db")
@@ -58,9 +59,10 @@ class Share:
     reason: str = ""
 
 
-def session_files(directory: Path) -> list[Path]:
-    """The files below *directory* that may be session files, in order of their names."""
-    return sorted(path for path in directory.rglob("*") if path.name.endswith(SUFFIXES) and path.is_file())
+def session_files(directory: Path, refused: Refused) -> list[Path]:
+    """The files below *directory* that may be session files, in order of their names; *refused* is told which
+    directories may not be looked into."""
+    return sorted(path for path in files_below(directory, "**/*", refused) if path.name.endswith(SUFFIXES))
 
 
 def open_work(

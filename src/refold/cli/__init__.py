@@ -2,8 +2,13 @@
 
 import sys
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C."""
+
 try:
     from refold.cli.commands import run
+except KeyboardInterrupt:  # most of a short run is this import
+    sys.exit(INTERRUPTED)
 except ImportError as missing:
     if missing.name is None or missing.name.partition(".")[0] not in {"click", "rich"}:
         raise
@@ -15,7 +20,10 @@ def main() -> None:
     if run is None:
         sys.stderr.write("refold: the command line needs click and rich: pip install 'refold[cli]'\n")
         sys.exit(2)
-    sys.exit(run(sys.argv[1:]))
+    try:
+        sys.exit(run(sys.argv[1:]))
+    except KeyboardInterrupt:  # before the command began, or after it had ended
+        sys.exit(INTERRUPTED)
 
 
 __all__ = ["main"]

@@ -8,9 +8,9 @@ from refold import drafts
 from refold.cli import changes, documents, screen
 from refold.cli.compacting import Plan, accepted, compacted, guard_draft, guard_output, ready
 from refold.cli.inputs import Inputs, named, tokens
-from refold.cli.looking import write
-from refold.cli.model_options import ModelOptions, takes_model
-from refold.cli.options import ACTOR, EDIT, SESSION, SESSIONS, one_standard_output, takes_sessions
+from refold.cli.model_options import ModelOptions, dollars_a_million, takes_model
+from refold.cli.options import ACTOR, EDIT, SESSION, SESSIONS, looks_at_sessions, takes_sessions
+from refold.cli.outputs import one_standard_output, write
 from refold.workfile import holder, take_back
 
 ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
@@ -25,9 +25,13 @@ ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
               help="What may be done, gentlest first, e.g. 'ClearToolResults(keep=3)'. May be repeated.")  # fmt: skip
 @click.option("--preview", is_flag=True, help="Keep a draft, to look at, edit and accept; models are asked once.")
 @EDIT
-@click.option("--price", type=click.FloatRange(min=0), metavar="DOLLARS",
+@click.option("--price", type=dollars_a_million, metavar="DOLLARS",
               help="Of a million input tokens of the session's own model: shows what a request costs.")  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Show what it would do; write nothing.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Show what it would do; write nothing but, with -o -, the request on standard output.",
+)
 @click.option("-o", "--output", metavar="PATH", help="Write the compacted request as JSON (- for standard output).")
 @ACTOR
 def compact(inputs: Inputs, model: ModelOptions, output: str | None, as_json: bool, **plan: Any) -> int:
@@ -36,12 +40,18 @@ def compact(inputs: Inputs, model: ModelOptions, output: str | None, as_json: bo
     The edits are written beside each session (FILE.refold) or into --store; the session itself is
     left alone. With --preview only a draft is (FILE.refold-draft), which `refold accept` keeps as it
     is and `refold discard` drops. A session from standard input goes to standard output unless
-    --output, --store or --json says otherwise. Exit code 1 if the summary was left empty in --edit.
+    --output, --store or --json says otherwise. Exit code 1 if a session does not fit for all that could
+    be done, or the summary was left empty in --edit.
     """
     wanted = Plan(**plan)
     if inputs.paths == ("-",) and not (output or inputs.store or as_json or wanted.dry_run or wanted.preview):
         output = "-"
     one_standard_output(output, as_json=as_json)
+    if wanted.dry_run and output and output != "-":
+        raise click.UsageError(
+            "--dry-run writes no file: leave out --output, or have the request on standard output with -o -"
+        )
+    inputs.use = "try" if wanted.dry_run else "make"
     if wanted.preview:
         guard_draft(inputs.paths, inputs.store)
     ask = model.asker()
@@ -58,7 +68,7 @@ def compact(inputs: Inputs, model: ModelOptions, output: str | None, as_json: bo
         changes.compactions(done, screen.err() if output == "-" else screen.out())
     if aborted := any(one.aborted for one in done):
         screen.complain(ABORTED)
-    return int(aborted)
+    return int(aborted or any(one.made.view.tokens > one.to for one in done))
 
 
 @click.command(epilog="Example: refold accept session.jsonl --edit")
@@ -86,7 +96,7 @@ def accept(inputs: Inputs, edit: bool, actor: str, as_json: bool) -> int:
 
 @click.command(epilog="Example: refold discard session.jsonl")
 @SESSIONS
-@takes_sessions
+@looks_at_sessions
 def discard(inputs: Inputs, as_json: bool) -> None:
     """Drop the draft that `refold compact --preview` made."""
     rows = [(work, drafts.drop_draft(work)) for work in inputs.works()]

@@ -56,9 +56,12 @@ def refold(context: click.Context, as_json: bool) -> int | None:
     on this machine.
     """
     if context.invoked_subcommand is None:
-        found = discover(Path.home(), os.environ)
+        refused = dict[str, str]()
+        found = discover(Path.home(), os.environ, lambda error: refused.setdefault(str(error.filename), reason(error)))
+        screen.complain_all(f"{why}; left out" for why in refused.values())
         if as_json:
-            screen.emit({"found": [documents.found(one) for one in found]})
+            skipped = [{"path": path, "reason": why} for path, why in refused.items()]
+            screen.emit({"found": [documents.found(one) for one in found], "skipped": skipped})
         else:
             report.found(found)
     return None

@@ -58,7 +58,7 @@ def _file(work: WorkFile) -> Path:
     path = draft_file(work)
     if path is None:
         raise click.UsageError("a session from standard input has no place for what is edited: name a --store")
-    if not (os.environ.get("VISUAL") or os.environ.get("EDITOR") or sys.stdin.isatty()):
+    if not (os.environ.get("VISUAL") or os.environ.get("EDITOR") or (sys.stdin and sys.stdin.isatty())):
         raise click.UsageError("--edit needs a terminal, or an editor in $VISUAL or $EDITOR")
     if screen.err().is_terminal:
         screen.complain("opening the summary; leave it empty to keep nothing")

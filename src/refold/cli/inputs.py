@@ -1,10 +1,11 @@
 """Which sessions a command works on."""
 
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
+from typing import Literal
 
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -15,7 +16,7 @@ from refold.errors import FormatError, RefoldError
 from refold.named import strategy
 from refold.store import Store
 from refold.stores import MemoryStore
-from refold.stores.places import file_of, open_store
+from refold.stores.places import file_of, insist_on, open_store
 from refold.strategy import Strategy
 from refold.tokens.count import Counter, count_message, counter
 from refold.tokens.exact import exact
@@ -24,15 +25,22 @@ from refold.workfile import WorkFile, open_work, session_files
 
 ENCODING = "o200k_base"
 """What `--exact` counts with."""
-_NUMBER = re.compile(r"(\d[\d_,]*(?:\.\d+)?)\s*([kKmM]?)")
+MOST = 10**15
+"""Tokens that no request has."""
+Use = Literal["look", "try", "change", "make"]
+"""What a command does with the store: look at it; look, if there is one yet; change one that is there; make one too."""
+_NUMBER = re.compile(r"(\d[\d_,]{0,30}(?:\.\d{1,30})?)\s*([kKmM]?)", re.ASCII)
 
 
 def tokens(value: str) -> int:
-    """A number of tokens: 60000, 60_000, 60k, 1.5M. Raises `click.BadParameter`."""
+    """A number of tokens: 60000, 60_000, 60k, 1.5M. Raises `click.BadParameter`, for 0 and for more than `MOST` too."""
     found = _NUMBER.fullmatch(value.strip())
     if not found:
-        raise click.BadParameter(f"{value!r} is no number of tokens; write 60000, 60k or 1.5M")
-    return round(float(re.sub("[_,]", "", found[1])) * {"": 1, "k": 1_000, "m": 1_000_000}[found[2].lower()])
+        raise click.BadParameter(f"{value[:40]!r} is no number of tokens; write 60000, 60k or 1.5M")
+    count = round(Fraction(re.sub("[_,]", "", found[1])) * {"": 1, "k": 1_000, "m": 1_000_000}[found[2].lower()])
+    if not 1 <= count <= MOST:
+        raise click.BadParameter(f"{value!r}: it must be from 1 to {MOST:,} tokens")
+    return count
 
 
 def named(value: str) -> Strategy:
@@ -53,13 +61,10 @@ class Inputs:
     every: bool = False
     format: str | None = None
     exact: bool = False
+    use: Use = "look"
     skipped: list[tuple[str, str]] = field(default_factory=list)
-    """Files that could not be read, and why."""
-
-    @property
-    def stdin(self) -> bool:
-        """Does it read standard input?"""
-        return "-" in self.paths
+    """Files and directories that could not be read, and why."""
+    _files: list[str | Path] | None = None
 
     @property
     def count(self) -> Counter:
@@ -71,7 +76,7 @@ class Inputs:
 
         Raises `RefoldError` and `OSError` when there is nothing to work on.
         """
-        files, many = self._files(), self.every or len(self.paths) > 1 or any(Path(p).is_dir() for p in self.paths)
+        files, many = self.files(), self.every or len(self.paths) > 1 or any(Path(p).is_dir() for p in self.paths)
         store, count, found = self._store(), self.count, 0
         place = file_of(self.store) if self.store is not None else None
         for path in _tracked(files):
@@ -84,8 +89,7 @@ class Inputs:
             except (RefoldError, OSError) as error:
                 if not many:
                     raise
-                self.skipped.append((str(path), reason(error)))
-                screen.complain(f"{path}: {reason(error)}; skipped")
+                self._skip(str(path), error)
         if not found:
             raise FormatError(f"no session in {', '.join(self.paths)}")
 
@@ -100,24 +104,31 @@ class Inputs:
 
     def guard(self, target: str | None) -> None:
         """Refuse to write over what is only ever read. Raises `click.UsageError`."""
-        for path in filter(None, (target, self.store)):
-            if (
-                path != "-"
-                and Path(path).exists()
-                and any(p != "-" and Path(p).exists() and Path(p).samefile(path) for p in self.paths)
-            ):
+        named = [path for path in self.paths if path != "-"]
+        for path, sessions in ((target, self.files() if target else []), (self.store, named)):
+            if path and path != "-" and any(_same(path, one) for one in sessions):
                 raise click.UsageError(f"{path} is the session itself, and sessions are never written")
 
-    def _files(self) -> list[str | Path]:
-        files = list[str | Path]()
-        for path in self.paths:
-            files += session_files(Path(path)) if path != "-" and Path(path).is_dir() else [path]
-        return files
+    def files(self) -> Sequence[str | Path]:
+        """The session files that the paths name: those below a directory too, but for our own store."""
+        if self._files is None:
+            self._files = [file for path in self.paths for file in self._below(path)]
+        return self._files
+
+    def _below(self, path: str) -> Sequence[str | Path]:
+        if path == "-" or not Path(path).is_dir():
+            return [path]
+        found = session_files(Path(path), lambda error: self._skip(str(error.filename), error))
+        return [one for one in found if not self.store or not _same(self.store, one)]
+
+    def _skip(self, path: str, error: Exception) -> None:
+        self.skipped.append((path, reason(error)))
+        screen.complain(f"{path}: {reason(error)}; skipped")
 
     def _sessions(self, path: str | Path) -> Iterator[tuple[Session, bytes | None]]:
         """Sessions of a file, each with the file's content where that may be a request as it stands."""
         if path == "-":
-            data = sys.stdin.buffer.read()
+            data = screen.stdin().read()
             session = transcripts.read_bytes(data, "-", self.id)
             yield session, _own(session, data)
         elif self.every:
@@ -129,7 +140,17 @@ class Inputs:
     def _store(self) -> Store | None:
         if self.store is None:
             return None
-        return open_store(self.store)
+        file = file_of(self.store)
+        if self.use == "try" and file is not None and not file.exists():
+            return MemoryStore()
+        if self.use == "change":
+            insist_on(self.store)
+        return open_store(self.store, read_only=self.use in ("look", "try"))
+
+
+def _same(path: str, other: str | Path) -> bool:
+    """Are they one file?"""
+    return Path(path).exists() and Path(other).exists() and Path(path).samefile(other)
 
 
 def _own(session: Session, data: bytes | None) -> bytes | None:

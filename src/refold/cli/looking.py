@@ -1,28 +1,35 @@
 """The commands that look: each reads its options, has the library work, and shows what came of it."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import click
 
 from refold.checking import check as violations
 from refold.cli import documents, ledgers, report, screen
+from refold.cli.compacting import guard_output
 from refold.cli.inputs import Inputs
-from refold.cli.options import SESSION, SESSIONS, one_standard_output, takes_sessions
+from refold.cli.options import SESSION, SESSIONS, looks_at_sessions
+from refold.cli.outputs import one_standard_output, write
 from refold.cli.parts import parts
 from refold.cli.show import diff_lines, message_lines, view_lines
 from refold.recalling import recall as search
 from refold.repairing import repair as mended
-from refold.spans import dump
 from refold.stores import MemoryStore
 from refold.workfile import WorkFile, holder, open_work, rows_of
 
 
 @click.command(epilog="Example: refold stats ~/.claude/projects")
 @SESSIONS
-@takes_sessions
-@click.option("--largest", default=5, show_default=True, metavar="N", help="How many of the largest messages to show.")
+@looks_at_sessions
+@click.option(
+    "--largest",
+    type=click.IntRange(min=0),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="How many of the largest messages to show.",
+)
 def stats(inputs: Inputs, as_json: bool, largest: int) -> None:
     """Show where the tokens are: by role, by tool, by kind of part; the largest messages.
 
@@ -39,7 +46,7 @@ def stats(inputs: Inputs, as_json: bool, largest: int) -> None:
 
 @click.command(epilog="Example: refold view session.jsonl --diff | less -R")
 @SESSIONS
-@takes_sessions
+@looks_at_sessions
 @click.option("--diff", is_flag=True, help="What the model would see against what was said.")
 @click.option("--payload", is_flag=True, help="The request itself, as JSON.")
 @click.option(
@@ -48,6 +55,8 @@ def stats(inputs: Inputs, as_json: bool, largest: int) -> None:
 @click.option("--lines", type=click.IntRange(min=0), metavar="N", help="At most N lines of each message.")
 def view(inputs: Inputs, diff: bool, payload: bool, effective: bool, lines: int | None, as_json: bool) -> None:
     """Show what the model would see."""
+    if payload and (diff or as_json or lines is not None):
+        raise click.UsageError("--payload prints the request as it is: leave out --diff, --lines and --json")
     if payload:
         write("-", _seen(inputs.one(), effective).view.payload)
         return
@@ -63,7 +72,7 @@ def view(inputs: Inputs, diff: bool, payload: bool, effective: bool, lines: int 
 @click.command(epilog="Example: refold unfold session.jsonl a81c")
 @SESSION
 @click.argument("edit", metavar="EDIT")
-@takes_sessions
+@looks_at_sessions
 def unfold(inputs: Inputs, edit: str, as_json: bool) -> None:
     """Show exactly what an edit hides. EDIT is its id, or as much of it as is unambiguous.
 
@@ -81,7 +90,7 @@ def unfold(inputs: Inputs, edit: str, as_json: bool) -> None:
 @click.command(epilog="Example: refold recall session.jsonl 'timeout 超时'")
 @SESSION
 @click.argument("query", nargs=-1, required=True, metavar="QUERY...")
-@takes_sessions
+@looks_at_sessions
 @click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, metavar="N",
               help="How many messages to show of each session, the best first.")  # fmt: skip
 def recall(inputs: Inputs, query: tuple[str, ...], limit: int, as_json: bool) -> int:
@@ -99,7 +108,7 @@ def recall(inputs: Inputs, query: tuple[str, ...], limit: int, as_json: bool) ->
 
 @click.command(epilog="Example: refold history session.jsonl")
 @SESSIONS
-@takes_sessions
+@looks_at_sessions
 def history(inputs: Inputs, as_json: bool) -> None:
     """List every attempt at a session: outcome, tokens, cost, who.
 
@@ -114,7 +123,7 @@ def history(inputs: Inputs, as_json: bool) -> None:
 
 @click.command(epilog="Example: refold check request.json --repair -o mended.json")
 @SESSIONS
-@takes_sessions
+@looks_at_sessions
 @click.option("--sent", is_flag=True, help="Check what the edits show instead of what was said.")
 @click.option("--repair", is_flag=True, help="Mend what can be mended without inventing content; needs --output.")
 @click.option("-o", "--output", metavar="PATH", help="Where the mended request goes (- for standard output).")
@@ -127,6 +136,8 @@ def check(inputs: Inputs, sent: bool, repair: bool, output: str | None, as_json:
         raise click.UsageError("--repair and --output go together")
     one_standard_output(output, as_json=as_json)
     works = [inputs.one()] if repair else inputs.works()
+    if repair:
+        guard_output(output, works)
     rows = [_checked(work, work.view.payload if sent else work.view.revert().payload, repair) for work in works]
     if output and (repaired := rows[0][2]):
         write(output, repaired.payload)
@@ -138,15 +149,6 @@ def check(inputs: Inputs, sent: bool, repair: bool, output: str | None, as_json:
 
 
 # --- small steps that several commands take ---------------------------------------------------
-
-
-def write(target: str, payload: Any) -> None:
-    """A request as JSON, in the spelling in which it came if it came as text; `-` is standard output."""
-    data = payload if isinstance(payload, bytes) else dump(payload).encode()
-    if target == "-":
-        screen.write(data)
-    else:
-        Path(target).write_bytes(data)
 
 
 def _effective(work: WorkFile) -> int | None:

@@ -1,5 +1,6 @@
 """The options that say which model answers, and what they make of the strategies."""
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -157,15 +158,26 @@ def _shown(model: Asker, name: str) -> Asker:
 # --- the options -----------------------------------------------------------------------------
 
 
+def dollars_a_million(value: str) -> float:
+    """A price in US dollars: a finite number that is not negative. Raises `click.BadParameter`."""
+    try:
+        found = float(value)
+    except ValueError:
+        found = math.nan
+    if not math.isfinite(found) or found < 0:
+        raise click.BadParameter(f"{value!r} is no price; write dollars per million tokens, such as 0.25")
+    return found
+
+
 def price(value: str | None) -> Price | None:
     """Prices in US dollars: `0.25,2.00`. Raises `click.BadParameter`."""
     if value is None:
         return None
     try:
-        found = tuple(float(one) for one in value.split(","))
-    except ValueError:
+        found = tuple(dollars_a_million(one) for one in value.split(","))
+    except click.BadParameter:
         found = ()
-    if not 2 <= len(found) <= 4 or min(found) < 0:
+    if not 2 <= len(found) <= 4:
         raise click.BadParameter(f"{value!r} is no price; write INPUT,OUTPUT in dollars per million tokens")
     return found
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from refold.cli.inputs import Inputs
+from refold.cli.inputs import Inputs, Use
+from refold.cli.outputs import guard_target
 from refold.codecs import CODECS
 
 Command = Callable[..., int | None]
@@ -30,7 +31,16 @@ ACTOR = click.option("--actor", metavar="NAME", default=user, help="Who wants it
 
 
 def takes_sessions(command: Command) -> Command:
-    """Give a command the options that say which sessions it works on, as an `Inputs`."""
+    """Give a command that changes what is kept the options that say which sessions it works on, as an `Inputs`."""
+    return _with_sessions(command, "change")
+
+
+def looks_at_sessions(command: Command) -> Command:
+    """Give a command that only looks the same options."""
+    return _with_sessions(command, "look")
+
+
+def _with_sessions(command: Command, use: Use) -> Command:
 
     @wraps(command)
     def wrapped(
@@ -42,8 +52,9 @@ def takes_sessions(command: Command) -> Command:
         exact: bool,
         **rest: Any,
     ) -> int | None:
-        inputs = Inputs((paths,) if isinstance(paths, str) else paths, store, id, every, format, exact)
+        inputs = Inputs((paths,) if isinstance(paths, str) else paths, store, id, every, format, exact, use)
         inputs.guard(rest.get("output"))
+        guard_target(rest.get("output"))
         return command(inputs, **rest)
 
     for option in (
@@ -66,9 +77,3 @@ def takes_sessions(command: Command) -> Command:
     ):
         wrapped = option(wrapped)
     return wrapped
-
-
-def one_standard_output(output: str | None, *, as_json: bool) -> None:
-    """Refuse two answers on one standard output. Raises `click.UsageError`."""
-    if output == "-" and as_json:
-        raise click.UsageError("--json and --output - both want standard output")

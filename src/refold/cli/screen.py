@@ -5,9 +5,11 @@ import json
 import os
 import sys
 from collections.abc import Iterable
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from rich.console import Console
+
+from refold.errors import FormatError
 
 PIPE_WIDTH = 100
 """Columns of a table that is not read on a terminal."""
@@ -103,11 +105,25 @@ def bar(part: float, whole: float, width: int = 30) -> str:
     return "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
 
 
+def stdin() -> BinaryIO:
+    """Standard input. Raises `FormatError` where it is closed."""
+    if sys.stdin is None:
+        raise FormatError("standard input is closed")
+    return sys.stdin.buffer
+
+
 def prepare() -> None:
-    """What the terminal's encoding has no character for becomes a question mark, not an error."""
+    """What the terminal's encoding has no character for becomes a question mark, not an error; what goes to a stream
+    that is closed goes nowhere."""
+    sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+
+
+def _nowhere() -> TextIO:
+    """A stream for as long as the process lives."""
+    return os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8", closefd=False)
 
 
 def let_go() -> None:

@@ -18,6 +18,11 @@ from refold.edits import Edit
 
 SAMPLES = 12
 """Requests of which the size is drawn."""
+HEADINGS = {
+    "ClearToolResults": "A tool result that was cleared",
+    "DropDuplicates": "A tool result that was given before",
+    "ClipResults": "A tool result that was clipped",
+}
 NEXT = """\
 refold                                  the agent sessions on this machine
 refold stats FILE                       where a session's tokens are
@@ -43,12 +48,17 @@ def show(done: Trial) -> None:
     _curve(console, done.requests)
     _sums(console, done)
     if done.stub:
-        _sample(console, done, done.stub, "A tool result that was cleared", 3)
+        _sample(console, done, done.stub, _heading(done.stub), 3)
     if done.summary:
         _sample(console, done, done.summary, "The summary, written by rules", 24)
     _proofs(console, done)
     console.print(Rule("Try next", align="left", style="dim"))
     console.print(Text(NEXT))
+
+
+def _heading(stub: Edit) -> str:
+    """What an edit did that shows less of a message."""
+    return HEADINGS.get(stub.by.partition("(")[0], "A message that was shortened")
 
 
 def _session(console: Console, done: Trial) -> None:

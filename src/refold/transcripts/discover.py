@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from refold.transcripts import opencode
+from refold.transcripts.folders import Refused, files_below
 from refold.transcripts.shape import dig, moment, text
 from refold.transcripts.source import Source
 
@@ -45,16 +46,17 @@ class _Place:
     """Where a line says the working directory."""
 
 
-def discover(home: Path, env: Mapping[str, str]) -> list[Found]:
+def discover(home: Path, env: Mapping[str, str], refused: Refused = str) -> list[Found]:
     """The sessions of Claude Code, Codex, Gemini CLI, Qwen Code, pi and OpenCode, the latest first.
 
     *home* is the user's home directory, *env* the environment: CLAUDE_CONFIG_DIR, CODEX_HOME,
-    GEMINI_CLI_HOME, XDG_DATA_HOME and OPENCODE_DB are heeded. What cannot be read is passed over.
+    GEMINI_CLI_HOME, XDG_DATA_HOME and OPENCODE_DB are heeded. What cannot be read is passed over,
+    and *refused* is told of directories and files that may not be.
     """
-    files = (one for place in PLACES for one in _files(place, home, env))
-    databases = [one for path in _databases(home, env) for one in _in_database(path)]
+    files = (one for place in PLACES for one in _files(place, home, env, refused))
+    databases = [one for path in _databases(home, env, refused) for one in _in_database(path, refused)]
     moved = {one.id for one in databases}
-    stored = (one for path in _stored(home, env) if path.stem not in moved for one in _in_file(path))
+    stored = (one for path in _stored(home, env, refused) if path.stem not in moved for one in _in_file(path, refused))
     return sorted([*files, *databases, *stored], key=lambda one: (one.modified, str(one.path), one.id), reverse=True)
 
 
@@ -92,24 +94,22 @@ PLACES = (
 # --- files -----------------------------------------------------------------------------------
 
 
-def _files(place: _Place, home: Path, env: Mapping[str, str]) -> Iterator[Found]:
+def _files(place: _Place, home: Path, env: Mapping[str, str], refused: Refused) -> Iterator[Found]:
     for root in place.roots(home, env):
-        for path in _glob(root, place.patterns):
+        for path in _below(root, place.patterns, refused):
             try:
                 state = path.stat()
                 cwd = _cwd(path, place.cwd) if place.cwd else _project(path)
                 yield Found(place.client, path, state.st_size, datetime.fromtimestamp(state.st_mtime, UTC), cwd=cwd)
-            except (OSError, ValueError, OverflowError):
+            except OSError as error:
+                refused(error)
+            except (ValueError, OverflowError):
                 continue
 
 
-def _glob(root: Path, patterns: Iterable[str]) -> Iterator[Path]:
-    """Files below *root*; nothing where it may not be looked at."""
+def _below(root: Path, patterns: Iterable[str], refused: Refused) -> Iterator[Path]:
     for pattern in patterns:
-        try:
-            yield from [path for path in root.glob(pattern) if path.is_file()]
-        except OSError:
-            continue
+        yield from files_below(root, pattern, refused)
 
 
 def _cwd(path: Path, keys: tuple[str, ...]) -> str:
@@ -137,45 +137,52 @@ def _project(path: Path) -> str:
 # --- databases -------------------------------------------------------------------------------
 
 
-def _databases(home: Path, env: Mapping[str, str]) -> Iterator[Path]:
+def _databases(home: Path, env: Mapping[str, str], refused: Refused) -> Iterator[Path]:
     if named := env.get("OPENCODE_DB"):
         yield Path(named)
         return
     data = _data(home, env)
-    yield from _glob(data / "opencode", ("opencode*.db",))
-    yield from _glob(data / "kilo", ("kilo.db",))
+    yield from files_below(data / "opencode", "opencode*.db", refused)
+    yield from files_below(data / "kilo", "kilo.db", refused)
 
 
-def _stored(home: Path, env: Mapping[str, str]) -> Iterator[Path]:
+def _stored(home: Path, env: Mapping[str, str], refused: Refused) -> Iterator[Path]:
     """OpenCode's session files from before it had a database, which it leaves where they were."""
-    return _glob(_data(home, env) / "opencode/storage/session", ("*/ses*.json",))
+    return files_below(_data(home, env) / "opencode/storage/session", "*/ses*.json", refused)
 
 
 def _data(home: Path, env: Mapping[str, str]) -> Path:
     return Path(env.get("XDG_DATA_HOME") or home / ".local/share")
 
 
-def _in_file(path: Path) -> Iterator[Found]:
+def _in_file(path: Path, refused: Refused) -> Iterator[Found]:
     try:
         info, touched = _object(path.read_bytes()), datetime.fromtimestamp(path.stat().st_mtime, UTC)
-    except (OSError, ValueError, OverflowError):
+    except OSError as error:
+        refused(error)
+        return
+    except (ValueError, OverflowError):
         return
     if text(info, "id"):
         named = {"id": path.stem, "cwd": text(info, "directory"), "title": text(info, "title")}
         yield Found("opencode", path, -1, moment(dig(info, "time", "updated")) or touched, **named)
 
 
-def _in_database(path: Path) -> list[Found]:
+def _in_database(path: Path, refused: Refused) -> list[Found]:
     try:
-        source = Source(path, lambda: path.open("rb"), database=True)
         if not path.is_file():
             return []
+        path.open("rb").close()  # says why not, where it may not be read
+        source = Source(path, lambda: path.open("rb"), database=True)
         with closing(opencode.connect(source)) as base:
             rows = base.execute("SELECT id, directory, title, time_updated FROM session").fetchall()
             sizes = _sizes(base)
         touched = datetime.fromtimestamp(path.stat().st_mtime, UTC)
         return [_row(path, row, sizes, touched) for row in rows]
-    except (sqlite3.Error, OSError, ValueError, OverflowError):
+    except OSError as error:
+        refused(error)
+        return []
+    except (sqlite3.Error, ValueError, OverflowError):
         return []
 
 

@@ -100,9 +100,11 @@ def _of_text(path: Path, reopen: Callable[[], BinaryIO]) -> Source:
     if len(sample) == 1 and not found:
         return Source(path, reopen, sample, sample[0][1])
     if found and found[0].line == 1:
-        document, notes = _document(reopen)
+        document, notes, broken = _document(reopen)
         if document is not None:
             return Source(path, reopen, ((1, document),), document, notes)
+        if broken and not any(isinstance(value, dict) for _, value in sample):
+            raise FormatError(f"{path.name}: broken JSON ({broken})")
     if not sample:
         raise FormatError(f"{path.name}: {_nothing(found)}")
     return Source(path, reopen, sample)
@@ -112,15 +114,19 @@ def _nothing(found: Sequence[Problem]) -> str:
     return f"neither JSON nor lines of JSON ({found[0]})" if found else "the file is empty"
 
 
-def _document(reopen: Callable[[], BinaryIO]) -> tuple[Any, tuple[Problem, ...]]:
-    """The whole file as one JSON value, and what was wrong with it."""
+def _document(reopen: Callable[[], BinaryIO]) -> tuple[Any, tuple[Problem, ...], str]:
+    """The whole file as one JSON value, and what was wrong with it; or where it stops being one, if that is
+    behind its first line."""
     notes = list[Problem]()
     with reopen() as stream:
         raw = stream.read().removeprefix(BOM)
     try:
-        return _loads(_decode(raw, 0, notes)), tuple(notes)
+        return _loads(_decode(raw, 0, notes)), tuple(notes), ""
+    except json.JSONDecodeError as error:
+        told = f"line {error.lineno:,}, column {error.colno:,}: {error.msg}" if error.lineno > 1 else ""
+        return None, (), told
     except (ValueError, RecursionError):
-        return None, ()
+        return None, (), ""
 
 
 def _only_objects(lines: Iterable[Line], problems: list[Problem]) -> Iterator[tuple[int, dict[str, Any]]]:
