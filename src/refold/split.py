@@ -26,7 +26,7 @@ def tail_start(view: View, keep: float) -> int:
 
     *keep* as an int is a number of messages: at least that many stay, from the latest legal cut on.
     As a float it is a share of the tokens shown, between 0 and 1: the tail begins at the first
-    user request at or after that point; in one long turn, before an assistant message that follows a tool result;
+    user request at or after that point, if that leaves half of the share; in one long turn, before an assistant message that follows a tool result;
     a conversation that ends in a plain answer may be folded whole (conformance cases 3 to 8).
     When all of it would be kept, only the latest exchange is (case 11). A summary at the beginning
     is no request (case 9), and nothing but a summary is nothing to fold.
@@ -53,8 +53,9 @@ def _by_share(view: View, marks: _Marks, keep: float) -> int:
     if target == 0:
         return 0
     after, step = _at_or_after(marks.turns, target), _at_or_after(marks.steps, target)
-    if after and (not 0 < step < after or _tokens_from(marks, after) >= keep * total / 2):
-        return after
+    if after:
+        near = 0 < step < after and _tokens_from(marks, after) < keep * total / 2
+        return step if near else after
     last, plain = _before(marks.turns, target), _ends_plain(view)
     if last and not plain and _tokens_from(marks, last) <= 2 * keep * total:
         return last

@@ -25,7 +25,7 @@ class Transcript:
     @classmethod
     def of(cls, messages: Iterable[Message] = (), salt: str = "") -> "Transcript":
         """Start a transcript. *salt* keeps the tips of different tenants apart."""
-        first = blake2b(salt.encode(), digest_size=16).hexdigest() if salt else ""
+        first = blake2b(salt.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest() if salt else ""
         return cls(Log(messages), Log([first]))
 
     def extend(self, messages: Iterable[Message]) -> "Transcript":
