@@ -42,16 +42,24 @@ def session(steps, first="Fix the bug."):
 
 
 class Writer:
-    """Writes summaries, one after *seconds*; counts how often it was asked."""
+    """Writes summaries, one after *seconds* and not before it *may*; counts how often it was asked."""
 
-    def __init__(self, seconds=0.4):
-        self.asked, self.seconds, self.called = 0, seconds, asyncio.Event()
+    def __init__(self, seconds=0.4, *, may=True):
+        self.asked, self.seconds, self.may, self.called = 0, seconds, may, asyncio.Event()
 
     async def __call__(self, ask):
         self.asked += 1
         self.called.set()
         await asyncio.sleep(self.seconds)
+        await until(lambda: self.may)
         return Answer(SUMMARY)
+
+
+async def until(holds):
+    """Wait for something, 20 seconds at most."""
+    async with asyncio.timeout(20):
+        while not holds():  # noqa: ASYNC110 - it may be another thread that makes it true
+            await asyncio.sleep(0.01)
 
 
 class Replicas:
@@ -156,11 +164,14 @@ def test_what_one_replica_is_preparing_another_waits_for(place):
 
 
 def test_what_one_replica_is_preparing_another_does_not_prepare(place):
-    writer = Writer(0.3)
+    writer = Writer(0, may=False)
 
     async def story(one, two, settle):
         await one.prepare(session(28))
+        await until(lambda: writer.asked)
         await two.prepare(session(29))
+        await until(lambda: two.counters.get("prepared", result="nothing") == 1)
+        writer.may = True
         await settle()
         await two.prepare(session(30))  # by now it is there
         await settle()
