@@ -5,7 +5,7 @@ import statistics
 import subprocess
 import time
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,11 @@ ROOT = Path(__file__).parent.parent
 SIZES = (100, 1_000, 10_000)
 STEPS = 10
 """Turns of 3 messages that each size is measured over, three times: as many as the peers' worker takes."""
+ROUNDS = 5
+"""Ours and the peers are measured in turn, so that what else the machine does falls on all alike."""
 NEVER = refold.Budget(10**9, 10**9)
+Figures = Mapping[str, Sequence[float]]
+"""Milliseconds at each size."""
 
 
 def compactor() -> refold.Compactor:
@@ -72,32 +76,47 @@ def _times(prepare: Callable[[], Any], run: Callable[[Any], Any], times: int) ->
     return taken
 
 
-def peers() -> dict[str, dict[str, float]]:
-    """The peers' figures, measured in an environment of their own."""
+def peers() -> Callable[[], Figures]:
+    """What measures the peers, in an environment of their own, which is made if there is none."""
     python = ROOT / ".bench" / "bin" / "python"
     if not python.exists():
         venv.create(ROOT / ".bench", with_pip=True)
     pip = [python, "-m", "pip", "install", "--quiet", "--requirement", ROOT / "requirements" / "bench.txt"]
     subprocess.run(pip, check=True)
     worker = Path(__file__).with_name("peers_worker.py")
-    out = subprocess.run([python, worker, *map(str, SIZES)], check=True, capture_output=True, text=True)
-    return json.loads(out.stdout)
+
+    def measured() -> Figures:
+        out = subprocess.run([python, worker, *map(str, SIZES)], check=True, capture_output=True, text=True)
+        return {name: [found[str(size)] for size in SIZES] for name, found in json.loads(out.stdout).items()}
+
+    return measured
 
 
-def main() -> None:
-    """Print the table: milliseconds a turn, medians, and how they grow."""
-    ours = {
+def ours() -> Figures:
+    """Our own figures."""
+    runs = {
         "refold, growing session": growing,
         "refold, whole list resent, same objects": resent,
         "refold, whole list resent, fresh objects": resent_copies,
         "refold, never seen before": cold,
     }
-    rows = {name: [run(size) for size in SIZES] for name, run in ours.items()}
-    theirs = {name: [figures[str(size)] for size in SIZES] for name, figures in peers().items()}
+    return {name: [run(size) for size in SIZES] for name, run in runs.items()}
+
+
+def median_of(rounds: Sequence[Figures]) -> Figures:
+    """The median of each figure over several rounds."""
+    return {name: [statistics.median(r[name][i] for r in rounds) for i in range(len(SIZES))] for name in rounds[0]}
+
+
+def main() -> None:
+    """Print the table: milliseconds a turn, medians, and how they grow."""
+    measured = peers()
+    rounds = [(ours(), measured()) for _ in range(ROUNDS)]
+    mine, theirs = (median_of([one[who] for one in rounds]) for who in (0, 1))
     fastest = [min(row[i] for row in theirs.values()) for i in range(len(SIZES))]
-    cells = [[name, *(f"{x:.3f}" for x in row), f"{row[-1] / row[0]:.1f}"] for name, row in {**rows, **theirs}.items()]
+    cells = [[name, *(f"{x:.3f}" for x in row), f"{row[-1] / row[0]:.1f}"] for name, row in {**mine, **theirs}.items()]
     print(table(["one turn, ms, at N messages", *map(str, SIZES), "10,000 / 100"], cells))
-    print(f"\nfastest peer: {', '.join(f'{x:.3f}' for x in fastest)} ms")
+    print(f"\nfastest peer: {', '.join(f'{x:.3f}' for x in fastest)} ms; medians of {ROUNDS} rounds, in turn")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ stays together: of `请修改订单.py` nobody knows without a dictionary where 
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Literal
 
 Source = Literal["said", "call", "result"]
@@ -28,21 +29,27 @@ _MARKS = "\u0300-\u036f\u064b-\u0652\u0900-\u0963\u0966-\u0dff"
 """Vowels and accents that are letters of their own (decomposed file names, Indic scripts)."""
 _ASCII = re.compile(r"(?<![<\\])(?:https?://[^\s\"'<>`)\]},;|\\]{3,}|[A-Za-z0-9_$@~./-]{4,})")
 _URL = re.compile(r"(?<![<\\])https?://[^\s\"'<>`)\]},;|\\、。，；：！？（）「」『』《》【】“”‘’…]{3,}")
-_WIDE = re.compile(rf"{_URL.pattern}|(?<![<\\])[\w{_MARKS}{_DENSE}$@~./-]{{4,}}")
+_WIDE = rf"{_URL.pattern}|(?<![<\\])[\w{_MARKS}{_DENSE}$@~./-]{{4,}}"
 _LETTER = rf"[^\W\d_{_DENSE}]"
 _BARE = re.compile(r"[^/._]*")
-_IS_DENSE = re.compile(f"[{_DENSE}]")
-_FILE_ENDS = re.compile(rf"(\.(?:{EXTENSIONS}))(?=[{_DENSE}])", re.IGNORECASE)
-_FILE = re.compile(rf"\.(?:{EXTENSIONS})\Z", re.IGNORECASE)
-_BEGINS = re.compile(rf"(?<=[{_DENSE}])(?:(?:{_LETTER}|[~$@])[^{_DENSE}]*|\.\.?)\Z")
-_STOPS = re.compile(rf"[^{_DENSE}]+(?<![_-])(?=[{_DENSE}])")
-_JOINT = re.compile(rf"(?<=[{_DENSE}])(?={_LETTER})|(?<=[^\W_{_DENSE}])(?=[{_DENSE}])")
+_IS_DENSE = f"[{_DENSE}]"
+_FILE_ENDS = rf"(?i:(\.(?:{EXTENSIONS}))(?=[{_DENSE}]))"
+_FILE = rf"(?i:\.(?:{EXTENSIONS})\Z)"
+_BEGINS = rf"(?<=[{_DENSE}])(?:(?:{_LETTER}|[~$@])[^{_DENSE}]*|\.\.?)\Z"
+_STOPS = rf"[^{_DENSE}]+(?<![_-])(?=[{_DENSE}])"
+_JOINT = rf"(?<=[{_DENSE}])(?={_LETTER})|(?<=[^\W_{_DENSE}])(?=[{_DENSE}])"
+"""Patterns of wide ranges of letters, from `_WIDE` on, take milliseconds to compile: only text in such letters pays."""
 _WIDE_CHARACTER = re.compile(r"[^\x00-\x7f]")
 _BEHIND = frozenset(
     ("里", "裡", "中", "内", "內", "下", "上", "的", "の", "に", "を", "で", "は", "에", "을", "를", "의")
 )
 """What is said of a folder right behind its `/`: in, under, of."""
 _OPENS, _CLOSES = frozenset("`\"'“‘「『《"), frozenset("`\"'”’」』》")
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
 
 
 def candidates(text: str, source: Source = "said") -> set[str]:
@@ -67,14 +74,14 @@ def _sign(found: re.Match[str]) -> str:
 
 
 def _of_line(line: str, source: Source) -> Iterator[str]:
-    if not _IS_DENSE.search(line):
-        yield from _WIDE.findall(line)
+    if not _compiled(_IS_DENSE).search(line):
+        yield from _compiled(_WIDE).findall(line)
         return
     yield from _URL.findall(line)
     line = _URL.sub(" ", line)
-    for found in _WIDE.finditer(line):
+    for found in _compiled(_WIDE).finditer(line):
         word = found[0]
-        if word.isascii() or not _IS_DENSE.search(word):
+        if word.isascii() or not _compiled(_IS_DENSE).search(word):
             yield word
         elif _BARE.fullmatch(word):
             yield from _ASCII.findall(word)
@@ -96,25 +103,27 @@ def _is_whole(word: str, before: str, after: str, source: Source) -> bool:
 
 
 def _is_file_or_folder(word: str) -> bool:
-    return bool(_FILE.search(word)) or (not _FILE_ENDS.search(word) and _is_folder(word))
+    return bool(_compiled(_FILE).search(word)) or (not _compiled(_FILE_ENDS).search(word) and _is_folder(word))
 
 
 def _is_folder(word: str) -> bool:
     """A path without extension, rather than two words with a slash between them (`输入/输出`, `iOS/安卓`)."""
     parts = word.split("/")
     rooted = parts[0] in {"", ".", "..", "~"}
-    spelled = any(part.strip(".~") and not _IS_DENSE.search(part) and re.search(_LETTER, part) for part in parts)
+    spelled = any(
+        part.strip(".~") and not _compiled(_IS_DENSE).search(part) and re.search(_LETTER, part) for part in parts
+    )
     return (len(parts) > 2 and (spelled or rooted)) or (len(parts) == 2 and spelled and (rooted or not parts[-1]))
 
 
 def _in_run(run: str) -> Iterator[str]:
     """The names in letters of a script without spaces, and what of ASCII stands among them."""
-    for chunk in _FILE_ENDS.sub(r"\1\n", run).split("\n"):
-        name = _named(chunk) if "/" in chunk or _FILE.search(chunk) else ""
+    for chunk in _compiled(_FILE_ENDS).sub(r"\1\n", run).split("\n"):
+        name = _named(chunk) if "/" in chunk or _compiled(_FILE).search(chunk) else ""
         if name:
             yield name
             chunk = chunk.replace(name, "\n")  # noqa: PLW2901 - what is left of it
-        for token in _JOINT.split(chunk) if "_" in chunk else [chunk]:
+        for token in _compiled(_JOINT).split(chunk) if "_" in chunk else [chunk]:
             if "_" in token and len(token) <= 2 * HEAD and "/" not in token and not token.isascii():
                 yield token
             else:
@@ -124,15 +133,15 @@ def _in_run(run: str) -> Iterator[str]:
 def _named(chunk: str) -> str:
     """The path or file at the end of *chunk*; empty if there is none."""
     head, slash, rest = chunk.partition("/")
-    begins = _BEGINS.search(head)
+    begins = _compiled(_BEGINS).search(head)
     head = begins[0] if begins else head
     if len(head) > HEAD and not head.isascii():
         return ""
     name = head + slash + rest
-    if _FILE.search(name):
+    if _compiled(_FILE).search(name):
         return name
     folder, _, last = name.rpartition("/")
-    stops = _STOPS.match(last)
+    stops = _compiled(_STOPS).match(last)
     last = stops[0] if stops else "" if last in _BEHIND else last
     name = f"{folder}/{last if len(last) <= TAIL or last.isascii() else ''}"
     return name if _is_folder(name) else ""
