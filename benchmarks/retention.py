@@ -79,7 +79,7 @@ def compacted(view: View, scorer: Scorer | None, target: int) -> View:
     tail = TAIL * target / view.tokens
     stop = tail_start(view, tail)
     pins = int(PINS * target) if scorer else 0
-    summary = Summarize(tail, max(0, target - view.ground.tokens(stop, len(view.transcript)) - pins))
+    summary = Summarize(tail, max(1, target - view.ground.tokens(stop, len(view.transcript)) - pins))
     strategy = KeepImportant(summary, Before(scorer, stop), over=0.0, max_tokens=pins) if scorer else summary
     return drive(steps(view, [strategy], Budget(view.tokens, 0))).view
 
