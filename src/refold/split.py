@@ -26,8 +26,9 @@ def tail_start(view: View, keep: float) -> int:
 
     *keep* as an int is a number of messages: at least that many stay, from the latest legal cut on.
     As a float it is a share of the tokens shown, between 0 and 1: the tail begins at the first
-    user request at or after that point, if that leaves half of the share; in one long turn, before an assistant message that follows a tool result;
-    a conversation that ends in a plain answer may be folded whole (conformance cases 3 to 8).
+    user request at or after that point; where that leaves less than half of the share, or in one long
+    turn, before an assistant message that follows a tool result; a conversation that ends in a plain
+    answer may be folded whole (conformance cases 3 to 8).
     When all of it would be kept, only the latest exchange is (case 11). A summary at the beginning
     is no request (case 9), and nothing but a summary is nothing to fold.
     Raises ValueError for a negative number or a share above 1.
