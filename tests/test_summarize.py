@@ -193,3 +193,12 @@ def test_a_summary_that_fills_a_budget_is_booked_under_its_own_name():
 def test_the_default_strategies_use_the_most_of_a_budget(to):
     view = refold.compact(demo.session(), to=to)
     assert 0.45 * to < view.tokens <= to
+
+
+@given(st.integers(0, 10**30))
+def test_every_number_of_tokens_has_default_strategies(to: int):
+    """The summary's share of it is a share, however large the number: a rounded one was nothing."""
+    caps = [strategy.at_most for strategy in refold.default_strategies(to) if isinstance(strategy, SummarizeTo)]
+    assert len(caps) == 2
+    assert all(0 < cap <= 1 for cap in caps)
+    assert all(cap * to <= max(600, 4_000) * 1.001 for cap in caps)

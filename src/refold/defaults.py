@@ -32,7 +32,7 @@ def default_strategies(target: int = 60_000) -> tuple[Strategy, ...]:
     """
     tokens = max(1, target)
     room = max(600, min(4_000, tokens // 10))
-    most = min(1.0, round(room / tokens, 4))
+    most = min(1.0, float(f"{room / tokens:.4g}"))  # four digits, not four places: of a large target never nothing
     return (
         DropDuplicates(),
         ClipResults(limit=50_000),
