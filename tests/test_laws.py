@@ -142,7 +142,8 @@ def test_progress(messages):
 @given(any_transcript)
 def test_tokens_are_those_of_what_is_shown(messages):
     view = compacted(messages)
-    assert view.estimate == sum(sum(map(view.lens.count, item.shown)) for item in view.items)
+    assert [item.tokens for item in view.each()] == [sum(map(view.lens.count, item.shown)) for item in view.items]
+    assert view.estimate == sum(item.tokens for item in view.items)
 
 
 @given(transcripts(), transcripts())

@@ -68,7 +68,7 @@ def pending(view: View) -> int:
 def untold(view: View, stop: int) -> list[tuple[int, int]]:
     """The runs of `messages[:stop]` that no summary stands for."""
     runs = list[tuple[int, int]]()
-    for item in view.items:
+    for item in view.each():
         if item.stop > stop or any(previous(message) is not None for message in item.shown):
             continue
         if runs and runs[-1][1] == item.start:
@@ -163,9 +163,7 @@ class Told(NamedTuple):
 
 def tell(view: View, start: int, stop: int, since: int, telling: Telling) -> Generator[Edit | Ask, Answer | None, Told]:
     """Propose to show a summary of `messages[since:stop]`, and what stays, instead of `messages[start:stop]`."""
-    hidden = sum(
-        view.lens.count(m) for item in view.items if start <= item.start and item.stop <= stop for m in item.shown
-    )
+    hidden = sum(item.tokens for item in view.each() if start <= item.start and item.stop <= stop)
     room = hidden - sum(map(view.lens.count, composed(view, start, stop, (), telling.memory)))
     cap = min(telling.max_tokens, room - room // 8)
     if cap <= 0:

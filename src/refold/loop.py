@@ -10,6 +10,7 @@ from refold.budget import Budget
 from refold.edits import Edit
 from refold.errors import EditError
 from refold.settle import settle
+from refold.stack import Stack
 from refold.strategy import Answer, Ask, Ending, Steps, Strategy
 from refold.view import View
 
@@ -45,12 +46,12 @@ def shrink(
 ) -> Generator[Ask, Answer | None, Compaction]:
     """As `steps`, down to *goal* tokens, whatever a trigger says, and *until* says yes too, if given."""
 
-    def fits(now: View) -> bool:
-        return now.tokens <= goal and (until is None or until(now))
+    def fits(now: View, stack: Stack) -> bool:
+        return stack.tokens <= goal and (until is None or until(now.under(stack)))
 
     now, attempts = view, list[Attempt]()
     for strategy in strategies:
-        if fits(now):
+        if fits(now, now.stack()):
             break
         now, attempt = yield from _run(now, strategy, fits)
         attempts.append(attempt)
@@ -58,26 +59,27 @@ def shrink(
 
 
 def _run(
-    view: View, strategy: Strategy, fits: Callable[[View], bool]
+    view: View, strategy: Strategy, fits: Callable[[View, Stack], bool]
 ) -> Generator[Ask, Answer | None, tuple[View, Attempt]]:
     run, reply = strategy(view), None
-    now, made, refused, talk = view, list[tuple[str, int]](), list[str](), list[tuple[Ask, Answer | None]]()
+    stack, made, refused, talk = view.stack(), list[tuple[str, int]](), list[str](), list[tuple[Ask, Answer | None]]()
     while isinstance(step := _next(run, reply), Ask | Edit):
         reply = None
-        if fits(now):
+        if fits(view, stack):
             step = None
             break
         if isinstance(step, Ask):
             reply = yield step
             talk.append((step, reply))
             continue
-        now, why = _try(now, step)
-        if why:
-            refused.append(why)
+        try:
+            stack.add(step, smaller=True)
+        except EditError as error:
+            refused.append(str(error))
         else:
-            made.append((step.id, now.tokens))
+            made.append((step.id, stack.tokens))
     run.close()
-    return now, _attempt(strategy, view, _ending(len(made), refused, step), made, talk)
+    return view.under(stack), _attempt(strategy, view, _ending(len(made), refused, step), made, talk)
 
 
 def _next(run: Steps, reply: Answer | None) -> Edit | Ask | Ending | None:
@@ -94,17 +96,6 @@ def _ending(taken: int, refused: list[str], said: Ending | None) -> Ending:
     if said:
         return said
     return Ending("rejected", refused[0]) if refused else Ending("noop", "nothing to do")
-
-
-def _try(view: View, edit: Edit) -> tuple[View, str]:
-    """The view with the edit, or as it is and why."""
-    try:
-        after = view.apply(edit)
-    except EditError as error:
-        return view, str(error)
-    if after.estimate >= view.estimate:
-        return view, f"edit {edit.id} ({edit.start}:{edit.stop}) makes nothing smaller"
-    return after, ""
 
 
 def _attempt(

@@ -72,7 +72,7 @@ def _bridge(way: Placement, follows: str) -> Iterable[Message]:
 
 def _follows(view: View, stop: int) -> str:
     """Who speaks behind the fold; where nobody does, `model` if it is the model's turn, else `end`."""
-    shown = next((item.shown[0].role for item in view.items if item.start >= stop and item.shown), "")
+    shown = next((item.shown[0].role for item in view.each() if item.start >= stop and item.shown), "")
     if shown:
         return shown
     return "end" if view.transcript.messages[stop - 1].role == "assistant" else "model"

@@ -65,7 +65,7 @@ def _aloud(message: Message) -> tuple[str, tuple[Part, ...]]:
 
 
 def _unsigned(view: View, first: int) -> Iterable[Edit]:
-    for item in view.items:
+    for item in view.each():
         if item.start >= first and any(map(_is_signed, item.shown)):
             yield _strip(view, item)
 

@@ -2,12 +2,14 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 from refold.edits import Edit
 from refold.messages import Message, Part, Text
 from refold.view import View
+
+NOTHING = Text("")
 
 
 class Stand(NamedTuple):
@@ -36,11 +38,12 @@ def standing(view: View) -> Iterator[Stand]:
     """What stands after the last fold of several messages: what a summary hides or shows is done
     with (conformance case 26)."""
     start = folded(view)
-    said, placed = view.transcript.messages, {p.edit.start: p for p in view.top if p.edit.start >= start}
-    for at in range(start, len(said)):
+    placed = {p.edit.start: p for p in view.top if p.edit.start >= start}
+    sums = pairwise(view.ground.sums[start:])
+    for at, (message, (before, after)) in enumerate(zip(view.transcript.messages[start:], sums, strict=True), start):
         swap = placed.get(at)
         if swap is None:
-            yield Stand(at, said[at], view.ground.tokens(at, at + 1), "")
+            yield Stand(at, message, after - before, "")
         elif len(swap.edit.insert) == 1:
             yield Stand(at, swap.edit.insert[0], swap.tokens, swap.edit.by)
 
@@ -52,8 +55,8 @@ def folded(view: View) -> int:
 
 def with_parts(message: Message, change: Callable[[Part], Part]) -> Message:
     """A message with each part changed, and without empty texts, which no edit may show."""
-    changed = (change(part) for part in message.parts)
-    return replace(message, parts=tuple(part for part in changed if part != Text("")))
+    changed = map(change, message.parts)
+    return Message(message.role, tuple([part for part in changed if part != NOTHING]))
 
 
 def smaller(view: View, stand: Stand, message: Message, by: str) -> Iterable[Edit]:

@@ -74,15 +74,15 @@ def _latest_exchange(view: View, marks: _Marks) -> int:
 
 def _first(view: View) -> int:
     """Where the conversation begins: behind the summary it starts with, if it starts with one."""
-    items = view.items
-    if items and items[0].edit and any(previous(message) is not None for message in items[0].shown):
-        return items[0].stop
+    first = next(view.each(), None)
+    if first and first.edit and any(previous(message) is not None for message in first.shown):
+        return first.stop
     return opening(view.transcript.messages)
 
 
 def _marks(view: View) -> _Marks:
-    starts = [item.start for item in view.items]
-    sums = list(accumulate((sum(map(view.lens.count, item.shown)) for item in view.items), initial=0))
+    starts = [item.start for item in view.each()]
+    sums = list(accumulate((item.tokens for item in view.each()), initial=0))
     cuts = [cut for cut in starts if cut and cut in view.cuts]
     said = view.transcript.messages
     turns = [cut for cut in cuts if said[cut].is_request and not carried(said, cut)]

@@ -1,6 +1,6 @@
 """Edits on a transcript, put on one by one: which of them show, and how many tokens are shown."""
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from typing import NamedTuple
 
 from refold.edits import Edit
@@ -24,27 +24,38 @@ class Stack:
 
     def __init__(self, ground: Ground, edits: tuple[Edit, ...], top: tuple[Placed, ...], estimate: int) -> None:
         self.ground, self.edits, self.top, self.estimate = ground, list(edits), list(top), estimate
+        self._starts = [placed.edit.start for placed in top]
 
-    def add(self, edit: Edit, tokens: int | None = None) -> None:
-        """Put *edit* on; *tokens* are those of what it shows, where they are known.
+    @property
+    def tokens(self) -> int:
+        """Tokens of the request, as `View.tokens`."""
+        lens = self.ground.lens
+        return lens.calibrate(lens.fixed + self.estimate)
 
-        Raises `EditError`, and then nothing is changed.
+    def add(self, edit: Edit, tokens: int | None = None, *, smaller: bool = False) -> None:
+        """Put *edit* on; *tokens* are those of what it shows, where it was put on this ground before.
+
+        Raises `EditError`, and then nothing is changed; with *smaller* also for an edit that makes nothing smaller.
         """
-        check(self.ground, edit)
-        first = bisect_right(self.top, edit.start, key=_stop)
-        last = bisect_left(self.top, edit.stop, key=_start)
+        if tokens is None:
+            check(self.ground, edit)
+        first, last = bisect_left(self._starts, edit.start), bisect_left(self._starts, edit.stop)
+        if first and self.top[first - 1].edit.stop > edit.start:
+            first -= 1
         over = self.top[first:last]
         if len(over) == 1 and _inside(edit, over[0].edit):
             self._refuse_crossing(edit)
+            _refuse_growth(edit, 0, smaller)
             self.edits.append(edit)
             return
         if any(not _covers(edit, placed.edit) for placed in over):
             raise EditError(f"edit {edit.id} ({edit.start}:{edit.stop}) cuts through another edit")
         shown = sum(map(self.ground.lens.count, edit.insert)) if tokens is None else tokens
         said = self.ground.tokens(edit.start, edit.stop)
-        gone = sum(placed.tokens - self.ground.tokens(placed.edit.start, placed.edit.stop) for placed in over)
+        gone = sum([placed.tokens - self.ground.tokens(placed.edit.start, placed.edit.stop) for placed in over])
+        _refuse_growth(edit, shown - said - gone, smaller)
         self.edits.append(edit)
-        self.top[first:last] = [Placed(edit, shown)]
+        self.top[first:last], self._starts[first:last] = [Placed(edit, shown)], [edit.start]
         self.estimate += shown - said - gone
 
     def _refuse_crossing(self, edit: Edit) -> None:
@@ -77,12 +88,9 @@ def _check_insert(ground: Ground, edit: Edit) -> None:
         raise EditError(f"edit {edit.id} shows calls and results that do not pair")
 
 
-def _start(placed: Placed) -> int:
-    return placed.edit.start
-
-
-def _stop(placed: Placed) -> int:
-    return placed.edit.stop
+def _refuse_growth(edit: Edit, growth: int, smaller: bool) -> None:
+    if smaller and growth >= 0:
+        raise EditError(f"edit {edit.id} ({edit.start}:{edit.stop}) makes nothing smaller")
 
 
 def _covers(outer: Edit, inner: Edit) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 from refold.attempt import Attempt
@@ -27,6 +27,8 @@ class Item(NamedTuple):
     stop: int
     shown: tuple[Message, ...]
     edit: Edit | None
+    tokens: int
+    """Tokens of what is shown, as estimated."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,10 +106,19 @@ class View:
             return list(self.messages)
         return self.envelope.seal(p if isinstance(p, slice) else self._wire(p) for p in self._pieces())
 
-    @cached_property
+    @property
     def items(self) -> tuple[Item, ...]:
         """What each run of the transcript is shown as."""
-        return tuple(self._items())
+        return tuple(self.each())
+
+    def each(self) -> Iterator[Item]:
+        """The items one at a time: all of them together take a quarter of the room of what was said."""
+        at = 0
+        for edit, tokens in self.top:
+            yield from self._said(at, edit.start)
+            yield Item(edit.start, edit.stop, edit.insert, edit, tokens)
+            at = edit.stop
+        yield from self._said(at, len(self.transcript))
 
     @cached_property
     def cuts(self) -> frozenset[int]:
@@ -116,13 +127,13 @@ class View:
         inside = chain.from_iterable(range(edit.start + 1, edit.stop) for edit, _ in self.top)
         return self.ground.cuts.difference(inside)
 
-    def _items(self) -> Iterator[Item]:
-        said, at = self.transcript.messages, 0
-        for edit, _ in self.top:
-            yield from (Item(i, i + 1, (said[i],), None) for i in range(at, edit.start))
-            yield Item(edit.start, edit.stop, edit.insert, edit)
-            at = edit.stop
-        yield from (Item(i, i + 1, (said[i],), None) for i in range(at, len(said)))
+    def _said(self, start: int, stop: int) -> Iterator[Item]:
+        """Untouched messages as items."""
+        sums = pairwise(self.ground.sums[start : stop + 1])
+        for at, (message, (before, after)) in enumerate(
+            zip(self.transcript.messages[start:stop], sums, strict=True), start
+        ):
+            yield Item(at, at + 1, (message,), None, after - before)
 
     def _pieces(self) -> list[Piece]:
         edits = (edit for edit, _ in self.top)
@@ -146,30 +157,30 @@ class View:
     def apply(self, *edits: Edit) -> "View":
         """This view with more edits. Raises `EditError` for an edit that was made for another
         history, parts what belongs together, or cuts through another edit."""
-        stack = self._stack()
+        stack = self.stack()
         for edit in edits:
             stack.add(edit)
-        return self._of(stack)
+        return self.under(stack)
 
     def keep(self, edits: Iterable[Edit]) -> "View":
         """This view with those of *edits* that belong to it: the rest is passed over, not refused.
         For edits out of a store, where other writers and other branches put theirs too."""
         if not (edits := tuple(edits)):
             return self
-        stack = self._stack()
+        stack = self.stack()
         for edit in edits:
             with suppress(EditError):
                 stack.add(edit)
-        return self._of(stack)
+        return self.under(stack)
 
     def adopt(self, other: "View", edits: Iterable[Edit]) -> "View":
         """This view with *edits* that *other*, a view of the same transcript, has too: what shows there is
-        not counted again. Raises `EditError`."""
+        not looked at and counted again. Raises `EditError`."""
         known = {id(placed.edit): placed.tokens for placed in other.top}
-        stack = self._stack()
+        stack = self.stack()
         for edit in edits:
             stack.add(edit, known.get(id(edit)))
-        return self._of(stack)
+        return self.under(stack)
 
     def revert(self, *ids: str) -> "View":
         """This view without the edits of these ids (or unique beginnings of ids); without any, if
@@ -186,6 +197,16 @@ class View:
         """This view's edits on the ground of a transcript that continues this one."""
         added = ground.sums[-1] - self.ground.sums[-1]
         return View(ground, self.edits, envelope, self.top, self.estimate + added, self.attempts)
+
+    def stack(self) -> Stack:
+        """This view's edits to put more on, one by one, in the time of what is put on."""
+        return Stack(self.ground, self.edits, self.top, self.estimate)
+
+    def under(self, stack: Stack) -> "View":
+        """This view with the edits of *stack*, which began as its own."""
+        if len(stack.edits) == len(self.edits):
+            return self
+        return replace(self, edits=tuple(stack.edits), top=tuple(stack.top), estimate=stack.estimate)
 
     # --- making and finding edits -------------------------------------------------------------
 
@@ -221,11 +242,3 @@ class View:
         if not 1 <= stop < len(self.transcript.tips):  # no edit ends at 0
             raise EditError(f"position {stop} is not in a transcript of {len(self.transcript)} messages")
         return self.transcript.tips[stop]
-
-    def _stack(self) -> Stack:
-        return Stack(self.ground, self.edits, self.top, self.estimate)
-
-    def _of(self, stack: Stack) -> "View":
-        if len(stack.edits) == len(self.edits):
-            return self
-        return replace(self, edits=tuple(stack.edits), top=tuple(stack.top), estimate=stack.estimate)

@@ -124,10 +124,10 @@ def view(work: WorkFile) -> Document:
                 "start": item.start,
                 "stop": item.stop,
                 "edit": edit(work.view, item.edit) if item.edit else None,
-                "tokens": sum(map(work.view.lens.count, item.shown)),
+                "tokens": item.tokens,
                 "shown": [{"role": m.role, "parts": [_part(part) for part in m.parts]} for m in item.shown],
             }
-            for item in work.view.items
+            for item in work.view.each()
         ],
     }
 

@@ -16,7 +16,7 @@ def parts(view: View, largest: int) -> dict[str, Any]:
         return view.lens.count(Message("user", (part,))) - view.lens.count(Message("user"))
 
     whole = breakdown(view, part=count)
-    shown = [(item.start, message) for item in view.items for message in item.shown]
+    shown = [(item.start, message) for item in view.each() for message in item.shown]
     counted = [(tokens, at, message) for tokens, (at, message) in zip(whole.messages, shown, strict=True)]
     top = sorted(counted, key=lambda row: (-row[0], row[1]))[:largest]
     return {

@@ -24,7 +24,7 @@ def view_lines(view: View, most: int | None = None) -> Iterator[Line]:
     """What the model would see; of each message at most *most* lines."""
     if view.lens.fixed:
         yield Line(f"── system prompt and tools · {view.lens.fixed:,} tokens", "bold magenta")
-    for item in view.items:
+    for item in view.each():
         for message in item.shown:
             yield Line("")
             yield _title(view, item, message)
@@ -114,13 +114,13 @@ def _extent(width: int, height: int, size: int) -> str:
 def diff_lines(view: View) -> Iterator[Line]:
     """What the model would see against what was said, edit by edit."""
     said, at = view.transcript.messages, 0
-    for item in view.items:
+    for item in view.each():
         if item.edit is None:
             continue
         if item.start > at:
             yield Line(f"   {_run(at, item.start)} as said", "dim")
         at = item.stop
-        before, after = view.ground.tokens(item.start, item.stop), sum(map(view.lens.count, item.shown))
+        before, after = view.ground.tokens(item.start, item.stop), item.tokens
         yield Line(f"@@ {_span(item)} · {_by(item)} · {before:,} → {after:,} tokens", "bold cyan")
         if _alike(said[item.start : item.stop], item.shown):
             yield from _unified(said[item.start : item.stop], item.shown)

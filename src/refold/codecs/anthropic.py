@@ -106,10 +106,14 @@ def tools(body: Mapping[str, Any]) -> tuple[str, ...]:
 def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - the protocol's
     """One message. Raises `FormatError` when *item* is no object."""
     item = plain(item, "an Anthropic message")
-    role, content = item.get("role"), item.get("content")
-    if not isinstance(role, str) or not isinstance(content, str | list | tuple | None):
+    role = item.get("role")
+    if not _is_message(item):
         return Message(role if isinstance(role, str) else "user", (opaque(item),))
-    return Message(shared(role), contents(content, _read))
+    return Message(shared(role), contents(item.get("content"), _read))
+
+
+def _is_message(item: dict[str, Any]) -> bool:
+    return isinstance(item.get("role"), str) and isinstance(item.get("content"), str | list | tuple | None)
 
 
 def _read(block: Any) -> Part:
@@ -195,10 +199,11 @@ def encode(message: Message) -> Wire:
 
 def patch(item: Wire, message: Message) -> Wire:
     """*item*, saying what *message* says; blocks that did not change stay the same objects."""
-    if decode(item, ()) == message:
+    old = plain(item, "an Anthropic message")
+    if not _is_message(old) and decode(old, ()) == message:
         return item
-    item = plain(item, "an Anthropic message")
-    return {**item, "content": reshape(item.get("content"), message.parts, _read, _write)}
+    content = reshape(old.get("content"), message.parts, _read, _write)
+    return item if content is old.get("content") else {**old, "content": content}
 
 
 def _write(block: Any, part: Part) -> Any:

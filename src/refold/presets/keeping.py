@@ -101,5 +101,4 @@ def requests(view: View) -> list[int]:
 
 def _tokens(view: View, start: int) -> int:
     """Tokens shown from a position on."""
-    items = (item for item in view.items if item.start >= start)
-    return sum(sum(map(view.lens.count, item.shown)) for item in items)
+    return sum(item.tokens for item in view.each() if item.start >= start)

@@ -214,7 +214,7 @@ class SoftHardCompactor:
             compacted_messages=list(view.payload),
             summary="\n\n".join(text for text in texts if text),
             original_count=head + len(view.transcript),
-            retained_count=head + sum(item.edit is None for item in view.items),
+            retained_count=head + sum(item.edit is None for item in view.each()),
             flushed_memories=flushed.count,
             tokens_before_compaction=view.revert().tokens,
             tokens_after_compaction=view.tokens,

@@ -11,7 +11,7 @@ from refold.edits import Edit
 from refold.failures import WIDTH, is_failure, telling_lines
 from refold.figures import called_if_any, names, whole
 from refold.groups import Group, answered, groups, settled, unseen
-from refold.messages import Content, Media, Message, Opaque, Part, Text, ToolCall, ToolResult
+from refold.messages import Content, Media, Message, Part, Text, ToolCall, ToolResult
 from refold.scorer import Scorer, least_first
 from refold.shown import Stand, folded, standing, with_parts
 from refold.strategy import Edits
@@ -143,7 +143,8 @@ class ClearToolResults:
         stub = self._stub(shown, said, call, name)
         if stand.by and not self.stub and _count(view, stand, stub) >= before:
             stub = replace(shown, content=(Text(f"[{title(call)}: cleared (edit {name})]"),))
-        return stub if _count(view, stand, stub) < before else shown
+        alone = len(stand.message.parts) == 1  # then the message is counted, and says the same
+        return stub if alone or _count(view, stand, stub) < before else shown
 
     def _stub(self, shown: ToolResult, said: ToolResult, call: ToolCall, name: str) -> ToolResult:
         media = tuple(part for part in shown.content if isinstance(part, Media) and self.media == "keep")
@@ -172,8 +173,8 @@ def _count(view: View, stand: Stand, result: ToolResult) -> int:
 def _size(content: Iterable[Content]) -> str:
     """How much a result said: `1,234 characters, 1 image`."""
     chars = sum(len(part.text) for part in content if isinstance(part, Text))
-    kinds = Counter(part.kind for part in content if isinstance(part, Media | Opaque))
-    counted = (f"{n} {kind}" + "s" * (n > 1) for kind, n in kinds.items())
+    kinds = [part.kind for part in content if not isinstance(part, Text)]
+    counted = (f"{n} {kind}" + "s" * (n > 1) for kind, n in Counter(kinds).items()) if kinds else ()
     return ", ".join((*([f"{chars:,} characters"] if chars else []), *counted)) or "nothing"
 
 

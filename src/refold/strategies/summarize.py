@@ -103,11 +103,7 @@ class Summarize:
 
 def _tokens(view: View, stop: int) -> int:
     """Tokens of what the view shows before *stop*."""
-    items = (item for item in view.items if item.stop <= stop)
-    return sum(
-        sum(map(view.lens.count, item.shown)) if item.edit else view.ground.tokens(item.start, item.stop)
-        for item in items
-    )
+    return sum(item.tokens for item in view.each() if item.stop <= stop)
 
 
 def described(strategy: Any) -> str:

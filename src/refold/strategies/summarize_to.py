@@ -50,7 +50,7 @@ class SummarizeTo:
         """Propose one edit, or none."""
         share = self.keep * min(1.0, self.tokens / max(1, view.tokens))
         stop = tail_start(view, share)
-        tail = sum(sum(map(view.lens.count, item.shown)) for item in view.items if item.start >= stop)
+        tail = sum(item.tokens for item in view.each() if item.start >= stop)
         cap = min(self.tokens - view.lens.fixed - tail, int(self.tokens * self.at_most))
         if cap <= 0:
             return Ending("noop", "what stays leaves no room for a summary")

@@ -112,7 +112,7 @@ def _material(view: View, start: int, stop: int, form: FactsForm) -> tuple[Secti
 def _told(view: View, start: int, stop: int) -> Iterator[tuple[int, Message]]:
     """Messages as they were said, or the summaries that stand for them, with positions."""
     said = view.transcript.messages
-    for item in view.items:
+    for item in view.each():
         if item.start < start or item.stop > stop:
             continue
         summaries = [message for message in item.shown if previous(message) is not None] if item.edit else []

@@ -43,7 +43,7 @@ def breakdown(view: View, *, said: bool = False, part: PartCounter = part_tokens
     together with a lens that counts the same way.
     """
     transcript = view.transcript
-    messages = tuple(transcript.messages) if said else tuple(m for item in view.items for m in item.shown)
+    messages = tuple(transcript.messages) if said else tuple(m for item in view.each() for m in item.shown)
     counts = tuple(map(view.lens.count, messages))
     system, tools = _fixed(view)
     fixed = {"system": system, "tools": tools}

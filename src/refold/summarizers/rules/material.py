@@ -25,7 +25,7 @@ def material(view: View, start: int, stop: int) -> Material:
     back as history, alone or merged with the user's words."""
     said, earlier, messages = view.transcript.messages, list[str](), list[tuple[int, Message]]()
     begins = opening(said)
-    for item in view.items:
+    for item in view.each():
         if item.start < start or item.stop > stop:
             continue
         covered = [text for text in map(previous, item.shown) if text is not None] if item.edit else []
