@@ -86,7 +86,8 @@ def draw(texts: Path) -> tuple[list[str], list[str]]:
 
 def counted(raw: bytes) -> np.ndarray:
     """How often each pair, each four and each pattern of a script occurs."""
-    grams = [np.bincount(np.frombuffer(of(raw), np.uint8), minlength=256) for of in (pairs_of, fours_of)]
+    heads = raw.translate(None, LEFT_OUT)
+    grams = [np.bincount(np.frombuffer(of(heads), np.uint8), minlength=256) for of in (pairs_of, fours_of)]
     letters = raw.translate(SCRIPT, LEFT_OUT)
     patterns = [
         text.count(pattern)

@@ -56,7 +56,7 @@ class Envelope:
 
     def items(self, start: int = 0) -> Iterator[Wire]:
         """The entries from *start* on, parsed one at a time."""
-        return (_load(self.parcel.wires[i]) for i in range(self.head + start, len(self.parcel.wires)))
+        return map(_load, self.parcel.wires[self.head + start :])
 
     @property
     def system(self) -> tuple[Part, ...]:

@@ -47,7 +47,7 @@ def is_failure(text: str) -> bool:
     lower = ends.lower()
     if any(word in lower for word in CODES) and any(int(found[1]) for found in EXIT.finditer(ends)):
         return True
-    return bool(OPENING.match(text)) or f"\n{TRACE}" in "\n" + text[-20_000:]
+    return bool(OPENING.match(text)) or text.startswith(TRACE) or text.find(f"\n{TRACE}", -20_000) >= 0
 
 
 def telling_lines(text: str, room: int) -> list[str]:

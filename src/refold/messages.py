@@ -95,18 +95,22 @@ class Message:
     def calls(self) -> tuple[str, ...]:
         """Ids of the calls it makes, in order, server-side ones included."""
         return tuple(
-            part.id if isinstance(part, ToolCall) else part.opens
-            for part in self.parts
-            if isinstance(part, ToolCall) or (isinstance(part, Opaque) and part.opens)
+            [
+                part.id if isinstance(part, ToolCall) else part.opens
+                for part in self.parts
+                if isinstance(part, ToolCall) or (isinstance(part, Opaque) and part.opens)
+            ]
         )
 
     @property
     def results(self) -> tuple[str, ...]:
         """Ids of the calls it answers, in order, server-side ones included."""
         return tuple(
-            part.id if isinstance(part, ToolResult) else part.closes
-            for part in self.parts
-            if isinstance(part, ToolResult) or (isinstance(part, Opaque) and part.closes)
+            [
+                part.id if isinstance(part, ToolResult) else part.closes
+                for part in self.parts
+                if isinstance(part, ToolResult) or (isinstance(part, Opaque) and part.closes)
+            ]
         )
 
     @property

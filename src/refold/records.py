@@ -15,9 +15,9 @@ def rows(started: Started, view: View, fresh: Sequence[Edit], attempts: Iterable
     """One row for each edit of *fresh*, made of *view* in this order, and for each attempt without one."""
     out, kept = list[Row](), {edit.id: edit for edit in fresh if edit.by != settle.BY}
     for attempt in attempts:
-        made = list(_sized(attempt, kept))
+        made, free = list(_sized(attempt, kept)), _free(attempt)
         out += [_row(started, view, attempt, *made[0])] if made else [_row(started, view, attempt)]
-        out += [_row(started, view, _free(attempt), *one) for one in made[1:]]
+        out += [_row(started, view, free, *one) for one in made[1:]]
     settled = [edit for edit in fresh if edit.by == settle.BY]
     bare = view.keep(kept.values()) if settled else view
     return out + [_row(started, view, Attempt(one[0].by, "applied"), *one) for one in _applied(bare, settled)]

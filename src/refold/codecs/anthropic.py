@@ -28,6 +28,8 @@ _BLOCKS = frozenset(
     }
 )
 """Blocks of this API alone; so are all that end in `_tool_result`."""
+_SAID = str | list | tuple | None
+_INNER = Text | Media | Opaque
 _NOT_OURS = frozenset({"tool_calls", "tool_call_id", "function_call", "reasoning_content", "parts"})
 
 
@@ -113,7 +115,7 @@ def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - t
 
 
 def _is_message(item: dict[str, Any]) -> bool:
-    return isinstance(item.get("role"), str) and isinstance(item.get("content"), str | list | tuple | None)
+    return isinstance(item.get("role"), str) and isinstance(item.get("content"), _SAID)
 
 
 def _read(block: Any) -> Part:
@@ -166,7 +168,7 @@ def _result(block: dict[str, Any]) -> ToolResult:
 def _read_inner(block: Any) -> Content:
     """A block inside a result: calls and thinking have no meaning there."""
     part = _read(block)
-    return part if isinstance(part, Text | Media | Opaque) else opaque(block)
+    return part if isinstance(part, _INNER) else opaque(block)
 
 
 def _media(block: dict[str, Any], kind: str) -> Part:

@@ -79,7 +79,8 @@ class ClearToolResults:
 
     def _plan(self, view: View) -> Iterator[tuple[int, Edit]]:
         """Each edit with the tokens it reclaims."""
-        stands = {stand.at: stand for stand in standing(view) if not stand.by.startswith(type(self).__name__ + "(")}
+        own = type(self).__name__ + "("
+        stands = {stand.at: stand for stand in standing(view) if not stand.by.startswith(own)}
         calls, plan, by = self._clearable(view, stands), dict[int, tuple[int, Edit]](), repr(self)
         for at in calls:
             cleared = self._cleared(view, stands[at], calls[at], view.name(at, at + 1, by))
@@ -154,7 +155,7 @@ class ClearToolResults:
             text = "\n".join((f"[{title(call)}: result of {_size(gone)} cleared (edit {name})]", *failure))
         else:
             text = self.stub(Cleared(call, said, name, failure))
-        return replace(shown, content=(Text(text), *media)) if text else shown
+        return ToolResult(shown.id, (Text(text), *media), shown.error, shown.name) if text else shown
 
 
 def _results(message: Message) -> list[ToolResult]:

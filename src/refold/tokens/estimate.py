@@ -108,6 +108,8 @@ def estimate(text: str) -> int:
 
 
 def _weight(raw: bytes) -> int:
+    if not raw.isascii() or b"\r" in raw:
+        raw = raw.translate(None, LEFT_OUT)  # so that the tables for each kind of class need not look for these
     pairs, fours = pairs_of(raw), fours_of(raw)
     return total(pairs.translate(PAIRS) + fours.translate(FOURS)) - ZERO * len(pairs)
 
@@ -121,15 +123,15 @@ def total(data: bytes) -> int:
 
 
 def pairs_of(raw: bytes) -> bytes:
-    """For each character its class of `SIXTEEN` and, in the lower four bits, that of the next one."""
-    classes = raw.translate(SIXTEEN, LEFT_OUT)
+    """For each byte its class of `SIXTEEN` and, in the lower four bits, that of the next one."""
+    classes = raw.translate(SIXTEEN)
     text = int.from_bytes(classes, "little")
     return (text << 4 | text >> 8).to_bytes(len(classes), "little")
 
 
 def fours_of(raw: bytes) -> bytes:
-    """For each character its class of `FOUR` and those of the next three, two bits each."""
-    classes = raw.translate(FOUR, LEFT_OUT)
+    """For each byte its class of `FOUR` and those of the next three, two bits each."""
+    classes = raw.translate(FOUR)
     text = int.from_bytes(classes, "little")
     text = text << 2 | text >> 8
     return (text << 4 | text >> 16).to_bytes(len(classes), "little")
