@@ -492,7 +492,7 @@ def entry(*pairs: tuple[Message, int | None]) -> list[Shown]:
 
 
 def woven(*edits: Edit, said=SAID, alternate=True) -> list:
-    return weave(said, edits, alternate=alternate)
+    return list(weave(said, edits, alternate=alternate))
 
 
 def test_untouched_runs_are_slices():

@@ -135,7 +135,7 @@ class View:
         ):
             yield Item(at, at + 1, (message,), None, after - before)
 
-    def _pieces(self) -> list[Piece]:
+    def _pieces(self) -> Iterator[Piece]:
         edits = (edit for edit, _ in self.top)
         return weave(self.transcript.messages, edits, alternate=self.lens.rules.alternate)
 

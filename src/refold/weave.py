@@ -1,6 +1,6 @@
 """What a view sends: untouched runs of the transcript, and what edits show between them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -19,21 +19,23 @@ Piece = slice | list[Shown]
 """An untouched run; or one entry to send, made of one message or of neighbours of one role."""
 
 
-def weave(said: Sequence[Message], edits: Iterable[Edit], *, alternate: bool) -> list[Piece]:
+def weave(said: Sequence[Message], edits: Iterable[Edit], *, alternate: bool) -> Iterator[Piece]:
     """What to send of *said* under *edits*, which stand apart and come in order.
 
     With *alternate*, neighbours of one role that an edit brought together become one entry
     (AN-4); those that stood side by side in the transcript stay as they are.
     """
-    pieces: list[Piece] = []
+    pieces: list[Piece] = []  # what may still become longer: the last, while the next is laid
     at = 0
     for edit in edits:
         _lay(pieces, said, slice(at, edit.start), alternate)
         for one in _shown(said, edit):
             _add(pieces, said, one, alternate)
         at = edit.stop
+        yield from pieces[:-1]
+        del pieces[:-1]
     _lay(pieces, said, slice(at, len(said)), alternate)
-    return pieces
+    yield from pieces
 
 
 def joined(shown: Sequence[Shown]) -> Message:

@@ -28,7 +28,7 @@ _BLOCKS = frozenset(
     }
 )
 """Blocks of this API alone; so are all that end in `_tool_result`."""
-_SAID = str | list | tuple | None
+_CONTENT = (str, list, tuple, type(None))
 _INNER = Text | Media | Opaque
 _NOT_OURS = frozenset({"tool_calls", "tool_call_id", "function_call", "reasoning_content", "parts"})
 
@@ -115,7 +115,7 @@ def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - t
 
 
 def _is_message(item: dict[str, Any]) -> bool:
-    return isinstance(item.get("role"), str) and isinstance(item.get("content"), _SAID)
+    return isinstance(item.get("role"), str) and isinstance(item.get("content"), _CONTENT)
 
 
 def _read(block: Any) -> Part:

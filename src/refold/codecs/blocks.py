@@ -68,7 +68,7 @@ def contents(value: Any, read: Read) -> tuple[Any, ...]:
     if isinstance(value, str):
         return (Text(value),) if value else ()
     if isinstance(value, list | tuple):
-        return tuple(map(read, value))
+        return tuple([read(block) for block in value])
     return () if value is None else (opaque(value),)
 
 

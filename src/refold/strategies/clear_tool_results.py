@@ -79,9 +79,11 @@ class ClearToolResults:
 
     def _plan(self, view: View) -> Iterator[tuple[int, Edit]]:
         """Each edit with the tokens it reclaims."""
-        own = type(self).__name__ + "("
-        stands = {stand.at: stand for stand in standing(view) if not stand.by.startswith(own)}
-        calls, plan, by = self._clearable(view, stands), dict[int, tuple[int, Edit]](), repr(self)
+        start, own = folded(view), type(self).__name__ + "("
+        found = groups(view.transcript.messages[start:], start)
+        results = {pair.answered for group in found for pair in group}
+        stands = {s.at: s for s in standing(view) if s.at in results and not s.by.startswith(own)}
+        calls, plan, by = self._clearable(view, found, stands), dict[int, tuple[int, Edit]](), repr(self)
         for at in calls:
             cleared = self._cleared(view, stands[at], calls[at], view.name(at, at + 1, by))
             gain = stands[at].tokens - view.lens.count(cleared)
@@ -91,12 +93,10 @@ class ClearToolResults:
         for at in sorted(order, key=lambda at: stands[at].tokens >= self.min_tokens):
             yield plan[at]
 
-    def _clearable(self, view: View, stands: dict[int, Stand]) -> dict[int, dict[str, ToolCall]]:
+    def _clearable(self, view: View, found: list[Group], stands: dict[int, Stand]) -> dict[int, dict[str, ToolCall]]:
         """Calls whose results may be cleared, by position of the result and call id."""
-        said, start = view.transcript.messages, folded(view)
-        found = groups(said[start:], start)
         calls: dict[int, dict[str, ToolCall]] = {}
-        for group in settled(found, self._kept(view, found, stands), unseen(said)):
+        for group in settled(found, self._kept(view, found, stands), unseen(view.transcript.messages)):
             for pair in group:
                 if pair.answered in stands and pair.call.name not in self.protect:
                     calls.setdefault(pair.answered, {})[pair.call.id] = pair.call

@@ -76,7 +76,7 @@ def _repeated(new: list[Said], view: View, since: int, back: int) -> set[Said]:
     """*new*, if any of it may come again: among itself, or in the *back* messages before *since*. A
     quick look at how each begins, which in most turns is all that is needed."""
     openings = {_opening(said) for said in new}
-    before = view.ground.column(_openings)[since - back : since] if new else ()
+    before = view.ground.column(_openings)[since - back : since] if new and back else ()
     return set(new) if len(openings) < len(new) or not openings.isdisjoint(chain.from_iterable(before)) else set()
 
 
