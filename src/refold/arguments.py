@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from refold.clip import head
@@ -43,7 +44,7 @@ def title(call: ToolCall) -> str:
 def _subjects(call: ToolCall) -> Iterator[str]:
     found = fields(call)
     known = (found[key] for key in SUBJECTS if key in found)
-    for value in (*known, *found.values(), call.arguments if not found else ""):
+    for value in chain(known, found.values(), () if found else (call.arguments,)):
         if isinstance(value, str) and value.strip():
             yield value[:1_000]
         elif isinstance(value, list) and value and all(isinstance(word, str) for word in value):

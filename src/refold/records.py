@@ -7,7 +7,7 @@ from refold.attempt import Attempt
 from refold.edits import Edit
 from refold.events import Started
 from refold.ledger import Action, Grade, Row
-from refold.messages import Content, Message, Part, Text, ToolCall, ToolResult
+from refold.messages import Message, Part, Text, ToolCall, ToolResult
 from refold.view import View
 
 
@@ -107,13 +107,9 @@ def _texts(message: Message) -> Iterator[str]:
     return (text for part in message.parts for text in _text_of(part))
 
 
-def _text_of(part: Part | Content) -> Iterator[str]:
-    match part:
-        case Text(text):
-            yield text
-        case ToolCall(_, _, arguments):
-            yield arguments
-        case ToolResult(_, content):
-            yield from (item.text for item in content if isinstance(item, Text))
-        case _:
-            return
+def _text_of(part: Part) -> Iterable[str]:
+    if isinstance(part, ToolResult):
+        return [item.text for item in part.content if isinstance(item, Text)]
+    if isinstance(part, Text):
+        return (part.text,)
+    return (part.arguments,) if isinstance(part, ToolCall) else ()

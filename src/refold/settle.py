@@ -21,8 +21,8 @@ def settle(after: View, before: View) -> View:
     fresh = after.edits[len(before.edits) :]
     if after.lens.rules.thinking != "bound" or not fresh:
         return after
-    first = min((edit.stop for edit in fresh if _changes(edit, before)), default=len(after.transcript))
-    return after.keep(_unsigned(after, first))
+    changing = (edit.stop for edit in sorted(fresh, key=_stop) if _changes(edit, before))
+    return after.keep(_unsigned(after, next(changing, len(after.transcript))))
 
 
 def unbound(before: View, edits: Iterable[Edit]) -> tuple[Edit, ...]:
@@ -54,6 +54,10 @@ def copies(view: View, gone: Sequence[Edit]) -> list[Edit]:
     return [edit for edit in view.edits if edit.by == BY and (edit.start, edit.stop) in spans]
 
 
+def _stop(edit: Edit) -> int:
+    return edit.stop
+
+
 def _changes(edit: Edit, before: View) -> bool:
     """Does the edit change anything but thinking?"""
     shown = before.transcript.messages[edit.start : edit.stop]
@@ -78,4 +82,6 @@ def _strip(view: View, item: Item) -> Edit:
 
 
 def _is_signed(message: Message) -> bool:
+    if Thinking not in map(type, message.parts):  # as nearly always, and far sooner known
+        return False
     return any(isinstance(part, Thinking) and part.signature for part in message.parts)

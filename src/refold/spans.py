@@ -7,6 +7,7 @@ byte, and a span is decoded when its value is wanted.
 """
 
 import json
+import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,8 +22,11 @@ from refold.errors import FormatError
 Source = str | bytes
 """JSON as it came: text, or the bytes of one in UTF-8."""
 
-_decoder = JSONDecoder(strict=False)
+_scan_once = JSONDecoder(strict=False).scan_once  # type: ignore[attr-defined]
 """Python's own scanner: it says where a value ends, keeps big integers and accepts lone surrogates."""
+_BEHIND = re.compile(r"[ \t\n\r]*+([,\]}])[ \t\n\r]*+")
+"""What follows an element."""
+_spelled = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,7 +178,7 @@ def _parts(source: Any, found: Conversation, runs: Iterable[Any], spell: Callabl
 
 def dump(value: Any) -> str:
     """Compact JSON; characters stay as they are unless UTF-8 has no form for one of them."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = _spelled(value)
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -189,7 +193,9 @@ def _text(spelling: Source) -> str:
 def _scan(text: str, at: int) -> tuple[Any, int]:
     """The value that begins at *at*, and where it ends."""
     try:
-        return _decoder.raw_decode(text, at)
+        return _scan_once(text, at)  # type: ignore[no-any-return]  # as its documentation says
+    except StopIteration as stop:
+        raise FormatError(f"malformed JSON: {json.JSONDecodeError('Expecting value', text, stop.value)}") from None
     except ValueError as error:
         raise FormatError(f"malformed JSON: {error}") from error
     except RecursionError as error:
@@ -273,12 +279,12 @@ class _Reader:
 
     def next(self, at: int, end: str) -> tuple[int, bool]:
         """Where the next element starts or the whole ends, and whether there is a next one."""
-        at = self.skip(at)
-        if self.at(at, ","):
-            return self.skip(at + 1), True
-        if not self.at(at, end):
-            raise FormatError(f"malformed JSON: ',' or {end!r} was expected at character {at}")
-        return at + 1, False
+        found = _BEHIND.match(self.text, at)
+        if found is not None and found[1] == ",":
+            return found.end(), True
+        if found is None or found[1] != end:
+            raise FormatError(f"malformed JSON: ',' or {end!r} was expected at character {self.skip(at)}")
+        return found.end(1), False
 
 
 def conversation_field(body: Mapping[str, Any], fields: Sequence[str]) -> str:

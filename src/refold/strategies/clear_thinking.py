@@ -66,4 +66,4 @@ def _without(view: View, stand: Stand, by: str) -> Iterator[Edit]:
 
 
 def _thinks(message: Message) -> bool:
-    return any(isinstance(part, Thinking) for part in message.parts)
+    return Thinking in map(type, message.parts)

@@ -52,7 +52,7 @@ class ClipResults:
     def __call__(self, view: View, since: int = 0) -> Edits:
         """An edit for each message from position *since* on with a result over the limit."""
         for at, message in untouched(view, since):
-            if any(isinstance(part, ToolResult) and _length(part) > self.limit for part in message.parts):
+            if ToolResult in map(type, message.parts) and max(map(_length, message.parts)) > self.limit:
                 by = repr(self)
                 name = view.name(at, at + 1, by)
                 clipped = with_parts(message, partial(self._clip, limit=self._limit(view, message), name=name))
@@ -74,9 +74,13 @@ class ClipResults:
         return replace(part, content=tuple(_spliced(part.content, cut, _mark(text, cut, lines, name))))
 
 
-def _length(result: ToolResult) -> int:
-    """Characters of a result's text, as `ToolResult.text` joins it."""
-    return sum(len(part.text) + 1 for part in result.content if isinstance(part, Text)) - 1
+def _length(part: Part) -> int:
+    """Characters of a result's text, as `ToolResult.text` joins it; of any other part none."""
+    return (
+        sum([len(item.text) + 1 for item in part.content if isinstance(item, Text)]) - 1
+        if isinstance(part, ToolResult)
+        else 0
+    )
 
 
 def _mark(text: str, cut: Gap, lines: list[str], name: str) -> str:
