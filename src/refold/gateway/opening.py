@@ -12,6 +12,10 @@ LARGEST_ERROR = 1024 * 1024
 _MOST_HELD = 256 * 1024
 
 
+class _HeldError(Exception):
+    """Events have been held for long enough."""
+
+
 @dataclass(slots=True)
 class Opening:
     """What has been read of an answer so far."""
@@ -56,12 +60,9 @@ async def _read_events(reply: Reply, opening: Opening, hold: float) -> None:
     held = 0
     while decode is not None and held < _MOST_HELD:
         try:
-            async with asyncio.timeout_at(until) as waiting:
-                piece = await reply.piece()
-        except TimeoutError:
-            if waiting.expired():
-                return
-            raise
+            piece = await (reply.piece() if until is None else _until(until, reply))
+        except _HeldError:
+            return
         if not piece:
             return
         until = until or clock() + hold
@@ -73,6 +74,16 @@ async def _read_events(reply: Reply, opening: Opening, hold: float) -> None:
                 opening.error, opening.streamed = error_of(event), True
             if sort != "opening":
                 return
+
+
+async def _until(until: float, reply: Reply) -> bytes:
+    try:
+        async with asyncio.timeout_at(until) as waiting:
+            return await reply.piece()
+    except TimeoutError as error:
+        if waiting.expired():
+            raise _HeldError from error
+        raise
 
 
 def _plain(decode: Decoder, piece: bytes) -> bytes:

@@ -60,8 +60,11 @@ def read_usage(usage: Any) -> Usage | None:
     """
     if not isinstance(usage, Mapping):
         return None
-    found = next((read(usage) for names, read in _READERS if not names.isdisjoint(usage)), None)
-    return found if found is not None and found.input > 0 else None
+    for names, read in _READERS:
+        if not names.isdisjoint(usage):
+            found = read(usage)
+            return found if found.input > 0 else None
+    return None
 
 
 def _anthropic(usage: Mapping[str, Any]) -> Usage:
@@ -130,7 +133,10 @@ def _object(usage: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _int(usage: Mapping[str, Any], *names: str) -> int:
-    return next((_whole(usage[name]) for name in names if name in usage), 0)
+    for name in names:
+        if name in usage:
+            return _whole(usage[name])
+    return 0
 
 
 def _whole(value: Any) -> int:
