@@ -42,7 +42,8 @@ def groups(messages: Iterable[Message], start: int = 0) -> list[Group]:
                 found[-1].append(Pair(part, at, None))
             elif isinstance(part, ToolResult) and part.id in open_calls:
                 group, index = open_calls.pop(part.id)
-                found[group][index] = found[group][index]._replace(answered=at)
+                call, made, _ = found[group][index]
+                found[group][index] = Pair(call, made, at)
     return [tuple(group) for group in found]
 
 

@@ -76,6 +76,10 @@ class Spans(Sequence[Span]):
         self._starts.append(start)
         self._stops.append(stop)
 
+    def reach(self, run: slice) -> slice:
+        """Where in the source the values of a run, which is not empty, begin and end."""
+        return slice(self._starts[run.start], self._stops[run.stop - 1])
+
     def __len__(self) -> int:
         return len(self._starts)
 
@@ -169,7 +173,7 @@ def _parts(source: Any, found: Conversation, runs: Iterable[Any], spell: Callabl
         yield spell(mark)
         mark = ","
         if isinstance(run, slice):
-            yield source[found.wires[run.start].start : found.wires[run.stop - 1].stop]
+            yield source[found.wires.reach(run)]
         else:
             yield spell(dump(run))
     yield spell("]" if mark == "," else "[]")

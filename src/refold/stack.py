@@ -48,15 +48,16 @@ class Stack:
             _refuse_growth(edit, 0, smaller)
             self.edits.append(edit)
             return
-        if any(not _covers(edit, placed.edit) for placed in over):
-            raise EditError(f"edit {edit.id} ({edit.start}:{edit.stop}) cuts through another edit")
-        shown = sum(map(self.ground.lens.count, edit.insert)) if tokens is None else tokens
-        said = self.ground.tokens(edit.start, edit.stop)
-        gone = sum([placed.tokens - self.ground.tokens(placed.edit.start, placed.edit.stop) for placed in over])
-        _refuse_growth(edit, shown - said - gone, smaller)
+        before = self.ground.tokens(edit.start, edit.stop)
+        for placed in over:
+            if not _covers(edit, placed.edit):
+                raise EditError(f"edit {edit.id} ({edit.start}:{edit.stop}) cuts through another edit")
+            before += placed.tokens - self.ground.tokens(placed.edit.start, placed.edit.stop)
+        after = sum(map(self.ground.lens.count, edit.insert)) if tokens is None else tokens
+        _refuse_growth(edit, after - before, smaller)
         self.edits.append(edit)
-        self.top[first:last], self._starts[first:last] = [Placed(edit, shown)], [edit.start]
-        self.estimate += shown - said - gone
+        self.top[first:last], self._starts[first:last] = [Placed(edit, after)], [edit.start]
+        self.estimate += after - before
 
     def _refuse_crossing(self, edit: Edit) -> None:
         for other in self.edits:

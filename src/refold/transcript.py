@@ -93,23 +93,28 @@ def digest(message: Message) -> bytes:
     re-encode and restore signatures and encrypted reasoning (docs/identity.md)."""
     said = [message.role.encode("utf-8", "surrogatepass")]
     for part in message.parts:
-        for field in _fields(part):
-            data = field.encode("utf-8", "surrogatepass")
-            said += (b"%d:" % len(data), data)
+        said += _fields(part)
     return blake2b(b"".join(said), digest_size=16).digest()
 
 
-def _fields(part: Part | Content) -> tuple[str, ...]:
-    if isinstance(part, Text):  # the commonest, without the cost of matching
-        return ("text", part.text)
+def _fields(part: Part | Content) -> Iterable[bytes]:
+    """What a part says, field by field, each behind its length in bytes."""
+    if isinstance(part, Text):  # the two commonest, without the cost of matching
+        return b"4:text", _sized(part.text)
+    if isinstance(part, ToolResult):
+        content = [field for item in part.content for field in _fields(item)]
+        return b"6:result", *map(_sized, (part.id, str(part.error), str(len(part.content)))), *content
     match part:
         case Thinking():
             return ()
         case ToolCall(id, name, arguments):
-            return ("call", id, name, arguments)
-        case ToolResult(id, content, error):
-            return ("result", id, str(error), str(len(content)), *(f for item in content for f in _fields(item)))
+            return b"4:call", *map(_sized, (id, name, arguments))
         case Media(kind, mime, ref):
-            return ("media", kind, mime, ref)
+            return b"5:media", *map(_sized, (kind, mime, ref))
         case Opaque(kind, json):
-            return ("opaque", kind, json)
+            return b"6:opaque", *map(_sized, (kind, json))
+
+
+def _sized(field: str) -> bytes:
+    data = field.encode("utf-8", "surrogatepass")
+    return b"%d:%b" % (len(data), data)
