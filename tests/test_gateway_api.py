@@ -104,7 +104,7 @@ def test_history_tells_edits_and_attempts_and_nothing_that_was_said(at: Place) -
     told = at.get("history", session=at.session())
     history = told.json()
     (edit,) = history["edits"]
-    assert edit["by"].startswith("Summarize(") and edit["tokens_after"] < edit["tokens_before"]
+    assert edit["by"].startswith("SummarizeTo(") and edit["tokens_after"] < edit["tokens_before"]
     assert "src/{m" in edit["text"] and edit["when"] is not None and edit["actor"] == "auto"
     assert {row["outcome"] for row in history["attempts"]} >= {"applied"}
     assert SECRET not in told.text and "sk-client" not in told.text

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from refold.attempt import Attempt
     from refold.budget import Budget, Check
     from refold.checking import check
-    from refold.compactor import Compactor, Session
+    from refold.compactor import Compactor
     from refold.defaults import compact, default_strategies
     from refold.edits import Edit
     from refold.errors import EditError, FormatError, RefoldError, StoreError
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from refold.repairing import Repaired, repair
     from refold.rules.draft import Repair
     from refold.rules.verdict import Violation
+    from refold.session import Session
     from refold.store import Store
     from refold.stores import MemoryStore, SidecarStore, SQLiteStore
     from refold.strategy import Answer, Ask, Strategy
@@ -97,7 +98,7 @@ _HOMES = {
     "Repair": "refold.rules.draft",
     "Repaired": "refold.repairing",
     "SQLiteStore": "refold.stores",
-    "Session": "refold.compactor",
+    "Session": "refold.session",
     "SidecarStore": "refold.stores",
     "Store": "refold.store",
     "StoreError": "refold.errors",

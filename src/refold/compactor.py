@@ -1,7 +1,7 @@
 """The front door: codec, store and strategies behind one call."""
 
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
@@ -12,7 +12,6 @@ from refold.codecs import open_payload
 from refold.conversations import Conversations
 from refold.edits import Edit
 from refold.envelope import Envelope
-from refold.errors import FormatError
 from refold.events import Accepted, After, Before, OnEvent, Reverted, guarded
 from refold.ledger import Recorder, Row, rows_of
 from refold.loop import Asker, AsyncAsker, Effect, adrive, drive
@@ -20,6 +19,7 @@ from refold.models.model import awaited
 from refold.preview import Preview
 from refold.records import about
 from refold.rounds import Order, Rounds, fresh_edits
+from refold.session import Session
 from refold.settle import copies, resettle
 from refold.state import State
 from refold.store import Store
@@ -71,12 +71,12 @@ class Compactor:
         strategies = tuple(strategies)
         _check(strategies, budget, store)
         self.local = tuple(s for s in strategies if is_local(s))
-        self.retrospective = tuple(s for s in strategies if not is_local(s))
+        retrospective = tuple(s for s in strategies if not is_local(s))
         self.ask, self.format, self.salt, self.count = ask, format, salt, count
         self.store: Store = MemoryStore() if store is None else store
         self.ledger = ledger or (cast("Recorder", self.store) if hasattr(self.store, "record") else None)
         self._known = Conversations(self.store, self.local, count, format, salt)
-        self._rounds = Rounds(self._known, self.retrospective, budget, clock, self.ledger, before, after, on_event)
+        self._rounds = Rounds(self._known, retrospective, budget, clock, self.ledger, before, after, on_event)
 
     @property
     def budget(self) -> Budget:
@@ -86,6 +86,15 @@ class Compactor:
     @budget.setter
     def budget(self, budget: Budget) -> None:
         self._rounds = replace(self._rounds, budget=budget)
+
+    @property
+    def retrospective(self) -> tuple[Strategy, ...]:
+        """What runs when the budget says so, gentlest first. Others may be set between two calls."""
+        return self._rounds.strategies
+
+    @retrospective.setter
+    def retrospective(self, strategies: Iterable[Strategy]) -> None:
+        self._rounds = replace(self._rounds, strategies=tuple(strategies))
 
     def __call__(self, history: Any, *, pending: Any = None) -> View:
         """The view of *history* that fits the budget, as far as the strategies can make it fit.
@@ -101,9 +110,9 @@ class Compactor:
         """As calling it, for async code; *ask* is awaited. Store access runs in a thread."""
         return await self._awaited(self._turn(history, AUTO, pending), ask or self.ask)
 
-    def session(self, history: Sequence[Any] = ()) -> "Session":
+    def session(self, history: Sequence[Any] = ()) -> Session:
         """A conversation that is told only what is new; each step costs what was added."""
-        return Session(self, history)
+        return Session(lambda state, wires: drive(self.step(state, wires), self.ask), self.report, history)
 
     def check(self, history: Any, *, pending: Any = None) -> Check:
         """What would be due for *history* with *pending* (as for calling it): `none`, `soft` or `hard`, the
@@ -240,44 +249,6 @@ class Compactor:
     def _book(self, rows: Sequence[Row]) -> None:
         if self.ledger is not None:
             guarded(self.ledger.record, rows)
-
-
-class Session:
-    """One growing conversation: told only what is new, it costs what was added.
-
-    Append what belongs to one step in one call (the model's message with its calls, and their
-    results), so that nothing is compacted between them. Entries are kept as they are given and must not be changed afterwards.
-    """
-
-    def __init__(self, compactor: Compactor, history: Sequence[Any] = ()) -> None:
-        if isinstance(history, Mapping | str | bytes):
-            raise FormatError("a session starts from a list of messages; give a request body to the compactor itself")
-        self._compactor, self._wires = compactor, list(history)
-        self._state: State | None = None
-        self.view = self._step()
-
-    def append(self, *entries: Any) -> View:
-        """Add entries (messages in wire form), compact where due and return the view of all of it.
-
-        Raises as calling the compactor does; then nothing was added.
-        """
-        before = len(self._wires)
-        self._wires += entries
-        try:
-            self.view = self._step()
-        except BaseException:
-            del self._wires[before:]
-            raise
-        return self.view
-
-    def report(self, usage: Any) -> None:
-        """Tell what the provider reported for the request that the latest view made."""
-        self._compactor.report(self.view, usage)
-
-    def _step(self) -> View:
-        compactor = self._compactor
-        self._state = drive(compactor.step(self._state, self._wires), compactor.ask)
-        return self._state.view
 
 
 def _check(strategies: Iterable[Any], budget: Any, store: Any) -> None:

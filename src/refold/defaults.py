@@ -30,19 +30,31 @@ def default_strategies(target: int = 60_000) -> tuple[Strategy, ...]:
     recorded sessions that keeps more of what later calls use at the same size (docs/benchmarks.md). A summary
     takes at most a tenth of *target*, from 600 to 4,000 tokens.
     """
-    tokens = max(1, target)
-    room = max(600, min(4_000, tokens // 10))
-    most = min(1.0, float(f"{room / tokens:.4g}"))  # four digits, not four places: of a large target never nothing
     return (
         DropDuplicates(),
         ClipResults(limit=50_000),
         ClearThinking(keep=2),
-        SummarizeTo(tokens, keep=TAIL, at_most=most),
-        SummarizeTo(tokens, keep=TAIL / 2, at_most=most),
+        fill(target, TAIL),
+        fill(target, TAIL / 2),
         ClearToolResults(keep=3),
         ClearToolInputs(keep=3),
-        Summarize(keep=8, max_tokens=room),
+        Summarize(keep=8, max_tokens=summary_room(target)),
     )
+
+
+def summary_room(target: int) -> int:
+    """Tokens of a summary in a request of *target* tokens: a tenth of them, from 600 to 4,000."""
+    return max(600, min(4_000, target // 10))
+
+
+def fill(target: int, keep: float, **how: Any) -> SummarizeTo:
+    """`SummarizeTo` that comes down to *target* tokens: the newest messages take the share *keep* of them, the summary
+    what is `summary_room`. *how*: its other settings."""
+    tokens = max(1, target)
+    most = float(
+        f"{summary_room(target) / tokens:.4g}"
+    )  # four digits, not four places: of a large target never nothing
+    return SummarizeTo(tokens, keep=keep, at_most=min(1.0, most), **how)
 
 
 def compact(history: Any, to: int, *, store: Store | None = None, format: str | None = None) -> View:

@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 from refold.budget import Budget
+from refold.defaults import TAIL, fill, summary_room
 from refold.edits import Edit
 from refold.gateway.settings import Settings
 from refold.messages import Message, Opaque, Thinking
@@ -18,7 +19,6 @@ from refold.strategies import (
 )
 from refold.strategy import Edits, Strategy, is_local
 from refold.summarizers.model import ModelSummary
-from refold.summarizers.rules import RuleSummary
 from refold.triggers import Never
 from refold.view import View
 from refold.windows import Window
@@ -72,7 +72,7 @@ def strategies_of(settings: Settings, target: int) -> tuple[Strategy, ...]:
 
 def default(target: int, *, asks: bool) -> tuple[Strategy, ...]:
     """What is used unless told otherwise. A model is asked once; when it does not help enough, rules do the rest."""
-    room = max(600, min(4_000, target // 10))
+    room = summary_room(target)
     first = (DropDuplicates(), ClipResults(limit=50_000), ClearThinking(keep=2))
     last = (
         ClearToolResults(keep=3),
@@ -81,10 +81,8 @@ def default(target: int, *, asks: bool) -> tuple[Strategy, ...]:
         Summarize(keep=2, max_tokens=room, pin=pinned),
     )
     if asks:
-        return *first, Summarize(keep=0.2, max_tokens=room, pin=pinned, summarizer=ModelSummary()), *last
-    rules = RuleSummary()
-    shares = (0.5, 0.35, 0.2)
-    return *first, *(Summarize(keep=keep, max_tokens=room, pin=pinned, summarizer=rules) for keep in shares), *last
+        return *first, fill(target, TAIL / 2, pin=pinned, summarizer=ModelSummary()), *last
+    return *first, fill(target, TAIL, pin=pinned), fill(target, TAIL / 2, pin=pinned), *last
 
 
 def gentle(strategies: tuple[Strategy, ...]) -> tuple[Strategy, ...]:

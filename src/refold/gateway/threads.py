@@ -50,6 +50,8 @@ class Thread:
     """Length and tip of the latest histories."""
     recent: Sequence[Message] = ()
     """The latest history."""
+    target: int = 0
+    """Tokens that its strategies come down to."""
     base: int | None = None
     """Tokens of the request after the last compaction, or the last time that one was thought of."""
     used: float | None = None

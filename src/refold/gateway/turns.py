@@ -24,6 +24,7 @@ from refold.loop import Asker
 from refold.preview import Preview
 from refold.state import copy_of
 from refold.store import Store
+from refold.strategy import is_local
 from refold.survival import Survival
 from refold.view import View
 
@@ -62,7 +63,7 @@ class Turns:
             on_event=self.listen(tenant, hashed("thread", salt)) if self.listen else self.settings.on_event,
             clock=self.settings.clock,
         )
-        return Thread(hashed("thread", salt), tenant, compactor)
+        return Thread(hashed("thread", salt), tenant, compactor, target=limits.target)
 
     # --- what is shown ----------------------------------------------------------------------------
 
@@ -70,7 +71,7 @@ class Turns:
         """The view as it was decided before, with what local strategies do at first sight; and why it differs
         from the request. *first* looks for decisions about single results where the history is new here."""
         thread, compactor = turn.thread, turn.thread.compactor
-        compactor.budget = plan.idle(self.limits(turn))
+        self._fit(thread, self.limits(turn))
         save_unsaved(thread, self.store)
         view = compactor(turn.history)
         if thread.torn and mended(thread, view, self.store):
@@ -83,6 +84,15 @@ class Turns:
                 self.counters.add("decided_again", again, api=turn.incoming.api)
                 view = compactor(turn.history)
         return view, "shown"
+
+    def _fit(self, thread: Thread, limits: plan.Limits) -> None:
+        """Let nothing run, and what may run come down to where these limits say: the model may be another than before,
+        or its window known by now."""
+        thread.compactor.budget = plan.idle(limits)
+        if thread.target != limits.target:
+            thread.target = limits.target
+            chosen = plan.strategies_of(self.settings, limits.target)
+            thread.compactor.retrospective = tuple(one for one in chosen if not is_local(one))
 
     def taken(self, turn: Turn, view: View, reason: str, *, spare: bool) -> tuple[View, str]:
         """The view with what is due now. *spare*: also what is not due but pays."""
