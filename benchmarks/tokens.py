@@ -1,4 +1,4 @@
-"""How far the estimator is off and how fast it is: `python benchmarks/tokens.py [DATASETS] [TEXTS]`.
+"""How far the estimator is off and how fast it is: `python -m benchmarks.tokens [DATASETS] [TEXTS]`.
 
 DATASETS are real recorded conversations (see recordings.py; REFOLD_SHARED/datasets by default),
 counted exactly with o200k. TEXTS may hold further texts, one folder per kind, one file counting as
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from recordings import recorded
+from benchmarks.recordings import recorded
 from refold.tokens.estimate import estimate
 from refold.tokens.exact import exact
 

@@ -1,4 +1,4 @@
-"""How far an anchored estimate is off: `python benchmarks/tokens_anchor.py [DATASETS]`.
+"""How far an anchored estimate is off: `python -m benchmarks.tokens_anchor [DATASETS]`.
 
 For every recorded model call with a reported usage, the input tokens expected from the call before
 (its report, plus the estimate of what came since, times the ratio learned so far) are compared
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from recordings import blocks, jsonl
+from benchmarks.recordings import blocks, jsonl
 from refold.tokens.anchor import Anchor, Ratios
 from refold.tokens.count import MESSAGE
 from refold.tokens.estimate import estimate

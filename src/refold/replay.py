@@ -1,8 +1,7 @@
 """Replay a recorded conversation under a policy: what is sent, and is what a call needs still in it?
 
 At each model call the policy shows a view of everything said before. Artifact recall counts the
-identifiers that the call's arguments use for the first time and that a tool result brought up
-(issue 2, section 9). No model is asked: a string that is still sent may still be overlooked, so
+identifiers that the call's arguments use for the first time and that a tool result brought up. No model is asked: a string that is still sent may still be overlooked, so
 recall by string is an upper bound on what a model recalls.
 """
 

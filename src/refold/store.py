@@ -1,4 +1,4 @@
-"""Where retrospective edits live. Three methods make a store."""
+"""Where retrospective edits live. Four methods make a store."""
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol

@@ -2,9 +2,9 @@
 
 A summary is untrusted text: it repeats what tools and web pages said. So unless a placement says
 otherwise it does not speak in the model's or the system's voice, and nothing inside can close the
-wrapper (architecture trap 8, conformance 39). A caller may feed a compacted conversation back as
+wrapper (conformance 39). A caller may feed a compacted conversation back as
 its history; `previous`, `carried` and `opening` find our summaries in it, and what was put beside
-them (trap 6, conformance 9).
+them (conformance 9).
 """
 
 import re

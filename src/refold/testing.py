@@ -1,5 +1,5 @@
 """For tests of code that uses or extends Refold: random transcripts, a scripted model, and checks
-that a strategy, a store or a codec keeps the laws. Needs `hypothesis`."""
+that a strategy or a store keeps the laws. Needs `hypothesis`."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -118,10 +118,12 @@ def proposals(view: View, strategy: Strategy, ask: Callable[[Ask], Answer | None
 
 
 def check_strategy(strategy: Strategy, rules: Rules | None = None, *, examples: Iterable[tuple[Message, ...]]) -> None:
-    """Check that *strategy* keeps the laws on *examples* (draw them from `transcripts()`).
+    """Check that *strategy* keeps the laws on *examples* (draw them from `transcripts()`), with a model
+    that answers nine questions by "A summary.".
 
     Raises AssertionError with the law's name: validity (no new violation, nor by any single edit
-    alone), progress, determinism, idempotence, reversibility and, for local ones, memorylessness.
+    alone), progress (never more tokens than before), determinism (a second run on the same history gives
+    the same view), reversibility and, for local ones, memorylessness.
     """
     for messages in examples:
         bare = View.of(messages, lens=Lens(rules=rules or Rules()))

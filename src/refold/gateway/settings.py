@@ -17,7 +17,8 @@ class Settings:
     """When and how requests are compacted. Figures in tokens, shares of the window, seconds."""
 
     strategies: tuple[Strategy, ...] | None = None
-    """None: `refold.default_strategies`, with summaries by *ask* where there is one."""
+    """None: duplicates, long results and old thinking first; then a summary down to *target*, by *ask* once
+    where there is one, else by rules in two steps; then clearing and shorter summaries (docs/gateway-core.md)."""
     windows: Mapping[str, Window] = field(default_factory=dict)
     """Windows of models, by name; others are looked up in `refold.windows`."""
     ask: AsyncAsker | None = None
