@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any, Self
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refold import Budget, Edit, StoreError
@@ -446,6 +446,45 @@ def test_what_was_refused_without_a_figure_is_not_tried_again():
         for steps in range(41, 120):
             assert driver(responses(steps), "openai_responses").after < refused.after
         assert driver(responses(60), "openai_responses", credential="another").outcome == "untouched"
+
+
+def told(limit: int) -> bytes:
+    message = f"prompt is too long: 300000 tokens > {limit} maximum"
+    return json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": message}}).encode()
+
+
+@given(st.integers(1, 200_000), st.sampled_from(["claude-opus-5-5", "nobody-knows"]))
+@settings(max_examples=20)
+def test_one_callers_errors_do_not_shrink_the_window_of_another(limit: int, model: str):
+    with Driver(windows={"claude-opus-5-5": Window(200_000)}) as driver:
+        body = anthropic(40, model=model)
+        driver.harder(body, driver(body), told(limit))
+        assert driver(body, credential="another").outcome == "untouched"
+        assert driver(anthropic(41, model=model), credential="another").outcome == "untouched"
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2, 499])
+def test_a_window_in_which_nothing_fits_is_not_believed(limit: int):
+    with Driver(windows={}) as driver:
+        body = chat(40)
+        driver.harder(body, driver(body, "openai_chat"), told(limit), "openai_chat")
+        other = driver(chat(12), "openai_chat", headers=[("x-session-id", "other")])
+        assert (other.outcome, other.reason) == ("untouched", "")
+
+
+def test_a_window_smaller_than_what_was_answered_is_believed_when_it_is_told_again():
+    """A server may have been started anew with a smaller one."""
+    usage, other = {"prompt_tokens": 20_000, "completion_tokens": 5}, [("x-session-id", "other")]
+    with Driver(windows={}) as driver:
+        body = chat(40)
+        out = driver(body, "openai_chat")
+        driver.exchange.finished(request(body, "openai_chat"), out, usage)
+        retried = driver.harder(body, out, told(2_000), "openai_chat")
+        assert retried is not None and 2_000 < retried.after < out.after
+        assert driver(chat(40), "openai_chat", headers=other).outcome == "untouched"
+        again = driver.harder(body, out, told(2_000), "openai_chat")
+        assert again is not None and again.after < retried.after
+        assert driver(chat(41), "openai_chat", headers=other).after < 2_000
 
 
 def test_only_the_cap_is_lowered_where_that_is_enough():

@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from refold.gateway.caps import Cap, cap_of, lowered, written
 from refold.gateway.errors import Figures, context_error, figures, is_context_error
@@ -104,6 +106,85 @@ def test_a_stream_of_responses_may_begin_with_it():
     assert is_context_error("openai_responses", 200, event)
     assert not is_context_error("openai_chat", 200, event)
     assert not is_context_error("openai_responses", 200, b'data: {"type":"response.created"}')
+
+
+# --- what an error quotes -------------------------------------------------------------------------
+
+TOLD = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens."
+LONG = {"error": {"message": TOLD, "type": "invalid_request_error", "code": "context_length_exceeded"}}
+HANDED_ON = [
+    [LONG],
+    {"errors": [LONG["error"]]},
+    {"object": "error", **LONG["error"]},
+    {"error": TOLD},
+    {"detail": TOLD},
+    {"error": {"message": "Provider returned error", "metadata": {"raw": json.dumps(LONG)}}},
+    {"error": {"message": f"Error code: 400 - {LONG}"}},
+    {"error": {"message": f"litellm.ContextWindowExceededError: OpenAIException - {json.dumps(LONG)}\nmodel=m"}},
+    {"message": f"The upstream said {json.dumps({'raw': json.dumps(LONG)})}"},
+]
+
+
+@pytest.mark.parametrize("error", HANDED_ON, ids=range(len(HANDED_ON)))
+def test_errors_are_recognised_however_they_were_handed_on(error: object):
+    body = json.dumps(error).encode()
+    assert is_context_error("openai_chat", 400, body)
+    assert figures(body) == Figures(9_000, 0, 8_192)
+
+
+@pytest.mark.parametrize("text", [TOLD, f"data: {json.dumps(LONG)}\n\n", f"400 {json.dumps(LONG)}"])
+def test_errors_that_are_no_json_are_recognised(text: str):
+    assert is_context_error("openai_chat", 400, text.encode())
+    assert figures(text.encode()) == Figures(9_000, 0, 8_192)
+
+
+PLAIN = st.text(st.characters(exclude_characters="'\"`“”‘’{}\\"), max_size=30).map(lambda text: f"{text} ")
+WRONG = st.one_of(st.sampled_from([message for *_, message, _ in SAID]), st.just(TOLD))
+QUOTES = st.sampled_from(["''", '""', "``", "“”", "‘’"])
+
+
+@given(PLAIN, WRONG, QUOTES, st.sampled_from(["", ". Supported values are: 'a' and 'b'."]), st.booleans())
+def test_what_an_error_quotes_does_not_count(before: str, wrong: str, quotes: str, after: str, whole: bool):
+    """Providers quote a wrong value, which is text of the request; a long one they cut off."""
+    if quotes[0] in "`“‘":
+        wrong = wrong.replace(quotes[0], " ")
+    quoted = f"{quotes[0]}{wrong}{quotes[1]}{after}" if whole else f"{quotes[0]}{wrong[:-1]}"
+    for error in ({"message": f"Invalid value: {before}{quoted}"}, f"Invalid value: {before}{quoted}"):
+        body = json.dumps({"error": error}).encode()
+        assert not is_context_error("openai_chat", 400, body)
+        assert figures(body) == Figures()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"detail": [{"type": "string_type", "loc": ["body", "messages", 0], "msg": "No string", "input": TOLD}]},
+        {"error": {"message": "Bad request"}, "request": {"messages": [{"role": "user", "content": TOLD}]}},
+        {"error": {"message": f"1 validation error: {{'msg': 'No string', 'input': {TOLD!r}}}"}},
+        {"error": {"message": "No such model", "param": TOLD}},
+    ],
+)
+def test_a_request_that_an_error_shows_does_not_count(error: object):
+    body = json.dumps(error).encode()
+    assert not is_context_error("openai_chat", 400, body)
+    assert figures(body) == Figures()
+
+
+VALUES = st.recursive(
+    st.none() | st.integers() | st.text(max_size=30) | st.sampled_from([TOLD, json.dumps(LONG), "\ud800", "9" * 5_000]),
+    lambda one: (
+        st.lists(one, max_size=4)
+        | st.dictionaries(st.sampled_from(["error", "message", "raw", "detail", "code", "x"]), one, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@given(VALUES, st.binary(max_size=60))
+def test_any_error_can_be_read(value: object, rest: bytes):
+    for body in (json.dumps(value).encode(), json.dumps(value).encode() + rest, rest, b"[" * 100_000):
+        assert is_context_error("openai_chat", 400, body) in {True, False}
+        assert figures(body).limit >= 0
 
 
 # --- caps -----------------------------------------------------------------------------------------

@@ -4,13 +4,13 @@ import json
 import re
 from typing import Any, NamedTuple
 
+from refold.gateway.saying import said_in
+from refold.gateway.sse import error_of
+
 Headers = tuple[tuple[str, str], ...]
 
-LOOK = 20_000
-"""Bytes of a reply that are looked at."""
-
 _SAID = re.compile(
-    r"context_length_exceeded|context_window_exceeded|model_context_window"
+    r"context_length_exceeded|context_?window_?exceeded|model_context_window"
     r"|prompt is too long|input is too long|exceeds? (?:the |this model'?s? |its )?(?:maximum |max )?context"
     r"|exceed context limit|maximum context length|context (?:size|window) (?:of|is|exceed)"
     r"|input token count.{0,60}exceeds|exceeds the maximum number of tokens|too many (?:input )?tokens"
@@ -21,18 +21,18 @@ _STATUS = frozenset({400, 413, 422, 500})
 """Statuses with which it is said; 500 by some servers of open models."""
 
 _FIGURES = (
-    re.compile(r"(?P<tokens>\d+) \+ (?P<output>\d+) > (?P<limit>\d+)"),
-    re.compile(r"(?P<tokens>\d+) tokens > (?P<limit>\d+)"),
+    re.compile(r"(?P<tokens>\d{1,12}) \+ (?P<output>\d{1,12}) > (?P<limit>\d{1,12})"),
+    re.compile(r"(?P<tokens>\d{1,12}) tokens > (?P<limit>\d{1,12})"),
     re.compile(
-        r"maximum context length (?:is|of) (?P<limit>\d+).{0,120}?\((?P<tokens>\d+) in the messages?,? (?P<output>\d+) in the completion",
+        r"maximum context length (?:is|of) (?P<limit>\d{1,12}).{0,120}?\((?P<tokens>\d{1,12}) in the messages?,? (?P<output>\d{1,12}) in the completion",
         re.DOTALL,
     ),
     re.compile(
-        r"maximum context length (?:is|of) (?P<limit>\d+).{0,160}?(?:resulted in|requested|has|contains?) (?:about )?(?P<tokens>\d+)",
+        r"maximum context length (?:is|of) (?P<limit>\d{1,12}).{0,160}?(?:resulted in|requested|has|contains?) (?:about )?(?P<tokens>\d{1,12})",
         re.DOTALL,
     ),
-    re.compile(r"token count \(?(?P<tokens>\d+)\)? exceeds .{0,60}?\(?(?P<limit>\d+)"),
-    re.compile(r"maximum context length (?:is|of) (?P<limit>\d+)"),
+    re.compile(r"token count \(?(?P<tokens>\d{1,12})\)? exceeds .{0,60}?\(?(?P<limit>\d{1,12})"),
+    re.compile(r"maximum context length (?:is|of) (?P<limit>\d{1,12})"),
 )
 """Where the tokens of the request, those kept for the answer, and the limit stand."""
 
@@ -48,17 +48,18 @@ class Figures(NamedTuple):
 def is_context_error(api: str, status: int, body: bytes) -> bool:
     """Does this reply of an upstream say that the request is too long for the model's window?
 
-    For Responses also a stream that begins with status 200 and a `response.failed` event.
+    For Responses also a stream that begins with status 200 and a `response.failed` event. What the error quotes
+    (`refold.gateway.saying`) does not count: a request's text says anything.
     """
-    said = body[:LOOK].decode("utf-8", "replace")
     if status == 200:
-        return api == "openai_responses" and "response.failed" in said and "context_length_exceeded" in said
-    return status in _STATUS and _SAID.search(said) is not None
+        failed = api == "openai_responses" and b"response.failed" in body
+        return failed and "context_length_exceeded" in said_in(error_of(body))
+    return status in _STATUS and _SAID.search(said_in(body)) is not None
 
 
 def figures(body: bytes) -> Figures:
-    """The numbers of a context error."""
-    said = body[:LOOK].decode("utf-8", "replace").replace(",", "")
+    """The numbers of a context error; none of those that it quotes."""
+    said = said_in(body).replace(",", "")
     for pattern in _FIGURES:
         if found := pattern.search(said):
             return Figures(**{name: int(value) for name, value in found.groupdict().items() if value})

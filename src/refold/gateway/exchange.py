@@ -104,6 +104,8 @@ class Exchange:
         """Tell what the upstream reported for *outgoing*: its usage object as parsed, None where it reported
         none, and the answer's status. Tokens are counted from it from now on; the call is booked. Never raises."""
         ticket, now = outgoing.thread, self.settings.clock()
+        if usage is not None and 200 <= status < 300 and outgoing.after:
+            self.turns.rooms.answered(incoming, outgoing.model, outgoing.after)
         if self.clerk is not None and 200 <= status < 300 and incoming.api in APIS:
             self.clerk.answered(answered(now, self.turns.rooms, incoming, outgoing, usage))
         if isinstance(ticket, Ticket):
@@ -194,10 +196,9 @@ class Exchange:
         envelope = open_payload(incoming.body, incoming.api)
         if not len(envelope) or delta_of(incoming.api, envelope.body):
             return outgoing
-        said = figures(error)
         thread = job.thread = self.thread_of(incoming, envelope)
         turn = Turn(incoming, envelope, thread)
-        self.turns.rooms.learn(turn, said, outgoing.after)
+        said = self.turns.rooms.learn(turn, figures(error), outgoing.after)
         if said.output and said.limit - said.tokens >= caps.LEAST:
             return self._with_cap(incoming, envelope, outgoing, said.limit - said.tokens)
         with Held(thread, self.settings.patience):

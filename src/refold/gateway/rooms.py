@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 from refold.gateway import light, plan
 from refold.gateway.errors import Figures
@@ -11,17 +11,30 @@ from refold.gateway.traffic import Incoming
 from refold.gateway.turn import Turn, named
 from refold.windows import Window, find_window
 
+Place = tuple[str, str, str]
+"""An upstream, a caller's credential, and a model."""
+K = TypeVar("K")
+V = TypeVar("V")
+
 MODELS = 1_000
 """Models whose figures are remembered: names are what clients send, so there may be any number."""
+LEAST = 500
+"""Tokens that a window has at least; a smaller one is a misunderstanding."""
 
 
 class Rooms:
-    """The figures of models, in tokens. Calls may come from several threads."""
+    """The figures of models, in tokens. Calls may come from several threads.
+
+    What an upstream told one caller holds for that caller (its credential) alone. An error's words are in part
+    the request's, and may come from another deployment of that name, so that they could shrink others' windows.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings, self._lock = settings, Lock()
-        self._told: dict[str, int] = {}
-        self._figures: dict[str, plan.Limits] = {}
+        self._known: dict[str, plan.Limits] = {}
+        self._told: dict[Place, plan.Limits] = {}
+        self._answered: dict[Place, int] = {}
+        """Tokens of the largest request that was answered."""
 
     def of(self, turn: Turn) -> plan.Limits:
         """The figures for a request of a conversation, which may have been refused at fewer tokens."""
@@ -31,18 +44,18 @@ class Rooms:
         return plan.limits(self._settings, Window(refused[1]))
 
     def limits(self, incoming: Incoming, model: str) -> plan.Limits:
-        """The figures for a model at an upstream."""
-        place = _place(incoming, model)
-        found = self._figures.get(place)
+        """The figures for a caller's model at an upstream."""
+        told = self._told.get(_place(incoming, model)) if self._told else None
+        found = told or self._known.get(model)
         if found is None:
-            told = self._told.get(place)
-            window = find_window(model, self._settings.windows.get(model)).window
-            if told and (window is None or told < window.room):
-                window = Window(told)
-            if len(self._figures) >= MODELS:
-                self._figures.clear()
-            found = self._figures[place] = plan.limits(self._settings, window)
+            found = plan.limits(self._settings, self._window(model))
+            with self._lock:
+                _keep(self._known, model, found)
         return found
+
+    def _window(self, model: str) -> Window | None:
+        """The window that settings or the table say."""
+        return find_window(model, self._settings.windows.get(model)).window
 
     def room(self, incoming: Incoming, model: str) -> int | None:
         """Tokens that a request to *model* may have; None where its window is not known."""
@@ -54,20 +67,47 @@ class Rooms:
         limits = self.limits(incoming, named(incoming.path, body))
         return light.has_room(incoming.api, body, len(incoming.body), limits)
 
-    def learn(self, turn: Turn, said: Figures, sent: int) -> None:
-        """Take the window that the upstream told of. Where it told of none, the *sent* tokens are too many for this
-        conversation, and for it alone: nobody knows whether the window was the reason."""
-        if said.limit:
+    def answered(self, incoming: Incoming, model: str, tokens: int) -> None:
+        """An upstream has answered a request of so many tokens, as they are estimated."""
+        place = _place(incoming, model)
+        if tokens > self._answered.get(place, 0):
             with self._lock:
-                if len(self._told) >= MODELS:
-                    self._told.clear()
-                self._told[_place(turn.incoming, turn.model)] = said.limit
-                self._figures.clear()
+                _keep(self._answered, place, tokens)
+
+    def learn(self, turn: Turn, said: Figures, sent: int) -> Figures:
+        """Take the window that the upstream told of, and what can be true of the figures that it *said*. Where it told
+        of none, the *sent* tokens are too many for this conversation, and for it alone: nobody knows whether the
+        window was the reason."""
+        said = self._possible(turn, said)
+        if said.limit:
+            window, place = self._window(turn.model), _place(turn.incoming, turn.model)
+            with self._lock:
+                if window is None or said.limit < window.room:
+                    _keep(self._told, place, plan.limits(self._settings, Window(said.limit)))
+                else:
+                    self._told.pop(place, None)
         elif sent and not said.output:
             before = turn.thread.refused
             least = min(sent, before[1]) if before and before[0] == turn.model else sent
             turn.thread.refused = turn.model, least
+        return said
+
+    def _possible(self, turn: Turn, said: Figures) -> Figures:
+        """*said*, or nothing where it is below what is no window at all, or below half of what was answered: estimates
+        may be that wrong. Such a window is believed when it is told again before as much was answered once more."""
+        if not said.limit:
+            return said
+        with self._lock:
+            answered = self._answered.pop(_place(turn.incoming, turn.model), 0)
+        return said if said.limit >= max(LEAST, answered // 2) else Figures()
 
 
-def _place(incoming: Incoming, model: str) -> str:
-    return f"{incoming.upstream}\n{model}"
+def _place(incoming: Incoming, model: str) -> Place:
+    return incoming.upstream, incoming.credential, model
+
+
+def _keep(kept: dict[K, V], key: K, what: V) -> None:
+    """Keep it, in place of the oldest where there are MODELS."""
+    if key not in kept and len(kept) >= MODELS:
+        del kept[next(iter(kept))]
+    kept[key] = what
