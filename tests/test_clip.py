@@ -131,14 +131,22 @@ def test_of_a_long_line_the_surroundings_of_the_word_stay() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["Exit code 1\nboom", "ok\n\nCommand exited with code 2", "Error: no", "错误:失败", '{"error": "x"}']
+    "text",
+    [
+        *("Exit code 1\nboom", "ok\n\nCommand exited with code 2", "Error: no", "错误:失败", '{"error": "x"}'),
+        *("error: 0x80070005 access denied", '{"errors": ["x"]}', '{"error_count": 3}', "errors = 01", "Error 404"),
+    ],
 )
 def test_failures_are_known(text: str) -> None:
     assert is_failure(text)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "<returncode>0</returncode>\nraise ValueError", "def error(): ...", "exit code: 0"]
+    "text",
+    [
+        *("", "<returncode>0</returncode>\nraise ValueError", "def error(): ...", "exit code: 0"),
+        *('{"errors": [], "data": 1}', '{"error_count": 0}', "Errors: 0", '{"errors": { }}', "error=none"),
+    ],
 )
 def test_successes_are_known(text: str) -> None:
     assert not is_failure(text)

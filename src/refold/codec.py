@@ -19,7 +19,7 @@ class Codec(Protocol):
 
     @property
     def FIELD(self) -> str:  # noqa: N802 - a module constant
-        """The body's field that holds the conversation: `messages`, `input`, `contents`."""
+        """The body's field that holds the conversation, such as `messages`, `input`, `contents`."""
 
     def rules(self, body: Mapping[str, Any]) -> Rules:
         """What this API refuses, for the model that *body* names (`{}` for a bare list)."""

@@ -3,15 +3,16 @@
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
+from inspect import signature
 from typing import Any, TypeVar, cast
 
 from refold import pace
 from refold.budget import Budget, Check
 from refold.codec import Codec
-from refold.codecs import open_payload
-from refold.conversations import Conversations
+from refold.codecs import envelop, fields_of
+from refold.conversations import Conversations, is_sure
 from refold.edits import Edit
-from refold.envelope import Envelope
+from refold.envelope import Envelope, unpack
 from refold.events import Accepted, After, Before, OnEvent, Reverted, guarded
 from refold.ledger import Recorder, Row, rows_of
 from refold.loop import Asker, AsyncAsker, Effect, adrive, drive
@@ -189,8 +190,9 @@ class Compactor:
         Automatic compaction of this history waits until it has grown. Raises `EditError`."""
         envelope, known = self._known.open(history)
         view = drive(self._state(known, envelope)).view
-        gone = [view.find(id) for id in ids] if ids else [e for e in view.edits if not e.by.startswith(AS_SAID)]
-        gone += [edit for edit in copies(view, gone) if edit not in gone]
+        gone = view.find_all(ids) if ids else [e for e in view.edits if not e.by.startswith(AS_SAID)]
+        named = {edit.id for edit in gone}
+        gone += [edit for edit in copies(view, gone) if edit.id not in named]
         self.store.remove(edit.id for edit in gone)
         local = {repr(strategy) for strategy in self.local}
         self.store.save(_as_said(view, edit) for edit in gone if edit.by in local)
@@ -216,7 +218,8 @@ class Compactor:
     def step(self, state: State | None, history: Any) -> Generator[Ask | Effect, Any, State]:
         """One turn: from what is known of a conversation to what is known of it grown and compacted.
         A list is read as it is, not copied."""
-        envelope = open_payload(history, state.codec if state and state.certain else self.format)
+        parcel = unpack(history, fields_of(self.format))
+        envelope = envelop(parcel, state.codec if state and is_sure(state, parcel) else self.format)
         if state is not None and state.codec is not envelope.codec:
             state = None
         return (yield from self._rounds.turn((yield from self._state(state, envelope)), AUTO))
@@ -256,10 +259,24 @@ def _check(strategies: Iterable[Any], budget: Any, store: Any) -> None:
     for one in strategies:
         if isinstance(one, type) or not callable(one):
             raise ValueError(f"a strategy is given with its settings, such as ClearToolResults(keep=3), not as {one!r}")  # noqa: TRY004 - likewise
+        if is_local(one) and not _takes_since(one):
+            raise ValueError(
+                f"a local strategy is called with a view and `since`, the position from which on messages are new; {one!r} is not"
+            )
     if not isinstance(budget, Budget):
         raise ValueError(f"the budget must be a refold.Budget(trigger, target), not {budget!r}")  # noqa: TRY004 - as for all settings
     if store is not None and not all(hasattr(store, name) for name in ("load", "save", "remove", "version")):
         raise ValueError(f"the store must be one, such as refold.SQLiteStore('refold.db'), not {store!r}")
+
+
+def _takes_since(strategy: Strategy) -> bool:
+    try:
+        signature(strategy).bind(None, 0)
+    except TypeError:
+        return False
+    except ValueError:  # what is built in does not say
+        return True
+    return True
 
 
 def _by_hand(ask: Any) -> Any:

@@ -84,11 +84,13 @@ def kept(view: View, start: int, stop: int, memory: Picks | None) -> list[int]:
     again); each with what it cannot be parted from."""
     said, cuts = view.transcript.messages, sorted(view.ground.cuts)
     picked = {_first(said), _current(view, stop)} & set(range(start, stop))
+    before = set(said[:start])
     for at in range(start, stop):
         own = _own(said, at)
         remembered = memory is not None and bool(own.parts) and memory(own)
-        if (said[at].role == "system" and own.parts) or (remembered and own not in said[:at]):
+        if (said[at].role == "system" and own.parts) or (remembered and own not in before):
             picked.add(at)
+        before.add(said[at])
     places = (bisect_right(cuts, at) for at in picked)
     return sorted({at for place in places for at in range(cuts[place - 1], cuts[place])})
 

@@ -8,16 +8,16 @@ from threading import Lock
 from typing import Any
 
 from refold.codec import Codec
-from refold.codecs import decode_all, envelop, is_certain, open_payload
+from refold.codecs import decode_all, envelop, fields_of, is_certain, open_payload, stays
 from refold.edits import Edit
-from refold.envelope import Envelope, unpack
+from refold.envelope import Envelope, Parcel, unpack
 from refold.lens import Lens
 from refold.log import Log
 from refold.loop import Effect, first_sight
 from refold.messages import Message, user
 from refold.reports import Reports
 from refold.settle import unbound
-from refold.state import Frame, State, copy_of
+from refold.state import UNREAD, Frame, State, copy_of
 from refold.store import Store
 from refold.strategy import Strategy
 from refold.tokens.count import Counter, count_fixed
@@ -46,9 +46,9 @@ class Conversations:
     def open(self, history: Any) -> tuple[Envelope, State | None]:
         """The history taken apart, and the longest known state that it continues. A list is copied, since its
         owner goes on with it."""
-        parcel = unpack(list(history) if isinstance(history, list) else history)
+        parcel = unpack(list(history) if isinstance(history, list) else history, fields_of(self.format))
         for state in sorted(self._states, key=lambda known: -len(known.seen)):
-            if state.goes_on_in(parcel):
+            if state.goes_on_in(parcel) and is_sure(state, parcel):
                 return Envelope(state.codec, parcel, len(state.frame.head)), state
         envelope = envelop(parcel, self.format)
         return envelope, self.recall(envelope)
@@ -142,7 +142,7 @@ class Conversations:
         if state is None:
             bare = View.of(Transcript.of((), self.salt), lens=lens, envelope=envelope)
             certain = self.format is not None or is_certain(envelope.parcel)
-            return State(envelope.codec, bare, bare, Log(), Frame.of(envelope), certain, -1)
+            return State(envelope.codec, bare, bare, Log(), Frame.of(envelope), certain, UNREAD)
         return replace(state.through(lens), frame=Frame.of(envelope))
 
     def count_text(self, text: str) -> int:
@@ -158,3 +158,8 @@ class Conversations:
             return self.count(user(pending))
         entries = open_payload(pending if isinstance(pending, list) else [pending], envelope.codec)
         return sum(map(self.count, decode_all(entries)))
+
+
+def is_sure(state: State, parcel: Parcel) -> bool:
+    """Is *parcel*, which goes on from *state*, surely of its format? Only what is new is looked at."""
+    return state.certain or stays(state.codec, parcel, len(state.frame.head) + len(state.seen))

@@ -82,14 +82,14 @@ class Envelope:
         return self.parcel.close(chain([slice(0, head)], moved))
 
 
-def unpack(payload: Any) -> Parcel:
-    """Open a payload of any kind. Raises `FormatError` when it holds no conversation."""
+def unpack(payload: Any, fields: Sequence[str] = FIELDS) -> Parcel:
+    """Open a payload of any kind. Raises `FormatError` when it holds no conversation, in an object in one of *fields*."""
     if isinstance(payload, bytes | bytearray | memoryview):
-        return _of_json(bytes(payload))
+        return _of_json(bytes(payload), fields)
     if isinstance(payload, str):
-        return _of_json(payload)
+        return _of_json(payload, fields)
     if isinstance(payload, Mapping):
-        return _of_body(payload)
+        return _of_body(payload, fields)
     if isinstance(payload, Sequence):
         return Parcel("", {}, payload, partial(_laid, payload))
     raise FormatError(f"a payload is a list of messages, a request body or JSON text, not {type(payload).__name__}")
@@ -109,8 +109,8 @@ def _laid(wires: Sequence[Any], pieces: Iterable[slice | Any]) -> list[Any]:
     return out
 
 
-def _of_body(payload: Mapping[str, Any]) -> Parcel:
-    field = conversation_field(payload, FIELDS)
+def _of_body(payload: Mapping[str, Any], fields: Sequence[str]) -> Parcel:
+    field = conversation_field(payload, fields)
     value = payload[field]
     if isinstance(value, str):
         lone = [value]
@@ -128,8 +128,8 @@ def _lone(wires: list[Any]) -> Any:
     return wires[0] if len(wires) == 1 and isinstance(wires[0], str) else wires
 
 
-def _of_json(source: Source) -> Parcel:
-    document = open_json(source, FIELDS)
+def _of_json(source: Source, fields: Sequence[str]) -> Parcel:
+    document = open_json(source, fields)
     found = document.found
     return Parcel(document.field, document.body, found.wires, lambda out: rejoin(source, found, out))
 

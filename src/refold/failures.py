@@ -33,10 +33,10 @@ TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n|
 """A Python traceback; its last line is the error."""
 OPENING = re.compile(
     r"""\s*(?:<\w+>\s*)?[{\["']*(?:error|fatal|traceback|exception|错误|失败|异常|报错|エラー|오류)"""
-    r"""(?!["']?\s*:\s*(?:null|none|false|0|""|\[\]))""",
+    r"""(?![\w-]*["']?\s*[:=]\s*(?:null|none|false|0(?![\dx.])|""|''|\[\s*\]|\{\s*\}))""",
     re.IGNORECASE,
 )
-"""A text that opens by saying that it is an error; `{"error": null` says that it is none."""
+"""A text that opens by saying that it is an error; `{"error": null` and `Errors: 0` say that there is none."""
 
 
 def is_failure(text: str) -> bool:

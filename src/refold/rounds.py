@@ -15,7 +15,7 @@ from refold.events import After, Before, Ended, Event, Instruct, OnEvent, Starte
 from refold.ledger import Recorder
 from refold.loop import Compaction, Effect, shrink
 from refold.records import rows
-from refold.state import State
+from refold.state import UNREAD, State
 from refold.strategy import Ask, Strategy
 from refold.view import View
 
@@ -134,11 +134,12 @@ class Rounds:
         return replace(state, kept=kept, view=view), done.view.tokens
 
     def _saved(self, before: State, after: State) -> Generator[Effect, Any, State]:
-        """*after* with its new edits in the store."""
+        """*after* with its new edits in the store. Others may have written meanwhile, while a model was asked: the
+        store is read again at the next turn."""
         if not (fresh := fresh_edits(before, after)):
             return after
         yield partial(self.known.store.save, fresh)
-        return replace(after, version=(yield self.known.store.version))
+        return replace(after, version=UNREAD)
 
     def _without_hidden(self, before: State, after: State) -> State:
         """*after* without the new edits that a later round hid, which were never sent (see `shown_edits`)."""

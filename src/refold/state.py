@@ -12,6 +12,8 @@ from refold.triggers import Mark
 from refold.view import View
 
 UNMARKED = Mark()
+UNREAD = -1
+"""A version that no store is at."""
 
 
 class Frame(NamedTuple):
@@ -63,7 +65,7 @@ class State:
 
     def goes_on_in(self, parcel: Parcel) -> bool:
         """Does *parcel* hold this conversation, grown or not, in the same frame?"""
-        return self.certain and self.frame.holds(parcel) and self.seen.begins(parcel.wires[len(self.frame.head) :])
+        return self.frame.holds(parcel) and self.seen.begins(parcel.wires[len(self.frame.head) :])
 
     def emptied(self) -> "State":
         """The same without the text it came from, for as long as it is only remembered."""

@@ -1,5 +1,6 @@
 """What the model sees: a pure function of a transcript and its edits."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -185,7 +186,7 @@ class View:
     def revert(self, *ids: str) -> "View":
         """This view without the edits of these ids (or unique beginnings of ids); without any, if
         none is given. Raises `EditError` for an id that is none of its edits."""
-        gone = {self.find(id).id for id in ids} if ids else {edit.id for edit in self.edits}
+        gone = {edit.id for edit in (self.find_all(ids) if ids else self.edits)}
         bare = replace(self, edits=(), top=(), estimate=self.ground.sums[-1])
         return bare.apply(*(edit for edit in self.edits if edit.id not in gone))
 
@@ -226,10 +227,19 @@ class View:
 
     def find(self, id: str) -> Edit:
         """The edit with this id or unique beginning of an id. Raises `EditError`."""
-        found = {edit.id: edit for edit in self.edits if id and edit.id.startswith(id)}
-        if len(found) != 1:
-            raise EditError(f"{'no edit' if not found else 'more than one edit'} of this view starts with {id!r}")
-        return next(iter(found.values()))
+        return self.find_all((id,))[0]
+
+    def find_all(self, ids: Iterable[str]) -> list[Edit]:
+        """The edits with these ids or unique beginnings of ids, in this order. Raises `EditError`."""
+        edits = {edit.id: edit for edit in self.edits}
+        names, found = sorted(edits), list[Edit]()
+        for id in ids:
+            at = bisect_left(names, id)
+            alike = [name for name in names[at : at + 2] if id and name.startswith(id)]
+            if len(alike) != 1:
+                raise EditError(f"{'no edit' if not alike else 'more than one edit'} of this view starts with {id!r}")
+            found.append(edits[alike[0]])
+        return found
 
     def unfold(self, id: str) -> list[Any]:
         """What an edit hides, exactly as it was said: wire entries if the view came from a payload."""

@@ -121,13 +121,20 @@ def take_back(work: WorkFile, ids: Sequence[str] = (), *, before: str = "", acto
     if not edits:
         return work
     first = edits.index(work.view.find(before)) if before else 0
-    named = [work.view.find(id).id for id in ids] or [edit.id for edit in edits[first:]]
+    named = [edit.id for edit in work.view.find_all(ids) or edits[first:]]
     untouched = not ids and _unseen(work, named)
     view = looker(work).revert(work.payload, *named, actor=actor)
     if untouched and view.edits != edits[:first]:
-        work.store.remove(edit.id for edit in view.edits if edit not in edits[:first])
+        stay = {edit.id for edit in edits[:first]}
+        work.store.remove(edit.id for edit in view.edits if edit.id not in stay)
         view = looker(work)(work.payload)
     return replace(work, view=view)
+
+
+def missing(before: View, after: View) -> list[Edit]:
+    """The edits of one view that another has no longer."""
+    left = {edit.id for edit in after.edits}
+    return [edit for edit in before.edits if edit.id not in left]
 
 
 def _unseen(work: WorkFile, ids: Iterable[str]) -> bool:

@@ -11,7 +11,7 @@ from refold.cli.inputs import Inputs, named, tokens
 from refold.cli.model_options import ModelOptions, dollars_a_million, takes_model
 from refold.cli.options import ACTOR, EDIT, SESSION, SESSIONS, looks_at_sessions, takes_sessions
 from refold.cli.outputs import one_standard_output, write
-from refold.workfile import holder, take_back
+from refold.workfile import holder, missing, take_back
 
 ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
 
@@ -121,7 +121,7 @@ def revert(inputs: Inputs, edits: tuple[str, ...], before: str, actor: str, as_j
         raise click.UsageError("name edits to take back or one to go back to before, not both")
     works = [holder(inputs.works(), id) for id in edits[:1] or filter(None, (before,))] or list(inputs.works())
     rows = [(work, take_back(work, edits, before=before, actor=actor)) for work in works]
-    done = [(work, [e for e in work.view.edits if e not in after.view.edits], after) for work, after in rows]
+    done = [(work, missing(work.view, after.view), after) for work, after in rows]
     if as_json:
         screen.emit(documents.answer((documents.reverted(*row) for row in done), inputs.skipped))
     else:

@@ -8,7 +8,7 @@ from typing import Any, overload
 from refold.codec import Codec, Wire
 from refold.codecs import anthropic, gemini, openai_chat, openai_responses
 from refold.codecs.blocks import kind_of
-from refold.envelope import Envelope, Parcel, unpack
+from refold.envelope import FIELDS, Envelope, Parcel, unpack
 from refold.errors import FormatError
 from refold.messages import Message
 from refold.summary import previous
@@ -29,7 +29,12 @@ def open_payload(payload: Any, format: str | Codec | None = None) -> Envelope:
     `openai_responses`, `gemini`; a codec of your own, or an adapter's, is given as it is. Raises
     `FormatError`, which says what was tried.
     """
-    return envelop(unpack(payload), format)
+    return envelop(unpack(payload, fields_of(format)), format)
+
+
+def fields_of(format: str | Codec | None) -> tuple[str, ...]:
+    """Fields that may hold a conversation: those of our formats, and before them that of a codec of your own."""
+    return FIELDS if format is None or isinstance(format, str) else (format.FIELD, *FIELDS)
 
 
 def envelop(parcel: Parcel, format: str | Codec | None = None) -> Envelope:
@@ -89,10 +94,10 @@ def _named(format: str | Codec, parcel: Parcel) -> Codec:
     return codec
 
 
-def _items(parcel: Parcel, look: int) -> list[Wire]:
-    """The first *look* entries."""
+def _items(parcel: Parcel, look: int, since: int = 0) -> list[Wire]:
+    """The first *look* entries, from position *since* on."""
     whole = Envelope(openai_chat, parcel, 0)
-    return [whole.item(at) for at in range(min(look, len(whole)))]
+    return [whole.item(at) for at in range(since, min(look, len(whole)))]
 
 
 def _recognised(parcel: Parcel) -> Codec:
@@ -108,13 +113,28 @@ def is_certain(parcel: Parcel) -> bool:
     return len(parcel.wires) > _LOOKS[0] and _best(parcel, _LOOKS[0])[1]
 
 
+def stays(codec: Codec, parcel: Parcel, since: int) -> bool:
+    """Does the format that the entries before position *since* are of fit those from there on as well as any?"""
+    items = _items(parcel, len(parcel.wires), since)
+    scores = _scores(parcel, items)
+    return not items or 0 < scores.get(codec.NAME, 0) == max(scores.values())
+
+
+def _scores(parcel: Parcel, items: Sequence[Wire]) -> dict[str, int]:
+    """How well each format fits *items*."""
+    return {codec.NAME: codec.fits(parcel.body, items) for codec in _tried(parcel)}
+
+
+def _tried(parcel: Parcel) -> list[Codec]:
+    return [codec for codec in CODECS if parcel.field in ("", codec.FIELD)]
+
+
 def _best(parcel: Parcel, look: int) -> tuple[Codec, bool]:
     """The format that fits the first *look* entries best, and whether it is far enough ahead. Raises `FormatError`."""
     items = _items(parcel, look)
     if any(hasattr(item, "additional_kwargs") for item in items):
         raise FormatError("messages of LangChain's: give format=refold.adapters.langchain")
-    tried = [codec for codec in CODECS if parcel.field in ("", codec.FIELD)]
-    scores = {codec.NAME: codec.fits(parcel.body, items) for codec in tried}
+    tried, scores = _tried(parcel), _scores(parcel, items)
     ranked = sorted((c for c in tried if scores[c.NAME]), key=lambda c: -scores[c.NAME])
     if not ranked:
         raise FormatError(f"entries of no known format ({_names(tried)} were tried): {_strange(items)}")
