@@ -1,16 +1,21 @@
 """Clients that mean harm, on raw sockets against the server that `refold serve` runs."""
 
+import asyncio
 import socket
+from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 
 from raw_http import eventually, pour, rest, statuses, talk
+from refold.gateway.caller import Caller, Note
 from refold.gateway.config import Config
+from refold.gateway.intake import Gone
 from refold.gateway.limits import Limits
 from refold.gateway.scripted import ScriptedExchange, serving
 from refold.gateway.upstreams import Upstream
 from refold.scripted_server import Reply
-from refold.scripted_upstream import Played, ScriptedUpstream
+from refold.scripted_upstream import Asked, Played, ScriptedUpstream
 
 LIMITS = Limits(head_seconds=0.4, body_seconds=0.4, head_bytes=8_192, headers=50, idle_seconds=1, body_bytes=100_000)
 SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -162,6 +167,42 @@ def test_a_body_that_does_not_come_is_not_awaited_for_ever(place, path: bytes) -
     _, gateway = place
     raw = b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{"
     assert statuses(talk(gateway.port, raw, wait=10)) == [408]
+
+
+def test_a_client_that_reads_nothing_keeps_no_place() -> None:
+    """Wherever in the answer it stops: which write is the first to wait depends on the answer's size."""
+
+    def answer(asked: Asked) -> Played:
+        size = int(asked.target.rpartition("=")[2])
+        return Played(pieces=(b"x" * size, b"end"), pause=0.2, type="text/plain")
+
+    limits = replace(LIMITS, silence_seconds=0.5)
+    with ScriptedUpstream(answer) as upstream, ExitStack() as lines:
+        config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=limits)
+        gateway = lines.enter_context(serving(config))
+        sizes = range(1_000_000, 5_000_000, 131_072)
+        for size in sizes:
+            line = lines.enter_context(socket.socket())
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            line.connect(("127.0.0.1", gateway.port))
+            line.sendall(b"GET /v1/files?size=%d HTTP/1.1\r\nHost: x\r\n\r\n" % size)
+        assert eventually(lambda: len(upstream.asked) == len(sizes))
+        assert eventually(lambda: gateway.gateway.under_way == 0)
+        assert eventually(lambda: not gateway.server.server_state.connections), "those are closed, read or not"
+
+
+@pytest.mark.parametrize("step", ["begin", "piece", "end", "whole"])
+def test_every_step_of_an_answer_waits_for_its_client_within_limits(step: str) -> None:
+    async def never(_: object) -> None:
+        await asyncio.Event().wait()
+
+    async def run() -> None:
+        caller = Caller(never, Note(), 0.01)
+        given = {"begin": (200, ()), "piece": (b"x",), "end": (b"x",), "whole": (400, (), b"x")}
+        with pytest.raises(Gone):
+            await getattr(caller, step)(*given[step])
+
+    asyncio.run(asyncio.wait_for(run(), 10))
 
 
 def test_an_unused_connection_is_closed(place) -> None:

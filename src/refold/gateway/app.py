@@ -115,13 +115,16 @@ class Gateway:
             raise Refused(503, "The gateway is busy.", headers=(("retry-after", "1"),), reason="busy")
 
     async def _refuse(self, api: str, error: Refused, caller: Caller) -> None:
-        """The server closes the connection where an answer has begun."""
+        """The server closes the connection where an answer has begun. Never raises `Gone`."""
         self.exchange.counters.add("http_refused", reason=error.reason)
         caller.note.reason = caller.note.reason or error.reason
         if caller.began:
             caller.note.cut = True
-        else:
+            return
+        try:
             await caller.whole(*refusal(api, error))
+        except Gone:
+            caller.note.gone = True
 
     def _tell(self, note: Note) -> None:
         """One line and one count a request."""

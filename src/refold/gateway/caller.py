@@ -63,23 +63,27 @@ class Caller:
         self.began = self.complete = False
 
     async def begin(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Status and headers. Nothing can be taken back after this."""
+        """Status and headers. Nothing can be taken back after this. Raises `Gone`, as all of these do, when the client
+        takes nothing for too long."""
         self.began, self.note.status = True, status
-        await self._send({"type": "http.response.start", "status": status, "headers": list(headers)})
+        await self._told({"type": "http.response.start", "status": status, "headers": list(headers)})
 
     async def piece(self, data: bytes) -> None:
-        """A piece of the body, at once. Raises `Gone` when the client takes nothing for too long."""
+        """A piece of the body, at once."""
         self.note.sent_bytes += len(data)
-        try:
-            await within(self._patience, self._send({"type": "http.response.body", "body": data, "more_body": True}))
-        except TimeoutError as error:
-            raise Gone from error
+        await self._told({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end(self, data: bytes = b"") -> None:
         """The body is complete."""
         self.complete = True
         self.note.sent_bytes += len(data)
-        await self._send({"type": "http.response.body", "body": data, "more_body": False})
+        await self._told({"type": "http.response.body", "body": data, "more_body": False})
+
+    async def _told(self, message: dict[str, Any]) -> None:
+        try:
+            await within(self._patience, self._send(message))
+        except TimeoutError as error:
+            raise Gone from error
 
     async def whole(self, status: int, headers: Headers, body: bytes) -> None:
         """An answer of our own."""

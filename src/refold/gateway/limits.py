@@ -26,7 +26,7 @@ class Limits:
     connect_seconds: float = 10.0
     """For a connection to an upstream."""
     silence_seconds: float = 900.0
-    """Of silence of an upstream, before its answer or within it."""
+    """Of silence of an upstream, before its answer or within it; and of a client that takes nothing of its answer."""
     idle_seconds: int = 75
     """That a client's unused connection is kept."""
     grace_seconds: int = 300

@@ -2,15 +2,20 @@
 
 from asyncio import TimerHandle
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from socket import AF_INET, AF_INET6, IPPROTO_TCP, TCP_NODELAY
 from typing import Any
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from refold.gateway.caller import LEAVING, Stop
 from refold.gateway.limits import Limits
 from refold.gateway.together import Together
+
+_UNREAD = 2.0
+"""Seconds that a request has to come whole once the gateway is stopping."""
 
 
 class _UnfitError(Exception):
@@ -20,7 +25,10 @@ class _UnfitError(Exception):
 class Guarded(HttpToolsProtocol):
     """The protocol of uvicorn with limits on the request's head: bytes, headers, seconds; without targets that
     name another server, without headers that come after the body, and without more than a little between
-    the pieces of a body (chunk extensions, trailers)."""
+    the pieces of a body (chunk extensions, trailers).
+
+    An upgrade is ignored (RFC 9110, 7.8): Java's client offers `h2c` with every first request. The parser would take
+    what follows such a head for another protocol, so another one goes on with the head without its `upgrade`."""
 
     _limits = Limits()
     _timer: TimerHandle | None = None
@@ -33,6 +41,10 @@ class Guarded(HttpToolsProtocol):
     _tell: Callable[[], None] | None = None
     """Who is told when the client leaves."""
     _is_lost = False
+    _is_upgrade = False
+    """Is the head that was read to be read again, without its `upgrade`?"""
+    _upgrades: tuple[tuple[bytes, bytes], ...] = ()
+    """What was left out of the head that is read again."""
 
     def connection_made(self, transport: Any) -> None:
         """The head is awaited from now on."""
@@ -41,7 +53,7 @@ class Guarded(HttpToolsProtocol):
         if line is not None and line.family in (AF_INET, AF_INET6):
             line.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)  # asyncio leaves it off for some listening sockets
         self._extensions = {LEAVING: self.leaving}
-        self.transport = Together(transport, self.loop)  # type: ignore[assignment]  # it is one but for `write`
+        self.transport = Together(transport, self.loop, self._limits.silence_seconds)  # type: ignore[assignment]  # it is one but for `write`
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -70,12 +82,35 @@ class Guarded(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Close where much comes that is neither a whole head nor a body."""
         self._head_bytes += len(data)
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        while data:
+            data = self._read(data)
         if self._has_begun and self._timer is None:  # as a rule a head comes whole, and needs no timer
             self._wait()
         if self._head_bytes > 2 * self._limits.head_bytes and not self.transport.is_closing():
             self._refused = (431, "Request Header Fields Too Large")
             self.send_400_response("")
+
+    def _read(self, data: bytes) -> bytes:
+        """Read *data*. What is returned is to be read next: the head again and what follows, where an upgrade is ignored."""
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as found:
+            return self._plain_head() + data[found.args[0] :]
+        except httptools.HttpParserError:
+            self.send_400_response("")
+        return b""
+
+    def _plain_head(self) -> bytes:
+        """The head that was read, without its `upgrade`, for a new parser."""
+        old, self.parser = self.parser, httptools.HttpRequestParser(self)
+        with suppress(AttributeError):  # httptools before 0.6.3 is as lenient without being told
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._is_upgrade = False
+        self._upgrades = tuple(one for one in self.headers if one[0] == b"upgrade")
+        rest = [b"%b: %b\r\n" % one for one in self.headers if one[0] != b"upgrade"]
+        start = b"%b %b HTTP/%b\r\n" % (old.get_method(), self.url, old.get_http_version().encode())
+        return b"".join([start, *rest, b"\r\n"])
 
     def on_message_begin(self) -> None:
         """Another head."""
@@ -99,9 +134,13 @@ class Guarded(HttpToolsProtocol):
         """The head is whole: only a path of ours is a target."""
         self._is_reading_head, self._has_begun, self._head_bytes = False, False, 0
         self._stop_waiting()
-        if not self.url.startswith(b"/") or b"#" in self.url:
+        if not self.url.startswith(b"/") or b"#" in self.url or self.parser.get_method() == b"CONNECT":
             raise _UnfitError  # an absolute target or CONNECT: this is no proxy
-        super().on_headers_complete()
+        self._is_upgrade = self.parser.should_upgrade()
+        if not self._is_upgrade:
+            self.headers += self._upgrades  # the application says that there is no WebSocket
+            self._upgrades = ()
+            super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body, which others count."""
@@ -111,7 +150,24 @@ class Guarded(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """The next that comes is a head."""
         self._is_reading_head, self._head_bytes = True, 0
-        super().on_message_complete()
+        if not self._is_upgrade:
+            super().on_message_complete()
+
+    def shutdown(self) -> None:
+        """The gateway is stopping: a request that has not come whole has a little time for that."""
+        super().shutdown()
+        if self._is_unread():
+            self.loop.call_later(_UNREAD, self._end_unread)
+
+    def _end_unread(self) -> None:
+        if self._is_unread():
+            self._refused = (503, "Service Unavailable")
+            self.send_400_response("")
+
+    def _is_unread(self) -> bool:
+        """Does the body of a request still come, with no answer begun?"""
+        cycle = self.cycle
+        return cycle is not None and cycle.more_body and not (cycle.response_started or cycle.disconnected)
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the server's signature
         """Refuse what is no request, and close. An answer that is under way is not written into."""
