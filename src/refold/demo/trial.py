@@ -150,9 +150,13 @@ def _visible(history: list[Any], view: View) -> Iterator[Proof]:
     said = json.dumps(history, ensure_ascii=False)
     rules = [words for words in lines.CONSTRAINTS if words in said]
     lost = [words for words in rules if words not in sent]
-    yield Proof(
-        "what the user laid down is still in sight", not lost, "; ".join(lost) or f"{len(rules)} rules, two languages"
-    )
+    yield Proof("what the user laid down is still in sight", not lost, "; ".join(lost) or _number(rules))
+
+
+def _number(rules: list[str]) -> str:
+    """How many rules, and whether they are in both languages."""
+    both = len({words.isascii() for words in rules}) == 2
+    return f"{len(rules)} {'rule' if len(rules) == 1 else 'rules'}" + ", two languages" * both
 
 
 def _beginning(text: str) -> str:
