@@ -3,9 +3,11 @@
 import gzip
 import itertools
 import json
+import zlib
 import re
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -121,7 +123,8 @@ def test_an_answer_that_is_too_large_is_not_kept() -> None:
     tap = Tap("application/json")
     for _ in range(LARGEST // 2**20 + 1):
         tap.feed(b" " * 2**20)
-    assert tap.is_deaf and tap.usage() is None
+    tap.feed(b'{"usage": {"prompt_tokens": 1}}')
+    assert tap.usage() is None
 
 
 def test_usage_that_is_null_is_none() -> None:
@@ -131,6 +134,41 @@ def test_usage_that_is_null_is_none() -> None:
 def test_codings_without_a_reader_are_none() -> None:
     assert decoder("compress") is None and decoder("gzip, br") is None
     assert decoded(b"x", "compress", 10) is None and decoded(b"x", " Identity ", 10) == b"x"
+
+
+CODED = {"gzip": gzip.compress, "x-gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress}
+
+
+@given(
+    st.sampled_from(sorted(CODED)),
+    st.lists(st.binary(max_size=60) | st.integers(0, 50_000).map(bytes), min_size=1, max_size=6),
+    st.lists(st.integers(0, 600), max_size=9),
+    st.data(),
+)
+def test_a_body_of_several_parts_is_read_whole_or_not_at_all(coding: str, parts: list, places: list, data) -> None:
+    plain, coded = b"".join(parts), [CODED[coding](part) for part in parts]
+    body = b"".join(coded)
+    assert decoded(body, coding, len(plain)) == plain
+    assert decoded(body + bytes(9), coding, len(plain)) == plain, "zeros are filling (gzip's manual)"
+    assert decoded(body + b"more", coding, len(plain) + 100) is None
+    short = data.draw(st.integers(1, len(coded[-1]) - 1), "bytes that are cut off")
+    assert decoded(body[:-short], coding, len(plain)) is None
+    if plain:
+        assert decoded(body, coding, len(plain) - 1) is None
+    read = decoder(coding)
+    assert read is not None and b"".join(map(read, cut(body, places))) == plain
+
+
+@given(st.binary(max_size=200), st.integers(1, 7))
+def test_deflate_has_one_part(plain: bytes, short: int) -> None:
+    body = zlib.compress(plain)
+    assert decoded(body, "deflate", 200) == plain
+    assert decoded(body[:-short], "deflate", 200) is None
+    assert decoded(body + body, "deflate", 400) is None
+
+
+def test_parts_without_end_are_not_read() -> None:
+    assert decoded(gzip.compress(b"") * 10_001, "gzip", 10) is None
 
 
 def test_a_body_that_needs_no_reading_is_the_very_same() -> None:
@@ -221,6 +259,9 @@ def test_a_server_that_checks_less_is_checked_here() -> None:
         read_head(scope(raw=b"http://other.example/"), Limits())
     with pytest.raises(Refused):
         read_head({**scope(), "headers": []}, Limits())
+    with pytest.raises(Refused) as refused:
+        read_head(scope((b"transfer-encoding", b"chunked"), http_version="1.0"), Limits())
+    assert refused.value.status == 400 and refused.value.close
 
 
 def test_an_application_below_a_path_or_without_raw_paths() -> None:

@@ -127,6 +127,8 @@ def _check_framing(headers: RawHeaders, version: str) -> None:
             hosts.append(value)
     if len(lengths) > 1 or (lengths and codings) or (lengths and not lengths[0].isdigit()):
         raise Refused(400, "The size of the body is ambiguous.", close=True)
+    if codings and version == "1.0":
+        raise Refused(400, "HTTP/1.0 knows no transfer codings.", close=True)
     if codings and [one.lower() for one in codings] != [b"chunked"]:
         raise Refused(501, "The only transfer coding that is taken is chunked.", close=True)
     if len(hosts) > 1 or (not hosts and version == "1.1"):
