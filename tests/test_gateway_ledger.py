@@ -24,10 +24,11 @@ from refold.gateway.books.opening import LEDGER_ID, open_ledger
 from refold.gateway.books.report import MONEY, document, report
 from refold.gateway.books.tables import ADD, MIGRATIONS, PAGE
 from refold.gateway.counters import Counters
+from refold.gateway.economy import keeps_for_an_hour, rates_of
 from refold.gateway.exchange import Exchange
 from refold.gateway.settings import Settings
 from refold.gateway.traffic import Incoming, Outgoing
-from refold.pricing import Rates
+from refold.pricing import Rates, find_rates
 from refold.stores.memory import MemoryStore
 from refold.strategy import Answer, Ask
 from refold.survival import ENOUGH, EXACT, Survival, step
@@ -70,6 +71,22 @@ class Provider:
         return {"prompt_tokens": sum(sizes), "completion_tokens": 50, "prompt_tokens_details": details}
 
 
+class ByTime(Provider):
+    """Says as Anthropic does what was written for how long: a quarter for an hour."""
+
+    def usage(self, body: bytes, when: float) -> dict[str, Any]:
+        details = super().usage(body, when)["prompt_tokens_details"]
+        written = details["cache_write_tokens"]
+        hour = written // 4
+        return {
+            "input_tokens": 0,
+            "cache_read_input_tokens": details["cached_tokens"],
+            "cache_creation_input_tokens": written,
+            "cache_creation": {"ephemeral_5m_input_tokens": written - hour, "ephemeral_1h_input_tokens": hour},
+            "output_tokens": 50,
+        }
+
+
 class Book:
     """A ledger in memory, which fails as often as it is told to."""
 
@@ -104,7 +121,7 @@ class Gateway:
         prices = rates if rates is not None else lambda model: None
         base = {"windows": {"m": Window(20_000)}, "economy": False, "prices": prices, "clock": lambda: self.now}
         self.settings = Settings(**{**base, **settings})
-        self.clerk = Clerk(Accounts(lambda model, body: rates), self.book, self.counters, pause=0.0)
+        self.clerk = Clerk(Accounts(lambda model: rates), self.book, self.counters, pause=0.0)
         self.exchange = Exchange(self.settings, MemoryStore(), self.counters, self.clerk)
         self.sent, self.said, self.truth = Provider(), Provider(), Sums()
         self.rates = rates or RATES
@@ -163,6 +180,70 @@ def test_what_a_call_was_made_of_is_billed_whole():
     assert billed(None) is billed({}) is billed({"iterations": [None, {}]}) is None
 
 
+SPLIT = {"cache_creation": {"ephemeral_5m_input_tokens": 100_000, "ephemeral_1h_input_tokens": 10_000}}
+WRITTEN = {
+    "input_tokens": 100,
+    "cache_creation_input_tokens": 110_000,
+    "cache_read_input_tokens": 0,
+    "output_tokens": 10,
+}
+HOUR = {"type": "ephemeral", "ttl": "1h"}
+FIVE = {"type": "ephemeral", "ttl": "5m"}
+
+
+def marked(*marks: dict[str, str]) -> bytes:
+    """A request with these marks of the cache, the first on the system prompt."""
+    texts = [{"type": "text", "text": WORDS, "cache_control": mark} for mark in marks]
+    messages = [{"role": "user", "content": texts[1:] or "hi"}]
+    return json.dumps({"model": "claude-opus-4-5", "messages": messages, "system": texts[:1]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("usage", "marks", "dollars"),
+    [
+        ({**WRITTEN, **SPLIT}, (HOUR, FIVE), 0.725),
+        ({**WRITTEN, **SPLIT}, (HOUR, HOUR), 0.725),
+        ({**WRITTEN, **SPLIT}, (), 0.725),
+        (WRITTEN, (HOUR, HOUR), 1.1),
+        (WRITTEN, (HOUR, FIVE), 0.6875),
+        (WRITTEN, (HOUR, {"type": "ephemeral"}), 0.6875),
+        (WRITTEN, (), 0.6875),
+    ],
+)
+def test_each_sort_of_cache_write_has_its_price(usage: dict[str, Any], marks: Any, dollars: float):
+    """As the usage says; by the request's marks only where it does not: one for an hour is never behind one for less."""
+    rates = find_rates("claude-opus-4-5")
+    assert rates is not None and (rates.write, rates.hour) == (6.25, 10)
+    incoming = Incoming("anthropic", "up", "/v1/messages", (), marked(*marks), "t")
+    _, sums = Accounts(find_rates).answered(Answered(0.0, incoming, Outgoing(b""), usage, "t"))
+    assert sums.cost_written == dollars * DOLLAR
+    assert sums.written == sums.would_written == 110_000 and sums.would_cost == sums.cost
+
+
+def test_a_model_without_a_price_for_an_hour_has_one_for_writing():
+    assert cost(Tokens(written=1_000, hour=400), RATES).written == 2_500_000_000
+    assert cost(Tokens(written=1_000, hour=400), Rates(2.0, 10.0, 0.2, 2.5, hour=4.0)).written == 3_100_000_000
+
+
+@pytest.mark.parametrize(
+    ("body", "hour"),
+    [
+        (marked(HOUR), True),
+        (marked(HOUR, HOUR), True),
+        (marked(HOUR, FIVE), False),
+        (marked(HOUR, {"type": "ephemeral"}), False),
+        (marked(), False),
+        (json.dumps({"messages": [{"role": "user", "content": json.dumps({"cache_control": HOUR})}]}).encode(), False),
+    ],
+)
+def test_what_compacting_costs_is_of_what_the_conversation_is_kept_for(body: bytes, hour: bool):
+    """A compaction writes the end of the request anew, which a mark of five minutes keeps for five minutes."""
+    assert keeps_for_an_hour(body) is hour
+    rates = rates_of(Settings(), "claude-opus-4-5", body)
+    assert rates is not None
+    assert (rates.write, rates.lifetime) == ((10, 3_600.0) if hour else (6.25, 300.0))
+
+
 # --- the counterfactual -----------------------------------------------------------------------------
 
 USAGES = st.builds(
@@ -179,7 +260,7 @@ USAGES = st.builds(
 @given(st.lists(st.tuples(USAGES, st.integers(0, 12), st.floats(0, 1_000)), min_size=1, max_size=12))
 def test_where_nothing_was_edited_the_counterfactual_is_the_bill(calls):
     """Whatever is reported, whatever the client rewinds, however long it pauses."""
-    accounts, when, total = Accounts(lambda model, body: RATES), 0.0, Sums()
+    accounts, when, total = Accounts(lambda model: RATES), 0.0, Sums()
     for usage, steps, pause in calls:
         when += pause
         exchange = Exchange(Settings(windows={"m": Window(10**7)}, economy=False), MemoryStore())
@@ -216,6 +297,18 @@ def test_the_counterfactual_is_what_a_provider_would_have_billed(pause: float):
     assert total.saved == total.would_cost - total.cost > 0
 
 
+def test_the_counterfactual_is_written_for_as_long_as_the_call_was():
+    rates = Rates(2.0, 10.0, 0.2, 2.5, hour=4.0)
+    with Gateway(rates) as gateway:
+        gateway.sent, gateway.said = ByTime(), ByTime()
+        for steps in range(1, 60):
+            gateway.call(chat(steps))
+        total, truth = gateway.close(), gateway.truth
+    assert total.edited > 0
+    assert total.would_cost == pytest.approx(truth.would_cost, rel=0.03)
+    assert total.cost_written == pytest.approx(total.written * 2.875 * 1e6, rel=0.001)
+
+
 def test_a_session_that_compaction_made_dearer_is_shown_as_a_loss():
     """The cache was broken, and the session ended before that was earned."""
     with Gateway() as gateway:
@@ -235,7 +328,7 @@ def test_a_process_that_did_not_see_the_session_begin_reckons_by_shares():
         for steps in range(1, 60):
             gateway.call(chat(steps))
         gateway.clerk.close()
-        accounts = Accounts(lambda model, body: RATES)
+        accounts = Accounts(lambda model: RATES)
         incoming = Incoming("openai_chat", "up", "/v1/chat/completions", (), chat(60), "tenant")
         out = gateway.loop.run_until_complete(gateway.exchange.prepare(incoming))
         usage = gateway.sent.usage(out.body, gateway.now)
@@ -347,7 +440,7 @@ def test_summaries_are_booked_with_the_conversation_they_were_for():
 
 def test_a_summary_without_a_price_is_said_to_have_none():
     done = Summarised(0.0, "t", "s", "m", 3, 0.0)
-    assert Accounts(lambda model, body: RATES).summarised(done)[1] == Sums(summaries=3, summaries_unpriced=3)
+    assert Accounts(lambda model: RATES).summarised(done)[1] == Sums(summaries=3, summaries_unpriced=3)
 
 
 # --- sums ---------------------------------------------------------------------------------------------
@@ -510,8 +603,8 @@ def test_a_ledger_that_fails_loses_nothing_and_stops_nobody(caplog):
 def test_what_cannot_be_reckoned_is_counted_and_passed_over():
     book, counters = Book(), Counters()
 
-    def broken(model: str, body: bytes) -> Rates:
-        raise RuntimeError(body)
+    def broken(model: str) -> Rates:
+        raise RuntimeError(model)
 
     clerk = Clerk(Accounts(broken), book, counters, pause=0.0)
     incoming = Incoming("openai_chat", "up", "/v1", (), chat(1), "t")
@@ -532,7 +625,7 @@ def test_more_than_can_wait_is_counted_as_lost():
             super().add(entries, reached)
 
     book = Slow()
-    clerk = Clerk(Accounts(lambda model, body: RATES), book, counters, pause=0.0)
+    clerk = Clerk(Accounts(lambda model: RATES), book, counters, pause=0.0)
     done = Summarised(0.0, "t", "s", "m", 1, 0.5)
     for _ in range(WAITING + 500):
         clerk.summarised(done)
@@ -559,7 +652,7 @@ def test_a_models_name_is_what_a_database_can_hold():
     name = "m\0\ud800" + "x" * 500
     incoming = Incoming("openai_chat", "up", "/v1", (), json.dumps({"model": name}).encode(), "t")
     usage = {"prompt_tokens": 5, "completion_tokens": 1}
-    key, sums = Accounts(lambda model, body: None).answered(Answered(0.0, incoming, Outgoing(b""), usage, "t"))
+    key, sums = Accounts(lambda model: None).answered(Answered(0.0, incoming, Outgoing(b""), usage, "t"))
     ledger = open_ledger(":memory:")
     ledger.add({key: sums})
     assert dict(ledger.entries()) == {key: sums} and len(key.model) < 210
@@ -615,7 +708,7 @@ def test_the_gateway_learns_how_long_its_sessions_are():
                 gateway.call(json.dumps(body).encode())
         gateway.clerk.close()
         learned = gateway.book.survival()
-        again = Clerk(Accounts(lambda model, body: RATES), gateway.book, Counters(), pause=0.0)
+        again = Clerk(Accounts(lambda model: RATES), gateway.book, Counters(), pause=0.0)
         again.start()
         again.close()
     assert learned.counts == dict.fromkeys(range(1, 7), ENOUGH)

@@ -208,7 +208,7 @@ def test_a_recorder_that_fails_stops_nobody():
             raise StoreError("the disk is full")
 
     counters = Counters()
-    keeper = Clerk(Accounts(lambda model, body: None), None, counters, Broken(), pause=0.0)
+    keeper = Clerk(Accounts(lambda model: None), None, counters, Broken(), pause=0.0)
     keeper.answered(said(texts("a")))
     keeper.close()
     assert counters.get("ledger_failures", doing="record") == 1

@@ -22,7 +22,19 @@ ANTHROPIC = {
         (ANTHROPIC, Usage(25_801, 50, 17_915, 7_883)),
         (
             {"input_tokens": 9, "output_tokens": 2, "cache_creation": {"ephemeral_5m_input_tokens": 40}},
-            Usage(49, 2, 0, 40),
+            Usage(49, 2, 0, 40, hour=0),
+        ),
+        (
+            {**ANTHROPIC, "cache_creation": {"ephemeral_5m_input_tokens": 7_000, "ephemeral_1h_input_tokens": 883}},
+            Usage(25_801, 50, 17_915, 7_883, hour=883),
+        ),
+        (
+            {**ANTHROPIC, "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0}},
+            Usage(25_801, 50, 17_915, 7_883),
+        ),
+        (
+            {**ANTHROPIC, "cache_creation": {"ephemeral_1h_input_tokens": 9_999}},
+            Usage(25_801, 50, 17_915, 7_883, hour=7_883),
         ),
         ({"input_tokens": 9, "output_tokens": 2}, Usage(9, 2)),
         (
@@ -63,6 +75,9 @@ ANTHROPIC = {
     ids=[
         "anthropic",
         "by ttl",
+        "two ttls",
+        "ttls left empty",
+        "more for an hour than in all",
         "plain",
         "chat",
         "no details",

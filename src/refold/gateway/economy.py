@@ -22,6 +22,7 @@ SUMMARY = 3_000
 LEAST = 0.1
 """The share of a request that must go for the trouble to be worth it."""
 
+_MARK = re.compile(rb'"cache_control"\s*:\s*\{[^{}]*\}')
 _HOUR = re.compile(rb'"ttl"\s*:\s*"1h"')
 
 
@@ -50,9 +51,19 @@ class Case(NamedTuple):
 
 
 def rates_of(settings: Settings, model: str, source: bytes) -> Rates | None:
-    """What tokens of this request cost."""
+    """What tokens of this request's conversation cost."""
     rates = find_rates(model, settings.prices)
-    return rates.for_an_hour() if rates is not None and _HOUR.search(source) else rates
+    return rates.for_an_hour() if rates is not None and keeps_for_an_hour(source) else rates
+
+
+def keeps_for_an_hour(source: bytes) -> bool:
+    """Does this request ask the cache to keep its end, the conversation, for an hour?
+
+    Anthropic takes marks of an hour only before those of five minutes: where there is one of five minutes, the end is
+    kept for five minutes, whatever is before it.
+    """
+    marks = _MARK.findall(source)
+    return bool(marks) and all(map(_HOUR.search, marks))
 
 
 def calls_of(view: View) -> int:

@@ -20,12 +20,12 @@ from refold.gateway.app import Application, Gateway
 from refold.gateway.books.opening import clerk
 from refold.gateway.config import SALT, Config, from_environment, load, upstream
 from refold.gateway.counters import Counters
-from refold.gateway.economy import rates_of
 from refold.gateway.exchange import Exchange
 from refold.gateway.logs import LOGGER, write_json_lines
 from refold.gateway.processes import Processes
 from refold.gateway.protocol import guarded
 from refold.gateway.scrapes import Scrapes
+from refold.pricing import find_rates
 from refold.store import Store
 from refold.stores.linked import Linked
 from refold.stores.places import file_of, is_server, open_store
@@ -44,7 +44,7 @@ def gateway(config: Config, inner: Application | None = None, peers: Peers | Non
     config = salted(config.checked())
     settings = replace(config.settings, floor=0) if config.record else config.settings  # what is recorded is read
     counters = Counters()
-    books = clerk(config.store, config.record, partial(rates_of, settings), counters, settings.clock)
+    books = clerk(config.store, config.record, partial(find_rates, given=settings.prices), counters, settings.clock)
     exchange = Exchange(settings, opened(config.store), counters, books)
     books.start()
     return Gateway(config, exchange, Api(Desk.of(exchange, config.salt), config.limits, inner, peers))

@@ -27,7 +27,7 @@ class Rates:
     cliffs: tuple[tuple[int, float], ...] = ()
     """Above so many tokens the whole request's input costs so many times as much."""
     hour: float | None = None
-    """What writing costs where the request asks that it be kept for an hour."""
+    """What writing costs where it is kept for an hour; None where nothing else than *write*."""
 
     def __post_init__(self) -> None:
         if self.input <= 0 or min(self.output, self.read, self.write, self.lifetime) < 0:
@@ -49,7 +49,7 @@ class Rates:
         return self.output / self.input
 
     def for_an_hour(self) -> "Rates":
-        """The prices of requests whose cache marks say `ttl: 1h`."""
+        """The prices of what is kept for an hour, as marks of the cache with `ttl: 1h` ask."""
         return self if self.hour is None else replace(self, write=self.hour, lifetime=3600.0)
 
     def factor(self, tokens: int) -> float:

@@ -20,6 +20,8 @@ class Usage:
     calls: int = 1
     """Model calls that the figures are the sum of, where the provider says so; 0 where it only says
     that it is a sum. Anything but 1 measures no single request."""
+    hour: int | None = None
+    """The share of `written` that the cache keeps for an hour; None where the provider does not say."""
 
     @property
     def context(self) -> int:
@@ -53,7 +55,8 @@ def read_usage(usage: Any) -> Usage | None:
 
     - Anthropic: `input_tokens` excludes the cache, so `cache_creation_input_tokens` and
       `cache_read_input_tokens` are added. With `iterations` (server tools, compaction) the top
-      level is a sum: the last iteration of the model itself is the one request that counts.
+      level is a sum: the last iteration of the model itself is the one request that counts. What is
+      written for five minutes and for an hour is told apart in `cache_creation`.
     - OpenAI Chat `prompt_tokens`, Responses `input_tokens` with details, Gemini `promptTokenCount`
       (its cached share included), DeepSeek `prompt_cache_hit_tokens`: the cached share is inside.
     - pi: `input`, `cacheRead`, `cacheWrite` add up.
@@ -80,10 +83,11 @@ def _anthropic(usage: Mapping[str, Any]) -> Usage:
 
 def _anthropic_sum(usage: Mapping[str, Any], calls: int = 1) -> Usage:
     cached, written = _int(usage, "cache_read_input_tokens"), _int(usage, "cache_creation_input_tokens")
-    if not written:
-        written = sum(map(_whole, _object(usage, "cache_creation").values()))
+    sorts = {name: _whole(count) for name, count in _object(usage, "cache_creation").items()}
+    written = written or sum(sorts.values())
+    hour = min(sorts.get("ephemeral_1h_input_tokens", 0), written) if any(sorts.values()) else None
     fresh = _int(usage, "input_tokens")
-    return Usage(fresh + cached + written, _int(usage, "output_tokens"), cached, written, calls)
+    return Usage(fresh + cached + written, _int(usage, "output_tokens"), cached, written, calls, hour)
 
 
 def _responses(usage: Mapping[str, Any]) -> Usage:

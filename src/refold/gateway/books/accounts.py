@@ -11,6 +11,7 @@ from refold.gateway.books.entry import Entry, Key, Sums, hour_of, named
 from refold.gateway.books.refetches import Again, Fetched
 from refold.gateway.books.seen import Seen, Shared, said_tokens, seen, sent_tokens, shared
 from refold.gateway.books.without import Habits, without
+from refold.gateway.economy import keeps_for_an_hour
 from refold.gateway.traffic import Incoming, Outgoing
 from refold.pricing import Rates
 from refold.view import View
@@ -20,8 +21,8 @@ REMEMBERED = 4
 CONVERSATIONS = 1_000
 """Conversations that are known, the latest used ones."""
 
-RatesOf = Callable[[str, bytes], Rates | None]
-"""From a model's name and a request's bytes to its prices."""
+RatesOf = Callable[[str], Rates | None]
+"""From a model's name to its prices."""
 
 
 class Answered(NamedTuple):
@@ -72,11 +73,14 @@ class Accounts:
 
     def answered(self, call: Answered) -> Entry:
         """The line of one call."""
-        tokens = billed(call.usage)
+        hour = keeps_for_an_hour(call.incoming.body)
+        tokens = billed(call.usage, hour=hour)
         model = named(call.model or call.outgoing.model or _model(call.incoming))
         key = Key(hour_of(call.when), call.tenant, call.session, model, "estimated" if tokens is None else "reported")
-        rates = self._rates(model, call.incoming.body)
-        would, again = self._without(call, call.view, tokens, rates) if call.view is not None else (tokens, Again())
+        rates = self._rates(model)
+        would, again = tokens, Again()
+        if call.view is not None:
+            would, again = self._without(call, call.view, tokens, rates.for_an_hour() if rates and hour else rates)
         if tokens is None or would is None:
             return key, _estimated(call, again)
         return key, _reported(call, tokens, would, again, rates)

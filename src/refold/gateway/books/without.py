@@ -7,7 +7,8 @@ It never happened, so it is reckoned, from what the upstream reported of the cal
   request as sent, where that merely continued the one before. Where an edit of ours changed what was sent,
   that says nothing of the history without it: then the share of the calls before is taken, or none where
   the cache has lapsed;
-- of the rest, the share is written to the cache that was written of the request as sent.
+- of the rest, the share is written to the cache that was written of the request as sent, and of that the same
+  share for an hour.
 
 Where no edit shows and none showed before, it is what was billed.
 """
@@ -27,6 +28,8 @@ class Habits:
     """Share of the common beginning that was read, where the cache was alive."""
     written: float = 0.0
     """Share written of what was not read."""
+    hour: float = 0.0
+    """Share of what was written that is kept for an hour."""
     caches: bool = False
     """Was anything ever read or written?"""
 
@@ -42,6 +45,7 @@ def without(tokens: Tokens, view: View, before: Shared | None, habits: Habits, *
     habits.caches = habits.caches or tokens.read > 0 or tokens.written > 0
     rest = tokens.fresh + tokens.written
     habits.written = tokens.written / rest if rest else habits.written
+    habits.hour = tokens.hour / tokens.written if tokens.written else habits.hour
     scale = tokens.input / max(1, sent_tokens(view))
     hit = _hit(tokens, before, habits, scale, alive=alive)
     if not view.top and (before is None or not before.seen.top):
@@ -52,7 +56,7 @@ def without(tokens: Tokens, view: View, before: Shared | None, habits: Habits, *
     else:
         read = min(total, round(scale * hit * before.said))
     written = round(habits.written * (total - read))
-    return Tokens(total - read - written, read, written, tokens.output)
+    return Tokens(total - read - written, read, written, tokens.output, round(habits.hour * written))
 
 
 def _hit(tokens: Tokens, before: Shared | None, habits: Habits, scale: float, *, alive: bool) -> float:
