@@ -3,8 +3,8 @@
 import gzip
 import itertools
 import json
-import zlib
 import re
+import zlib
 
 import pytest
 import zstandard

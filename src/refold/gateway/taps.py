@@ -19,14 +19,10 @@ class Tap:
 
     def __init__(self, content_type: str, encoding: str = "") -> None:
         self._decode = decoder(encoding)
+        """None when it listens no more: an unknown or broken coding, or an answer that is too large."""
         self._events = Events() if content_type.partition(";")[0].strip().lower() == "text/event-stream" else None
         self._whole, self._size = list[bytes](), 0
         self._usage: Any = None
-
-    @property
-    def is_deaf(self) -> bool:
-        """Has it stopped listening: an unknown or broken coding, or an answer that is too large?"""
-        return self._decode is None
 
     def feed(self, piece: bytes) -> None:
         """Listen to a piece of the body as it came. Never raises."""
