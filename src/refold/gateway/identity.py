@@ -16,11 +16,13 @@ from refold.gateway.traffic import Incoming
 
 AGENT = "x-claude-code-agent-id"
 """Names a sub-agent of Claude Code, which shares its session's id."""
+SESSION = "x-claude-code-session-id"
+"""Names a session of Claude Code, to which all its sub-agents belong."""
 HEADERS = (
     "thread-id",
     "x-session-id",
     "x-affinity",
-    "x-claude-code-session-id",
+    SESSION,
     "x-litellm-session-id",
     "session_id",
     "x-opencode-session",
@@ -44,12 +46,9 @@ def session_key(headers: Mapping[str, str], body: Mapping[str, Any]) -> Key:
     """The most specific key of a request: a header, else `prompt_cache_key`, else `metadata.user_id`."""
     for name in HEADERS:
         if value := headers.get(name):
-            agent = headers.get(AGENT) if name == "x-claude-code-session-id" else None
-            return (
-                Key(f"{name}+agent-id", f"{value}/{agent or ''}")
-                if name == "x-claude-code-session-id"
-                else Key(name, value)
-            )
+            if name == SESSION:
+                return Key(f"{name}+agent-id", f"{value}/{headers.get(AGENT, '')}")
+            return Key(name, value)
     cache_key = body.get("prompt_cache_key")
     if isinstance(cache_key, str) and cache_key:
         return Key("prompt_cache_key", cache_key)

@@ -24,12 +24,12 @@ from refold.gateway.upstreams import Upstream, below_prefix, choose
 from refold.gateway.wire import Head, api_of, back, credential, dialect, keyless, onward, text, texts
 from refold.tokens.usage import read_usage
 
+_SHORT = 65_536
+"""Bytes of a request that are read again for its model's name alone, where that is wanted for a trace."""
 _NATIVE = {
     "anthropic": (b"prompt is too long", b"exceed context limit"),
     "gemini": (b"exceeds the maximum number of tokens",),
 }
-_SHORT = 65_536
-"""Bytes of a request that are read again for its model's name alone, where that is wanted for a trace."""
 _NATIVE_OPENAI = (b"context_length_exceeded",)
 """By what clients recognise a context error of their provider; other servers' words are put into these."""
 
