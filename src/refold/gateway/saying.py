@@ -13,6 +13,8 @@ DEPTH = 8
 _HOLDERS = ("error", "errors", "detail", "details", "metadata")
 _FIELDS = ("message", "Message", "msg", "code", "type", "status", "title", "error_type", "raw")
 """Where providers, and servers between them and us, say what is wrong. In `raw` OpenRouter hands on the provider's own words."""
+_COUNTS = ("n_prompt_tokens", "n_ctx")
+"""Where llama.cpp says how long the request is and the context."""
 
 _QUOTED = re.compile(
     r"""(?<!\w)(?:(?P<mark>['"`])(?:\\.|(?!(?P=mark)(?!\w)).)*(?:(?P=mark)|\Z)|“[^”]*(?:”|\Z)|‘[^’]*(?:’|\Z))""",
@@ -25,7 +27,7 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 def said_in(body: bytes) -> str:
-    """The sentences and codes of an error's body, each without what it quotes, one a line."""
+    """The sentences and codes of an error's body, each without what it quotes, one a line; and `n_ctx=8192` and the like."""
     return "\n".join(_said(body.decode("utf-8", "replace"), DEPTH))
 
 
@@ -65,3 +67,4 @@ def _sentences(value: Any, depth: int) -> Iterator[str]:
         for name in (*_FIELDS, *_HOLDERS):
             if name in value:
                 yield from _sentences(value[name], depth - 1)
+        yield from (f"{name}={value[name]}" for name in _COUNTS if type(value.get(name)) is int)
