@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from raw_http import eventually, statuses, talk
 from refold.gateway.config import Config
+from refold.gateway.errors import Figures, figures
 from refold.gateway.limits import Limits
 from refold.gateway.scripted import ScriptedExchange, serving
 from refold.gateway.traffic import Outgoing, Refusal
@@ -453,6 +454,17 @@ def test_foreign_words_for_a_context_error_become_those_of_the_callers_api(api: 
         text = answer.text.lower()
         assert answer.status_code == 400
         assert any(w in text for w in ("context_length_exceeded", "prompt is too long", "maximum number of tokens"))
+
+
+@pytest.mark.parametrize("api", ["anthropic", "openai_chat", "gemini"])
+@pytest.mark.parametrize(("words", "limit"), [(" (40000 tokens)", 8_192), ("", 0)])
+def test_foreign_figures_are_handed_on_and_none_made_up(api: str, words: str, limit: int) -> None:
+    window = f" ({limit} tokens)" if limit else ""
+    odd = Reply(f"request{words} exceeds the available context size{window}, try increasing it", status=400, code="x")
+    with ScriptedUpstream([odd]) as upstream, serving(config(upstream)) as gateway:
+        answer = CLIENT.post(gateway.url + APIS[api][0], json=APIS[api][1])
+        assert answer.status_code == 400
+        assert figures(answer.content) == (Figures(40_000, 0, limit) if limit else Figures())
 
 
 def test_other_errors_pass_as_they_are() -> None:

@@ -12,7 +12,7 @@ from refold.gateway.config import Config
 from refold.gateway.copying import copy
 from refold.gateway.core import Core
 from refold.gateway.encodings import decoded
-from refold.gateway.errors import context_error, is_context_error
+from refold.gateway.errors import context_error, figures, is_context_error
 from refold.gateway.intake import Receive, body_pieces, read_body
 from refold.gateway.metrics import Timings
 from refold.gateway.opening import Opening, read_opening
@@ -162,7 +162,7 @@ class Relay:
             caller.note.first_byte_ms = (clock() - started) * 1000
             self._timings.observe("first_byte_seconds", clock() - started, upstream=call.upstream.name)
             if self._needs_words(call, reply, opening):
-                await caller.whole(*self._in_the_callers_words(call))
+                await caller.whole(*self._in_the_callers_words(call, opening))
             else:
                 await self._stream(call, reply, opening, caller)
         finally:
@@ -195,8 +195,9 @@ class Relay:
         words = (opening.error or b"").lower()
         return not any(known in words for known in _NATIVE.get(call.incoming.api, _NATIVE_OPENAI))
 
-    def _in_the_callers_words(self, call: Call) -> tuple[int, tuple[tuple[str, str], ...], bytes]:
-        status, headers, body = context_error(call.incoming.api, call.outgoing.after)
+    def _in_the_callers_words(self, call: Call, opening: Opening) -> tuple[int, tuple[tuple[str, str], ...], bytes]:
+        said = figures(opening.error or b"")
+        status, headers, body = context_error(call.incoming.api, said.tokens or call.outgoing.after, said.limit)
         own = [(name.decode(), value.decode()) for name, value in self._told(call)]
         return status, (*headers, ("content-length", str(len(body))), *own), body
 
