@@ -13,7 +13,7 @@ import pytest
 from gateway_processes import Process, running
 from raw_http import eventually
 from refold.gateway import Config, Upstream
-from refold.gateway.scrapes import summed
+from refold.gateway.scrapes import Scrapes, summed
 from refold.scripted_server import Reply
 from refold.scripted_upstream import Played, ScriptedUpstream
 
@@ -94,6 +94,31 @@ def test_figures_are_summed_by_name_and_labels():
         "# TYPE b gauge",
         "b 1",
     ]
+
+
+COUNTED = b"# TYPE refold_x_total counter\nrefold_x_total 1\n"
+
+
+def left_by_another(place):
+    """The figures of a process that has ended."""
+    (place / "999999999").write_bytes(COUNTED)
+
+
+def test_those_who_ask_at_once_are_all_answered(tmp_path):
+    """While this process leaves its figures for others, as it does once a second."""
+    left_by_another(tmp_path)
+    scrapes = Scrapes(tmp_path, lambda: COUNTED + b"# a comment\n" * 2_000)
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: scrapes(), range(200)))
+    assert all(b"refold_x_total 2\n" in answer for answer in answers)
+    assert {file.name for file in tmp_path.iterdir()} == {"999999999", str(os.getpid())}
+
+
+def test_where_figures_cannot_be_left_or_found_those_of_one_process_are_told(tmp_path):
+    left_by_another(tmp_path)
+    (tmp_path / str(os.getpid())).mkdir()
+    assert b"refold_x_total 2\n" in Scrapes(tmp_path, lambda: COUNTED)(), "the others' can be read still"
+    assert Scrapes(tmp_path / "gone", lambda: COUNTED)() == COUNTED
 
 
 def test_a_stream_is_finished_before_all_end(tmp_path):

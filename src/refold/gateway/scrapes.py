@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from threading import Thread
+from threading import Lock, Thread
 from time import sleep
 
 EVERY = 1.0
@@ -19,34 +19,39 @@ class Scrapes:
     """
 
     def __init__(self, place: Path, own: Callable[[], bytes]) -> None:
-        self._place, self._own = place, own
+        self._place, self._own, self._writing = place, own, Lock()
 
     def start(self) -> None:
         """Leave figures from now on, as long as this process lives."""
         Thread(target=self._leave, name="refold-figures", daemon=True).start()
 
     def __call__(self) -> bytes:
-        """The sums of all."""
-        self._write()
-        return summed(self._figures()).encode()
+        """The sums of all; of this process alone where the place cannot be used."""
+        own = self._own()
+        with suppress(OSError):  # what is missing is what others ask this process for
+            self._write(own)
+        return summed((own.decode(), *self._others())).encode()
 
     def _leave(self) -> None:
         while True:
             with suppress(OSError):  # the next time, perhaps
-                self._write()
+                self._write(self._own())
             sleep(EVERY)
 
-    def _write(self) -> None:
+    def _write(self, own: bytes) -> None:
         file = self._place / str(os.getpid())
         draft = file.with_suffix(".new")
-        draft.write_bytes(self._own())
-        draft.replace(file)
+        with self._writing:  # a scrape, and the thread that leaves figures
+            draft.write_bytes(own)
+            draft.replace(file)
 
-    def _figures(self) -> Iterator[str]:
-        for file in sorted(self._place.iterdir()):
-            if file.name.isdigit():
-                text = file.read_text(encoding="utf-8")
-                yield text if _is_alive(int(file.name)) else _without_gauges(text)
+    def _others(self) -> Iterator[str]:
+        """The figures of the other processes, as far as they can be read."""
+        with suppress(OSError):
+            for file in sorted(self._place.iterdir()):
+                if file.name.isdigit() and file.name != str(os.getpid()):
+                    text = file.read_text(encoding="utf-8")
+                    yield text if _is_alive(int(file.name)) else _without_gauges(text)
 
 
 def summed(texts: Iterable[str]) -> str:
