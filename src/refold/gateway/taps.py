@@ -5,13 +5,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from refold.gateway.encodings import decoder
-from refold.gateway.sse import Events, value_of
+from refold.gateway.sse import Events, data_of, value_of
 
 LARGEST = 32 * 1024 * 1024
 """Bytes of an answer that is no stream; a larger one's usage is not read."""
 
 _USAGE = b'"usage'
 """What stands in every event and answer that has usage: only those are parsed."""
+_DONE = b"[DONE]"
+"""The last event of Chat Completions."""
+_OPENINGS = frozenset({"message_start", "response.created", "response.queued", "response.in_progress"})
+"""Events whose usage, if they have one, is of what was done so far."""
 
 
 class Tap:
@@ -23,6 +27,7 @@ class Tap:
         self._events = Events() if content_type.partition(";")[0].strip().lower() == "text/event-stream" else None
         self._whole, self._size = list[bytes](), 0
         self._usage: Any = None
+        self._ended = False
 
     def feed(self, piece: bytes) -> None:
         """Listen to a piece of the body as it came. Never raises."""
@@ -35,18 +40,19 @@ class Tap:
             return
         if self._events is None:
             self._collect(plain)
-        elif _USAGE in plain or not self._events.is_between(plain):
+        elif _USAGE in plain or _DONE in plain or not self._events.is_between(plain):
             for event in self._events.feed(plain):
                 self._hear(event)
 
     def usage(self) -> Any:
-        """The usage object as the provider sent it; None where there was none."""
+        """The usage object as the provider sent it; None where there was none, or only one of the beginning: a stream
+        that the client left or the upstream broke off has not said what it used."""
         if self._events is None and self._whole:
             self._usage = _of_whole(b"".join(self._whole))
             self._whole.clear()
         elif self._events is not None:
             self._hear(self._events.rest())
-        return self._usage
+        return self._usage if self._events is None or self._ended else None
 
     def _collect(self, plain: bytes) -> None:
         self._whole.append(plain)
@@ -57,9 +63,12 @@ class Tap:
 
     def _hear(self, event: bytes) -> None:
         if _USAGE in event:
-            found = usage_in(value_of(event))
-            if found:
+            value = value_of(event)
+            if found := usage_in(value):
                 self._usage = _merged(self._usage, found)
+                self._ended = self._ended or is_last(value)
+        elif _DONE in event:
+            self._ended = self._ended or data_of(event) == _DONE
 
 
 def usage_in(value: Any) -> Mapping[str, Any] | None:
@@ -72,6 +81,16 @@ def usage_in(value: Any) -> Mapping[str, Any] | None:
                 if isinstance(holder.get(name), Mapping):
                     return holder[name]  # type: ignore[no-any-return]  # checked one line above
     return None
+
+
+def is_last(event: Mapping[str, Any]) -> bool:
+    """Is the usage in this event of a stream that of the whole answer? Anthropic's first event says one token of output
+    for a start; Gemini and some servers of Chat Completions count on from event to event."""
+    if "type" in event:
+        return event["type"] not in _OPENINGS
+    parts = event.get("choices") or event.get("candidates") or ()
+    ends = (part.get("finish_reason") or part.get("finishReason") for part in parts if isinstance(part, Mapping))
+    return not parts or any(ends)
 
 
 def _merged(earlier: Any, later: Mapping[str, Any]) -> dict[str, Any]:
