@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 
 from api_gateway import ADMIN, KEY, SECRET, TOKEN, Place, chat, place
 from raw_http import eventually
+from refold.errors import StoreError
 from refold.gateway.api import OPERATIONS
 from refold.gateway.limits import Limits
 from refold.presets.soft_hard_commands import CommandError, CompactorClient, Dispatcher
@@ -290,6 +292,50 @@ def test_a_summary_can_be_amended(at: Place) -> None:
     assert at.post("accept", preview=preview["preview"]).status_code == 404, "it is kept once"
 
 
+def test_a_preview_is_accepted_once_however_many_ask_at_once(at: Place) -> None:
+    """Four of six were told that they had, and the ledger had four rows."""
+    at.say(chat(10))
+    session = at.session()
+    name = at.post("preview", session=session, to=500).json()["preview"]
+    (thread,) = at.served.gateway.exchange.threads
+    with ThreadPoolExecutor(6) as threads, thread.lock:
+        asked = [threads.submit(at.post, "accept", preview=name) for _ in range(6)]
+        assert eventually(lambda: sum(one.done() for one in asked) == 5)
+    assert sorted(one.result().status_code for one in asked) == [200, 404, 404, 404, 404, 404]
+    rows = at.get("history", session=session).json()["attempts"]
+    assert len([row for row in rows if row["action"] == "accept"]) == 1
+
+
+def test_a_preview_that_could_not_be_accepted_waits_for_another_try(at: Place) -> None:
+    at.say(chat(10))
+    name = at.post("preview", session=at.session(), to=500).json()["preview"]
+    store = at.served.gateway.exchange.store
+    save = store.save
+
+    def failing(edits) -> None:
+        raise StoreError("full")
+
+    store.save = failing
+    assert refused(at.post("accept", preview=name)) == (503, "store_failed")
+    store.save = save
+    assert at.post("accept", preview=name).status_code == 200
+    assert refused(at.post("accept", preview=name)) == (404, "no_preview")
+
+
+@pytest.mark.parametrize(("steps", "fits"), [(10, True), (40, False)])
+def test_taking_back_says_whether_the_next_request_is_sent_so(at: Place, steps: int, fits: bool) -> None:
+    """What does not fit is compacted again: its size was announced all the same."""
+    at.say(chat(steps))
+    session = at.session()
+    if fits:
+        at.post("accept", preview=at.post("preview", session=session, to=500).json()["preview"])
+    (edit,) = at.get("history", session=session).json()["edits"]
+    done = at.post("revert", session=session, edits=[edit["id"]]).json()
+    assert done["fits"] is fits
+    answer = at.say(chat(steps))
+    assert int(answer.headers["refold-edits"]) == (0 if fits else 1)
+
+
 def test_models_are_asked_for_a_preview_and_not_for_accepting_it() -> None:
     asked = []
 
@@ -375,6 +421,15 @@ def test_nothing_is_told_without_the_token(still: Place, operation, headers: dic
     assert set(answer.json()["error"]) >= {"code", "message"}
 
 
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
+def test_the_scheme_is_read_in_any_case(still: Place, scheme: str) -> None:
+    """RFC 9110, 11.1."""
+    answer = still.client.get("/refold/api/sessions", headers={"authorization": f"{scheme} {TOKEN}"})
+    assert answer.status_code == 200
+    for wrong in (f"{scheme}{TOKEN}", f"{scheme} {TOKEN}x", f"{scheme} {TOKEN.upper()}", scheme, f"x{scheme} {TOKEN}"):
+        assert still.client.get("/refold/api/sessions", headers={"authorization": wrong}).status_code == 401
+
+
 def refused(answer: httpx.Response) -> tuple[int, str]:
     assert answer.headers["content-type"] == "application/json" and answer.headers["cache-control"] == "no-store"
     assert "Traceback" not in answer.text
@@ -449,11 +504,23 @@ def test_a_conversation_that_is_worked_on_is_409(at: Place) -> None:
         assert refused(at.post("preview", session=thread.name)) == (409, "busy")
 
 
-def test_a_failing_store_is_503_and_tells_nothing(at: Place, caplog) -> None:
+@pytest.mark.parametrize("name", ["history", "preview", "accept", "revert", "recall", "compact"])
+def test_a_failing_store_is_503_and_tells_nothing(at: Place, name: str, caplog) -> None:
+    """Whichever operation asks it; `compact` told the store's address."""
     at.say(LONG)
     session = at.session()
+    preview = at.post("preview", session=session, to=1_000).json()
+    (edit,) = at.get("history", session=session).json()["edits"]
+    arguments = {
+        "history": {"session": session},
+        "preview": {"request": chat(20), "headers": KEY},
+        "accept": {"preview": preview["preview"]},
+        "revert": {"request": chat(20), "headers": KEY, "edits": [edit["id"]]},
+        "recall": {"request": chat(20), "headers": KEY, "query": "text"},
+        "compact": {"messages": MESSAGES, "agent_id": "a", "conversation_id": "1"},
+    }
     at.served.gateway.exchange.store.close()
-    answer = at.get("history", session=session)
+    answer = (at.get if name == "history" else at.post)(name, **arguments[name])
     assert refused(answer) == (503, "store_failed") and answer.headers["retry-after"] == "1"
     assert answer.json()["error"]["message"] == "The store failed."
 

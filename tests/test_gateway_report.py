@@ -1,6 +1,7 @@
 """`refold report` over a store that a gateway is writing to: its sums are what the upstream reported."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -115,6 +116,22 @@ def test_a_context_error_that_was_avoided_is_counted_under_one_name(place) -> No
         metrics = client.get("/metrics").text
     lines = [line for line in metrics.splitlines() if "context_errors" in line and not line.startswith("#")]
     assert lines == ['refold_context_errors_total{api="anthropic",result="retried",upstream="up"} 1']
+
+
+def test_without_an_option_the_store_is_the_one_of_the_environment(place) -> None:
+    """As for `serve`: what a gateway was given as REFOLD_STORE is reported."""
+    serving, store, directory = place
+    with httpx.Client(base_url=serving.url, timeout=60) as client:
+        ask(client, "/v1/messages", body("/v1/messages", 2))
+        assert eventually(lambda: report(store)["total"]["calls"] == 1)
+    command = [sys.executable, "-m", "refold.cli", "report", "--json"]
+    elsewhere = directory / "elsewhere"
+    elsewhere.mkdir()
+    for extra, code in (({"REFOLD_STORE": store}, 0), ({}, 2)):
+        known = {name: value for name, value in os.environ.items() if name != "REFOLD_STORE"} | extra
+        done = subprocess.run(command, cwd=elsewhere, env=known, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+        assert code or json.loads(done.stdout)["total"]["calls"] == 1
 
 
 def test_transcripts_are_kept_of_their_tenant_without_its_key(place) -> None:

@@ -17,10 +17,17 @@ from refold.gateway.books.entry import hour_of
 from refold.gateway.books.opening import open_ledger
 from refold.gateway.books.report import By, Line, Report, document
 from refold.gateway.books.report import report as summed
+from refold.gateway.config import STORE
 
 
 @click.command()
-@click.option("--store", default="refold.db", metavar="PLACE", help="The gateway's store. Default: refold.db.")
+@click.option(
+    "--store",
+    envvar=STORE,
+    default="refold.db",
+    metavar="PLACE",
+    help=f"The gateway's store. Default: ${STORE}, else refold.db.",
+)
 @click.option("--since", default="", metavar="TIME", help="Only the last 7d, 12h ..., from a full hour on.")
 @click.option("--by", type=click.Choice(["session", "model", "day"]), default="model", help="A row for each of these.")
 @JSON

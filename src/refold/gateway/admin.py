@@ -66,14 +66,16 @@ async def _json(caller: Caller, status: int, value: object) -> None:
 def may_administer(scope: Mapping[str, Any], token: str) -> bool:
     """May who asks see and change what the gateway does?
 
-    With a token, who brings it: `authorization: Bearer TOKEN`, compared in constant time. Without,
+    With a token, who brings it: `authorization: Bearer TOKEN`, the scheme in any case (RFC 9110, 11.1), the token
+    compared in constant time. Without,
     a program on this machine that names it as this machine and asks for itself: no page of another
     site whose name was made to lead here, nobody behind a proxy.
     """
     headers = [(bytes(name).lower(), bytes(value)) for name, value in scope["headers"]]
     if token:
         brought = next((value for name, value in headers if name == b"authorization"), b"")
-        return compare_digest(brought, b"Bearer " + token.encode())
+        scheme, _, word = brought.partition(b" ")
+        return scheme.lower() == b"bearer" and compare_digest(word.strip(b" "), token.encode())
     client = scope.get("client")
     hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
     origins = [value.decode("latin-1") for name, value in headers if name == b"origin"]

@@ -23,6 +23,8 @@ ROOT = "/refold/api"
 DOCUMENT = f"{ROOT}/openapi.json"
 AT_ONCE = 8
 """Operations under way in one process; more are told to try again."""
+PEERS_AT_ONCE = 64
+"""Likewise, of those that another process asks for: each of its own asks here at most once at a time."""
 
 
 class Api:
@@ -38,7 +40,8 @@ class Api:
         inner: Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]] | None = None,
         peers: Peers | None = None,
     ) -> None:
-        self._desk, self._limits, self._inner, self._peers, self._under_way = desk, limits, inner, peers, 0
+        self._desk, self._limits, self._inner, self._peers = desk, limits, inner, peers
+        self._under_way = {False: 0, True: 0}  # by whether a peer asks
         self._routes = {one.path: one for one in OPERATIONS}
         self._document = json.dumps(document(OPERATIONS)).encode()
 
@@ -71,15 +74,16 @@ class Api:
             raise Problem(405, "method", "This path takes another method.")
         if operation is None:
             return self._document
-        if self._under_way >= AT_ONCE:
+        peer = self.is_peer(scope)
+        if self._under_way[peer] >= (PEERS_AT_ONCE if peer else AT_ONCE):
             raise Problem(503, "busy", "Too much is asked at once.")
-        self._under_way += 1
+        self._under_way[peer] += 1
         try:
             return await self._done(operation, scope, receive)
         except (Problem, Refused, Exception) as error:
             raise self._told(operation, error) from error
         finally:
-            self._under_way -= 1
+            self._under_way[peer] -= 1
 
     async def _done(self, operation: Operation, scope: Mapping[str, Any], receive: Receive) -> bytes:
         arguments = await self._arguments(operation, scope, receive)

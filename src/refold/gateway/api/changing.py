@@ -31,12 +31,7 @@ async def preview(desk: Desk, asked: Json) -> Json:
 
 async def accept(desk: Desk, asked: Json) -> Json:
     """Keep exactly the edits of a preview."""
-    offer = desk.offers.get(asked["preview"])
-    if offer is None:
-        raise Problem(404, "no_preview", "There is no such preview: it was accepted, or others came after it.")
-    answer = await desk.aside(partial(_accepted, desk, offer, asked))
-    desk.offers.pop(asked["preview"], None)
-    return answer
+    return await desk.aside(partial(_taken, desk, asked))
 
 
 async def revert(desk: Desk, asked: Json) -> Json:
@@ -76,6 +71,18 @@ def _told(desk: Desk, found: Found, made: Preview, name: str | None) -> Json:
     }
 
 
+def _taken(desk: Desk, asked: Json) -> Json:
+    """Accept a preview once, however many ask for it; after an error it can be tried again."""
+    offer = desk.take(asked["preview"])
+    if offer is None:
+        raise Problem(404, "no_preview", "There is no such preview: it was accepted, or others came after it.")
+    try:
+        return _accepted(desk, offer, asked)
+    except Exception:
+        desk.put_back(asked["preview"], offer)
+        raise
+
+
 def _accepted(desk: Desk, offer: Offer, asked: Json) -> Json:
     thread, made = offer
     for id, text in asked.get("amend", {}).items():
@@ -110,11 +117,13 @@ def _reverted(desk: Desk, asked: Json) -> Json:
         note(thread, after, turns.store)
         _go_on(thread, after)
         _show(thread, gone, after.edits)
+    hard = turns.limits(found.turn).hard
     return {
         "session": thread.name,
         "reverted": [edit.id for edit in gone],
         "tokens_before": _size(view, found),
         "tokens_after": _size(after, found, view),
+        "fits": hard is None or _size(after, found) < hard,
     }
 
 

@@ -3,17 +3,18 @@
 from functools import partial
 from typing import Any
 
+from refold.errors import StoreError
 from refold.gateway.api.desk import Desk
 from refold.gateway.api.problems import Problem
-
-_STATUSES = {"bad_arguments": 422, "store_failed": 503}
 
 
 async def _command(name: str, desk: Desk, arguments: dict[str, Any]) -> dict[str, Any]:
     asked = {"command": f"compactor_{name}", "arguments": arguments}
     response = await desk.aside(partial(desk.commands.call, asked))
     if error := response.get("error"):
-        raise Problem(_STATUSES[error["code"]], error["code"], error["message"])
+        if error["code"] == "store_failed":
+            raise StoreError(error["message"])  # `problems` has words without its address
+        raise Problem(422, error["code"], error["message"])
     return response
 
 

@@ -4,6 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from secrets import token_hex
+from threading import Lock
 from typing import NamedTuple, TypeVar
 
 from refold.gateway.exchange import Exchange
@@ -26,7 +27,7 @@ class Offer(NamedTuple):
 
 @dataclass(frozen=True)
 class Desk:
-    """The gateway's core, as the operations see it. Used on one event loop."""
+    """The gateway's core, as the operations see it. Work goes aside from one event loop."""
 
     exchange: Exchange
     salt: bytes = field(repr=False)
@@ -34,6 +35,7 @@ class Desk:
     commands: Dispatcher
     """The four commands of the soft/hard preset."""
     offers: OrderedDict[str, Offer] = field(default_factory=OrderedDict, repr=False)
+    _lock: Lock = field(default_factory=Lock, repr=False)
 
     @classmethod
     def of(cls, exchange: Exchange, salt: bytes) -> "Desk":
@@ -48,7 +50,17 @@ class Desk:
     def offer(self, offer: Offer) -> str:
         """Keep a preview until it is accepted: its name."""
         name = token_hex(16)
-        self.offers[name] = offer
-        while len(self.offers) > KEPT:
-            self.offers.popitem(last=False)
+        self.put_back(name, offer)
         return name
+
+    def take(self, name: str) -> Offer | None:
+        """The preview of this name, which nobody else gets then."""
+        with self._lock:
+            return self.offers.pop(name, None)
+
+    def put_back(self, name: str, offer: Offer) -> None:
+        """It waits again, as the latest."""
+        with self._lock:
+            self.offers[name] = offer
+            while len(self.offers) > KEPT:
+                self.offers.popitem(last=False)

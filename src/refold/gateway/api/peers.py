@@ -4,6 +4,7 @@ They reach one another by sockets in a directory that only their user can enter,
 checked who asks.
 """
 
+import errno
 import json
 import os
 import socket
@@ -19,7 +20,7 @@ import aiohttp
 from refold.gateway.api.operation import Operation
 
 HEADER = b"x-refold-peer"
-SECONDS = 120.0
+SECONDS = {"GET": 20.0, "POST": 120.0}
 """How long another process may take: a preview waits for a model."""
 
 
@@ -33,6 +34,10 @@ class Said(NamedTuple):
 Ask = Callable[[Operation, dict[str, Any]], Awaitable[Said]]
 """A process that may be asked."""
 NOBODY = Said(404, {"error": {"code": "no_session", "message": "No such session is known."}})
+"""What a process that has ended knows."""
+SILENT = Said(503, {"error": {"code": "late", "message": "A process of the gateway does not answer."}})
+_ENDED = frozenset({errno.ENOENT, errno.ECONNREFUSED})
+"""How a socket fails that nobody listens at any more."""
 
 
 class Peers:
@@ -57,19 +62,20 @@ class Peers:
         return any(name == HEADER and compare_digest(value, word) for name, value in scope["headers"])
 
     def others(self) -> list[Ask]:
-        """Each of the others, to be asked. One that does not answer, such as one that has ended, knows nothing: 404."""
+        """Each of the others, to be asked. One that has ended knows nothing: 404; of one that does not answer it is not
+        known what it knows: 503."""
         mine = str(os.getpid())
         return [partial(self._ask, path) for path in sorted(self._place.glob("*.api")) if path.stem != mine]
 
     async def _ask(self, path: Path, operation: Operation, arguments: Mapping[str, Any]) -> Said:
         headers = {HEADER.decode(): self._word}
         sent: dict[str, Any] = {"params": arguments} if operation.method == "GET" else {"json": arguments}
-        limit = aiohttp.ClientTimeout(total=SECONDS)
+        limit = aiohttp.ClientTimeout(total=SECONDS[operation.method])
         try:
             async with (
                 aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(path)), timeout=limit) as session,
                 session.request(operation.method, f"http://peer{operation.path}", headers=headers, **sent) as answer,
             ):
                 return Said(answer.status, json.loads(await answer.read()))
-        except (OSError, aiohttp.ClientError, TimeoutError, ValueError):
-            return NOBODY
+        except (OSError, aiohttp.ClientError, ValueError) as error:  # of which a timeout is one
+            return NOBODY if getattr(error, "errno", None) in _ENDED else SILENT

@@ -201,7 +201,16 @@ PREVIEW: Schema = whole(
 )
 ACCEPTED: Schema = whole({"session": SESSION_ID, "edits": each(EDIT_ID), "tokens_after": TOKENS})
 REVERTED: Schema = whole(
-    {"session": SESSION_ID, "reverted": each(EDIT_ID), "tokens_before": TOKENS, "tokens_after": TOKENS}
+    {
+        "session": SESSION_ID,
+        "reverted": each(EDIT_ID),
+        "tokens_before": TOKENS,
+        "tokens_after": said("Estimated tokens without the edits.", COUNT),
+        "fits": said(
+            "Is that below the hard level, so that it is sent? If not, the next request is compacted again.",
+            {"type": "boolean"},
+        ),
+    }
 )
 HIT: Schema = whole({"edit": EDIT_ID, "position": COUNT, "role": TEXT, "snippet": TEXT, "score": NUMBER})
 HITS: Schema = whole({"session": SESSION_ID, "hits": each(HIT)})

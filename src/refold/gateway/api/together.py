@@ -13,19 +13,21 @@ from refold.gateway.api.table import OPERATIONS
 
 Json = dict[str, Any]
 ALL = 1_000
-"""Sessions that each process is asked for."""
+"""Sessions that a process is asked for at a time."""
 HISTORY = next(one for one in OPERATIONS if one.name == "history")
 
 
 async def answered(desk: Desk, peers: Peers, operation: Operation, asked: Json) -> Json:
-    """The answer of whoever knows. Raises as the operation does."""
+    """The answer of whoever knows. Raises as the operation does, and `Problem` where one of them could not say: a part is
+    never told for the whole, and nothing is called unknown that one of them may know."""
     askers: list[Ask] = [partial(_mine, desk), *peers.others()]
     match operation.name:
         case "sessions":
-            return _merged(_done(await _all(askers, operation, {"limit": ALL})), asked)
+            listed = await asyncio.gather(*(_listed(ask, operation) for ask in askers))
+            return _merged(_known(listed), asked)
         case "history":
             said = await _all(askers, operation, asked)
-            return max(_done(said), key=_last_seen, default=None) or _body(said[0])
+            return max(_known(said), key=_last_seen, default=None) or _body(said[0])
         case "accept":
             return await _whoever(askers, operation, asked)
         case "preview" | "revert" | "recall" if "session" in asked:
@@ -48,8 +50,28 @@ async def _whoever(askers: Sequence[Ask], operation: Operation, asked: Json) -> 
 async def _latest_first(askers: Sequence[Ask], session: str) -> list[Ask]:
     """Those who know the session, who saw it last first, since its history is the longest; all, where nobody does."""
     said = await _all(askers, HISTORY, {"session": session, "limit": 1})
+    _known(said)
     known = [(_last_seen(one.body), ask) for one, ask in zip(said, askers, strict=True) if one.status == 200]
     return [ask for _, ask in sorted(known, key=lambda one: -one[0])] or list(askers)
+
+
+async def _listed(ask: Ask, operation: Operation) -> Said:
+    """Every session of one process. Where there are several pages the first is asked for again, since who sends a request
+    meanwhile moves there."""
+    found = dict[str, Json]()
+    first = 0
+    while True:
+        said = await ask(operation, {"limit": ALL, "offset": first})
+        if said.status != 200:
+            return said
+        found |= {one["id"]: one for one in said.body["sessions"]}
+        again, first = first > 0, first + ALL
+        if first >= said.body["total"]:
+            break
+    if again and (said := await ask(operation, {"limit": ALL})).status != 200:
+        return said
+    found |= {one["id"]: one for one in said.body["sessions"]}
+    return Said(200, {"sessions": list(found.values())})
 
 
 async def _all(askers: Iterable[Ask], operation: Operation, asked: Json) -> list[Said]:
@@ -70,8 +92,9 @@ def _body(said: Said) -> Json:
     return said.body
 
 
-def _done(said: Iterable[Said]) -> list[Json]:
-    return [one.body for one in said if one.status == 200]
+def _known(said: Iterable[Said]) -> list[Json]:
+    """What those say who know something. Raises `Problem` where one of all could not say."""
+    return [_body(one) for one in said if one.status != 404]
 
 
 def _last_seen(history: Json) -> float:
