@@ -24,6 +24,7 @@ from refold.gateway.exchange import Exchange
 from refold.gateway.logs import LOGGER, write_json_lines
 from refold.gateway.processes import Processes
 from refold.gateway.protocol import guarded
+from refold.gateway.salts import salt_of
 from refold.gateway.scrapes import Scrapes
 from refold.pricing import find_rates
 from refold.store import Store
@@ -138,10 +139,7 @@ def salted(config: Config) -> Config:
     file = file_of(config.store)
     if file is None:
         return replace(config, salt=secrets.token_bytes(32))
-    path = file.with_name(f"{file.name}.salt")
-    if not path.exists():
-        _make(path)
-    return replace(config, salt=path.read_bytes())
+    return replace(config, salt=salt_of(file.with_name(f"{file.name}.salt")))
 
 
 def _kept(address: str) -> bytes:
@@ -150,16 +148,3 @@ def _kept(address: str) -> bytes:
             return store.kept("salt", partial(secrets.token_bytes, 32))
     except StoreError as error:
         raise StoreError(f"{error}; with {SALT} set the gateway can start without it") from error
-
-
-def _make(path: Path) -> None:
-    """A new salt at *path*, unless another process was faster; nobody sees half of it."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(secrets.token_bytes(32))
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        pass
-    finally:
-        draft.unlink()

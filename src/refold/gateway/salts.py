@@ -1,0 +1,56 @@
+"""The salt of a gateway whose store is a file: in a file beside it, made once, however many processes start at once."""
+
+import os
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+PATIENCE = 5.0
+"""Seconds that another process may take to write the salt that it is making."""
+
+
+def salt_of(path: Path, link: Callable[[Path, Path], None] = os.link, patience: float = PATIENCE) -> bytes:
+    """The salt at *path*, made where there is none: 32 random bytes that only the owner may read. *link* makes a hard
+    link. Raises OSError, also where the file stays empty for *patience* seconds."""
+    if not path.exists():
+        _make(path, link)
+    return _read(path, patience)
+
+
+def _make(path: Path, link: Callable[[Path, Path], None]) -> None:
+    """A new salt at *path*, unless another process was faster. It appears with its content, where there are hard links."""
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    _write(draft)
+    try:
+        link(draft, path)
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without them, as those of memory cards
+        _write(path)
+    finally:
+        draft.unlink()
+
+
+def _write(path: Path) -> None:
+    """A salt in a new file; nothing is done where there is one."""
+    try:
+        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+    except FileExistsError:
+        return
+    try:
+        with file:
+            file.write(secrets.token_bytes(32))
+    except OSError:
+        path.unlink()
+        raise
+
+
+def _read(path: Path, patience: float) -> bytes:
+    """What the file holds, once it holds anything: another process may just be writing it."""
+    until = time.monotonic() + patience
+    while not (salt := path.read_bytes()):
+        if time.monotonic() > until:
+            raise OSError(f"{path} is empty, so that no salt can be read from it: delete it, and a new one is made")
+        time.sleep(0.01)
+    return salt
