@@ -6,7 +6,7 @@ from typing import Any
 
 from refold.gateway import caps
 from refold.gateway.deltas import delta_of
-from refold.gateway.plan import Limits
+from refold.gateway.plan import Levels
 from refold.gateway.settings import Settings
 from refold.gateway.traffic import Incoming
 
@@ -40,7 +40,7 @@ def light_body(incoming: Incoming, settings: Settings) -> Mapping[str, Any] | No
     return body if isinstance(body, dict) and not delta_of(incoming.api, body) else None
 
 
-def has_room(api: str, body: Mapping[str, Any], size: int, limits: Limits) -> bool:
+def has_room(api: str, body: Mapping[str, Any], size: int, limits: Levels) -> bool:
     """Does a body of *size* bytes fit its window whatever its tokens are, and its answer too? No text has more tokens
     than bytes."""
     if limits.window is None or limits.soft is None:

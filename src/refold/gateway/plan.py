@@ -28,7 +28,7 @@ PINNED = frozenset({"compaction", "compaction_summary", "context_compaction", "a
 NEVER = 10**15
 
 
-class Limits(NamedTuple):
+class Levels(NamedTuple):
     """Figures for requests to one model, in tokens; None where its window is not known."""
 
     window: Window | None
@@ -37,12 +37,12 @@ class Limits(NamedTuple):
     target: int
 
 
-def limits(settings: Settings, window: Window | None) -> Limits:
+def limits(settings: Settings, window: Window | None) -> Levels:
     """What *settings* say for a window."""
     if window is None:
-        return Limits(None, None, None, 60_000)
+        return Levels(None, None, None, 60_000)
     usable = window.room - min(settings.reserve, window.room // 5)
-    return Limits(
+    return Levels(
         window,
         int(usable * settings.hard),
         int(usable * settings.soft),
@@ -51,13 +51,13 @@ def limits(settings: Settings, window: Window | None) -> Limits:
 
 
 @lru_cache(maxsize=256)
-def idle(limits: Limits) -> Budget:
+def idle(limits: Levels) -> Budget:
     """A budget under which nothing runs: what was decided is shown, and no more."""
     return Budget(NEVER, limits.target, window=limits.window)
 
 
 @lru_cache(maxsize=256)
-def active(limits: Limits) -> Budget:
+def active(limits: Levels) -> Budget:
     """The budget of the hard and the soft level."""
     if limits.hard is None:
         return Budget(Never(), limits.target)

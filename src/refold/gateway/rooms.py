@@ -31,19 +31,19 @@ class Rooms:
 
     def __init__(self, settings: Settings) -> None:
         self._settings, self._lock = settings, Lock()
-        self._known: dict[str, plan.Limits] = {}
-        self._told: dict[Place, plan.Limits] = {}
+        self._known: dict[str, plan.Levels] = {}
+        self._told: dict[Place, plan.Levels] = {}
         self._answered: dict[Place, int] = {}
         """Tokens of the largest request that was answered."""
 
-    def of(self, turn: Turn) -> plan.Limits:
+    def of(self, turn: Turn) -> plan.Levels:
         """The figures for a request of a conversation, which may have been refused at fewer tokens."""
         found, refused = self.limits(turn.incoming, turn.model), turn.thread.refused
         if refused is None or refused[0] != turn.model or (found.window and found.window.room <= refused[1]):
             return found
         return plan.limits(self._settings, Window(refused[1]))
 
-    def limits(self, incoming: Incoming, model: str) -> plan.Limits:
+    def limits(self, incoming: Incoming, model: str) -> plan.Levels:
         """The figures for a caller's model at an upstream."""
         told = self._told.get(_place(incoming, model)) if self._told else None
         found = told or self._known.get(model)

@@ -85,7 +85,7 @@ class Turns:
                 view = compactor(turn.history)
         return view, "shown"
 
-    def _fit(self, thread: Thread, limits: plan.Limits) -> None:
+    def _fit(self, thread: Thread, limits: plan.Levels) -> None:
         """Let nothing run, and what may run come down to where these limits say: the model may be another than before,
         or its window known by now."""
         thread.compactor.budget = plan.idle(limits)
@@ -273,7 +273,7 @@ class Turns:
 
     # --- books ------------------------------------------------------------------------------------
 
-    def limits(self, turn: Turn) -> plan.Limits:
+    def limits(self, turn: Turn) -> plan.Levels:
         """The figures for this request's model."""
         return self.rooms.of(turn)
 
