@@ -126,6 +126,15 @@ def test_wherever_a_stream_is_cut_and_however_its_pieces_fall(name: str, end: in
     assert heard(pieces) in (None, heard(written(name)))
 
 
+@pytest.mark.parametrize("odd", [5, "x", None, [], {}, [5, None, []], {"a": 1}])
+@pytest.mark.parametrize("name", ["type", "choices", "candidates", "response", "message"])
+def test_events_of_no_known_form_break_nothing(name: str, odd: Any) -> None:
+    """What is no stream of an API that is known says its usage as it likes."""
+    usage = {"input_tokens": 5, "output_tokens": 2}
+    event = b"data: " + json.dumps({name: odd, "usage": usage}).encode() + b"\n\n"
+    assert heard([event, b"data: [DONE]\n\n"]) == usage
+
+
 @pytest.mark.parametrize("name", STREAMS)
 @pytest.mark.parametrize("ends", ["the client leaves", "the upstream breaks off", "the upstream ends"])
 def test_an_answer_that_is_not_complete_is_booked_without_usage(name: str, ends: str) -> None:

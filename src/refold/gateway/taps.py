@@ -14,7 +14,7 @@ _USAGE = b'"usage'
 """What stands in every event and answer that has usage: only those are parsed."""
 _DONE = b"[DONE]"
 """The last event of Chat Completions."""
-_OPENINGS = frozenset({"message_start", "response.created", "response.queued", "response.in_progress"})
+_OPENINGS = ("message_start", "response.created", "response.queued", "response.in_progress")
 """Events whose usage, if they have one, is of what was done so far."""
 
 
@@ -89,8 +89,9 @@ def is_last(event: Mapping[str, Any]) -> bool:
     if "type" in event:
         return event["type"] not in _OPENINGS
     parts = event.get("choices") or event.get("candidates") or ()
-    ends = (part.get("finish_reason") or part.get("finishReason") for part in parts if isinstance(part, Mapping))
-    return not parts or any(ends)
+    if not parts or not isinstance(parts, list):
+        return True
+    return any(part.get("finish_reason") or part.get("finishReason") for part in parts if isinstance(part, Mapping))
 
 
 def _merged(earlier: Any, later: Mapping[str, Any]) -> dict[str, Any]:
