@@ -23,7 +23,7 @@ from refold.gateway.limits import Limits
 from refold.gateway.logs import JSONLines, write_json_lines
 from refold.gateway.reading import ConfigError
 from refold.gateway.serve import application, salted
-from refold.gateway.upstreams import APIS, Upstream, below_prefix, choose, providers
+from refold.gateway.upstreams import Upstream, below_prefix, providers
 from refold.pricing import Rates
 from refold.scripted_server import ScriptedServer
 from refold.scripted_upstream import ScriptedUpstream
@@ -229,14 +229,6 @@ def test_the_longest_prefix_wins(prefixes: list[str], path: str) -> None:
     assert len({one.prefix for one in found}) <= 1
     fitting = [prefix for prefix in prefixes if prefix and (path == prefix or path.startswith(prefix + "/"))]
     assert {one.prefix for one in found} <= ({max(fitting, key=len)} if fitting else {""})
-
-
-def test_an_api_without_an_upstream_has_none() -> None:
-    only = Upstream(name="a", url="https://a.example", apis=("anthropic",))
-    other = Upstream(name="b", url="https://b.example", apis=("gemini",))
-    assert choose((only, other), "openai_chat", "") is None
-    assert choose((only,), "openai_chat", "") is only, "one upstream alone takes everything"
-    assert [choose((only, other), api, "") for api in APIS] == [only, None, None, other]
 
 
 def test_a_salt_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:

@@ -210,6 +210,7 @@ def test_the_callers_words_are_guessed_for_other_paths() -> None:
     assert dialect(head("/v1beta/models"), "/v1beta/models") == "gemini"
     assert dialect(head("/v1/responses/x"), "/v1/responses/x") == "openai_responses"
     assert dialect(head("/v1/models"), "/v1/models") == "openai_chat"
+    assert dialect(head("/v1beta/openai/chat/completions"), "/v1beta/openai/chat/completions") == "openai_chat"
 
 
 def test_credentials_differ_by_key_place_and_salt() -> None:

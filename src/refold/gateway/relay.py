@@ -1,8 +1,6 @@
 """One request's way through: in from the client, through the exchange, out to its upstream, and back."""
 
 import asyncio
-import json
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from refold.gateway.answers import Refused
@@ -13,15 +11,16 @@ from refold.gateway.copying import copy
 from refold.gateway.core import Core
 from refold.gateway.encodings import decoded
 from refold.gateway.errors import context_error, figures, is_context_error
-from refold.gateway.intake import Receive, body_pieces, read_body
+from refold.gateway.intake import Receive, read_body
 from refold.gateway.metrics import Timings
 from refold.gateway.opening import Opening, read_opening
+from refold.gateway.passing import Passing, named_in
 from refold.gateway.reply import Reply
 from refold.gateway.taps import Tap
 from refold.gateway.traces import Headers, Traces
 from refold.gateway.traffic import Incoming, Outgoing
 from refold.gateway.upstreams import Upstream, below_prefix, choose
-from refold.gateway.wire import Head, api_of, back, credential, dialect, keyless, onward, text, texts
+from refold.gateway.wire import Head, api_of, back, credential, is_keyed, keyless, onward, spoken, text, texts
 from refold.tokens.usage import read_usage
 
 _SHORT = 65_536
@@ -67,7 +66,7 @@ class Relay:
 
     def __init__(self, config: Config, exchange: Core, client: Client, timings: Timings, traces: Traces) -> None:
         self._config, self._exchange, self._client, self._timings = config, exchange, client, timings
-        self._traces = traces
+        self._traces, self._passing = traces, Passing(config, client)
         self._by_model = any(one.models for one in config.upstreams)
 
     async def answer(self, head: Head, receive: Receive, caller: Caller) -> None:
@@ -78,8 +77,7 @@ class Relay:
         if head.get(b"upgrade").lower() == b"websocket":
             raise Refused(426, "Use HTTP: this gateway takes no WebSocket.", headers=(("upgrade", "HTTP/1.1"),))
         if not api:
-            upstream = self._chosen(candidates, dialect(head, path), "")
-            await self._pass(head, upstream, path, receive, caller)
+            await self._passing.answer(head, candidates, path, receive, caller)
             return
         limits = self._config.limits
         raw = await read_body(receive, limits.body_bytes, limits.body_seconds, head.length)
@@ -92,12 +90,6 @@ class Relay:
                 await self._generate(head, candidates, path, (api, model), raw, caller, trace=trace)
         finally:
             stop()
-
-    def _chosen(self, candidates: tuple[Upstream, ...], api: str, model: str) -> Upstream:
-        upstream = choose(candidates, api, model)
-        if upstream is None:
-            raise Refused(404, "No upstream is configured for this path.", reason="no_upstream")
-        return upstream
 
     async def _generate(
         self,
@@ -113,7 +105,7 @@ class Relay:
         """Answer a request for an answer of a model."""
         started, (api, model) = clock(), asked
         plain = decoded(raw, text(head.get(b"content-encoding")), self._config.limits.body_bytes)
-        upstream = self._chosen(candidates, api, model or self._model(plain))
+        upstream = choose(candidates, spoken(head, path), model or self._model(plain), keyed=is_keyed(head))
         caller.note.upstream, caller.note.received_bytes = upstream.name, len(raw)
         call = await self._prepared(head, upstream, path, api, raw, plain)
         model = call.outgoing.model or model or (named_in(plain) if trace and len(plain or b"") <= _SHORT else "")
@@ -231,55 +223,3 @@ class Relay:
 
     def _count(self, name: str, call: Call, amount: int = 1, **labels: str) -> None:
         self._exchange.counters.add(name, amount, api=call.incoming.api, upstream=call.upstream.name, **labels)
-
-    async def _pass(self, head: Head, upstream: Upstream, path: str, receive: Receive, caller: Caller) -> None:
-        """Pass any other request through, its body as it arrives."""
-        caller.note.upstream = upstream.name
-        upload = _Upload(self._config, head, receive, caller)
-        target = f"{path}?{head.query}" if head.query else path
-        headers = onward(head.headers)
-        if head.has_body and head.length is not None:
-            headers.append((b"content-length", b"%d" % head.length))
-        try:
-            reply = await self._client.send(
-                Order(upstream, head.method, target, headers, upload.pieces() if head.has_body else None)
-            )
-            try:
-                await caller.begin(reply.status, back(reply.headers))
-                await copy(reply, caller)
-            finally:
-                reply.release()
-        finally:
-            upload.stop()
-
-
-def named_in(plain: bytes | None) -> str:
-    """The model that a body names; empty where it names none."""
-    try:
-        body = json.loads(plain or b"")
-    except (ValueError, RecursionError):
-        return ""
-    model = body.get("model") if isinstance(body, dict) else None
-    return model if isinstance(model, str) else ""
-
-
-class _Upload:
-    """A body that is passed on while it arrives; once it has, the client is watched."""
-
-    def __init__(self, config: Config, head: Head, receive: Receive, caller: Caller) -> None:
-        self._config, self._head, self._receive, self._caller = config, head, receive, caller
-        self._answering = asyncio.current_task()
-        self._unwatch = None if head.has_body else watch(receive, caller, self._answering)
-
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """The body. Raises as `body_pieces` does."""
-        limits = self._config.limits
-        async for piece in body_pieces(self._receive, limits.upload_bytes, limits.body_seconds, self._head.length):
-            self._caller.note.received_bytes += len(piece)
-            yield piece
-        self._unwatch = watch(self._receive, self._caller, self._answering)
-
-    def stop(self) -> None:
-        """The request is answered."""
-        if self._unwatch is not None:
-            self._unwatch()

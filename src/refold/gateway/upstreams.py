@@ -9,10 +9,12 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from refold.gateway.answers import Refused
 from refold.gateway.traffic import APIS
 
 _OWN = ("/refold", "/metrics")
 """Paths that the gateway answers itself; no upstream's prefix may be one of them."""
+_REMEDY = "its key is sent to none of them. Bind them by apis, or give one a prefix, in refold.toml."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,14 +63,38 @@ def below_prefix(upstreams: Sequence[Upstream], path: str) -> tuple[tuple[Upstre
     return tuple(one for one in found if one.prefix == prefix), path[len(prefix) :] or "/"
 
 
-def choose(upstreams: Sequence[Upstream], api: str, model: str) -> Upstream | None:
-    """The upstream for a request: by model, else by API, else the first that is bound to neither."""
-    if len(upstreams) == 1 and not upstreams[0].models:
+def choose(upstreams: Sequence[Upstream], apis: Sequence[str], model: str = "", *, keyed: bool = False) -> Upstream:
+    """The upstream for a request in one of these *apis*: by model, else by API, else the first that is bound to neither.
+
+    Where the request names no *model*, those with `models` may be meant too, and a key (*keyed*) goes nowhere
+    on a guess. Raises `Refused` (404) where no upstream fits, and where several do and it has a key.
+    """
+    if len(upstreams) == 1 and not (model and upstreams[0].models):
         return upstreams[0]
-    by_model = (one for one in upstreams if model and any(fnmatchcase(model, pattern) for pattern in one.models))
-    by_api = (one for one in upstreams if api in one.apis and not one.models)
-    free = (one for one in upstreams if not one.models and not one.apis)
-    return next((one for group in (by_model, by_api, free) for one in group), None)
+    named = next((one for one in upstreams if model and _is_for(one, model)), None)
+    if named is not None:
+        return named
+    fitting = _fitting([one for one in upstreams if not (model and one.models)], apis)
+    default = [one for one in fitting if not one.models]
+    if not fitting:
+        raise Refused(404, "No upstream is configured for this path.", reason="no_upstream")
+    if not keyed or len(fitting) == 1:
+        return (default or fitting)[0]
+    whole = [one for one in default if not one.apis or set(apis) <= set(one.apis)]
+    if whole and len(default) == len(fitting):
+        return whole[0]
+    names = ", ".join(one.name for one in fitting)
+    raise Refused(404, f"The request names no model and could be for any of {names}: {_REMEDY}", reason="no_upstream")
+
+
+def _is_for(upstream: Upstream, model: str) -> bool:
+    return any(fnmatchcase(model, pattern) for pattern in upstream.models)
+
+
+def _fitting(upstreams: Sequence[Upstream], apis: Sequence[str]) -> Sequence[Upstream]:
+    """Those that are bound to one of *apis*; where there is none, those that are bound to no API."""
+    bound = [one for one in upstreams if not set(apis).isdisjoint(one.apis)]
+    return bound or [one for one in upstreams if not one.apis]
 
 
 def is_own(path: str) -> bool:

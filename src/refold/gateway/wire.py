@@ -39,9 +39,17 @@ _DOTS = re.compile(r"(?:^|/)\.\.?(?:/|$)")
 _GENERATES = (
     (re.compile(r"/chat/completions/?$"), "openai_chat"),
     (re.compile(r"/responses/?$"), "openai_responses"),
-    (re.compile(r"/messages/?$"), "anthropic"),
+    (re.compile(r"^(?!.*/threads/).*/messages/?$"), "anthropic"),
     (re.compile(r"/([^/:]+):(?:generateContent|streamGenerateContent)$"), "gemini"),
 )
+_MODEL = re.compile(r"/models/(.+?)(?::[A-Za-z]+)?$")
+_BY_PATH = (
+    (re.compile(r"/v1(?:alpha|beta)/|:(?:g|streamG)enerateContent$|:countTokens$"), "gemini"),
+    (re.compile(r"^(?!.*/threads/).*/messages(?:/|$)"), "anthropic"),
+    (re.compile(r"/responses(?:/|$)"), "openai_responses"),
+    (re.compile(r"/chat/completions(?:/|$)"), "openai_chat"),
+)
+"""Whose path it is, whatever is asked; OpenAI's threads have messages too, and Google offers Chat Completions below its own paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,16 +159,29 @@ def api_of(method: str, path: str) -> tuple[str, str]:
     return "", ""
 
 
+def model_in(path: str) -> str:
+    """The model that a path names: `/v1/models/m`, `/v1beta/models/m:countTokens`; empty where it names none."""
+    found = _MODEL.search(path)
+    return unquote(found[1]) if found else ""
+
+
 def dialect(head: Head, path: str) -> str:
     """The API whose words a client understands, whatever it asks for."""
-    api, _ = api_of("POST", path)
-    if api:
-        return api
-    if head.get(b"anthropic-version") or "/messages" in path:
-        return "anthropic"
-    if head.get(b"x-goog-api-key") or "/v1beta/" in path:
-        return "gemini"
-    return "openai_responses" if "/responses" in path else "openai_chat"
+    return api_of("POST", path)[0] or spoken(head, path)[0]
+
+
+def spoken(head: Head, path: str) -> tuple[str, ...]:
+    """The APIs that a request may be of, by its path, else by its key and headers; both of OpenAI's where nothing tells."""
+    by_path = next((api for pattern, api in _BY_PATH if pattern.search(path)), None)
+    if by_path is not None:
+        return (by_path,)
+    if head.get(b"x-api-key") or b"sk-ant-" in head.get(b"authorization"):
+        return ("anthropic",)
+    if any(name.startswith(b"anthropic-") for name in head.first):
+        return ("anthropic",)
+    if head.get(b"x-goog-api-key") or head.query.startswith("key=") or "&key=" in head.query:
+        return ("gemini",)
+    return ("openai_chat", "openai_responses")
 
 
 def onward(headers: RawHeaders, *, drop: Iterable[bytes] = ()) -> list[tuple[bytes, bytes]]:
@@ -214,6 +235,11 @@ def credential(head: Head, salt: bytes) -> str:
     for name, value in keys:
         digest.update(b"%d:%s%d:%s" % (len(name), name, len(value), value))
     return digest.hexdigest()
+
+
+def is_keyed(head: Head) -> bool:
+    """Does the request carry a key?"""
+    return not _KEYS.isdisjoint(head.first) or _QUERY_KEY.search(head.query) is not None
 
 
 def keyless(target: str) -> str:

@@ -1,0 +1,117 @@
+"""Requests that are not for an answer of a model: passed through unread, but for the model that some of them name."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+from refold.gateway.caller import Caller, watch
+from refold.gateway.client import Client, Order
+from refold.gateway.config import Config
+from refold.gateway.copying import copy
+from refold.gateway.encodings import decoded
+from refold.gateway.intake import Receive, body_pieces, read_body
+from refold.gateway.reply import Reply
+from refold.gateway.traffic import is_aside
+from refold.gateway.upstreams import Upstream, choose
+from refold.gateway.wire import Head, back, is_keyed, model_in, onward, spoken, text
+
+
+class Passing:
+    """Passes requests on as they are."""
+
+    def __init__(self, config: Config, client: Client) -> None:
+        self._config, self._client = config, client
+
+    async def answer(
+        self, head: Head, candidates: tuple[Upstream, ...], path: str, receive: Receive, caller: Caller
+    ) -> None:
+        """Answer a request out of one of the *candidates*. Raises `Refused` and `Gone`."""
+        model = model_in(path)
+        if not model and self._is_read(head, candidates, path):
+            await self._read(head, candidates, path, receive, caller)
+        else:
+            upstream = choose(candidates, spoken(head, path), model, keyed=is_keyed(head))
+            await self._streamed(head, upstream, path, receive, caller)
+
+    def _is_read(self, head: Head, candidates: tuple[Upstream, ...], path: str) -> bool:
+        """Is the body read for its model? Only where that decides, and where there may be one: beside the paths that
+        count tokens and the like, in JSON that is not too large for it."""
+        if head.method != "POST" or not head.has_body or not any(one.models for one in candidates):
+            return False
+        small = head.length is not None and head.length <= self._config.limits.body_bytes
+        return is_aside(path) or (small and b"json" in head.get(b"content-type").lower())
+
+    async def _read(
+        self, head: Head, candidates: tuple[Upstream, ...], path: str, receive: Receive, caller: Caller
+    ) -> None:
+        """Choose by the model that the body names; the body goes on as it came."""
+        limits = self._config.limits
+        raw = await read_body(receive, limits.body_bytes, limits.body_seconds, head.length)
+        plain = decoded(raw, text(head.get(b"content-encoding")), limits.body_bytes)
+        upstream = choose(candidates, spoken(head, path), named_in(plain), keyed=is_keyed(head))
+        caller.note.received_bytes = len(raw)
+        stop = watch(receive, caller, asyncio.current_task())
+        try:
+            await self._sent(head, upstream, path, raw, caller)
+        finally:
+            stop()
+
+    async def _streamed(self, head: Head, upstream: Upstream, path: str, receive: Receive, caller: Caller) -> None:
+        """The body goes on as it arrives."""
+        upload = _Upload(self._config, head, receive, caller)
+        try:
+            await self._sent(head, upstream, path, upload.pieces() if head.has_body else None, caller)
+        finally:
+            upload.stop()
+
+    async def _sent(
+        self, head: Head, upstream: Upstream, path: str, body: bytes | AsyncIterator[bytes] | None, caller: Caller
+    ) -> None:
+        """Send it, and pass the answer back."""
+        caller.note.upstream = upstream.name
+        target = f"{path}?{head.query}" if head.query else path
+        headers = onward(head.headers)
+        if body is not None and not isinstance(body, bytes) and head.length is not None:
+            headers.append((b"content-length", b"%d" % head.length))
+        reply = await self._client.send(Order(upstream, head.method, target, headers, body))
+        await _passed_back(reply, caller)
+
+
+async def _passed_back(reply: Reply, caller: Caller) -> None:
+    try:
+        await caller.begin(reply.status, back(reply.headers))
+        await copy(reply, caller)
+    finally:
+        reply.release()
+
+
+def named_in(plain: bytes | None) -> str:
+    """The model that a body names; empty where it names none."""
+    try:
+        body = json.loads(plain or b"")
+    except (ValueError, RecursionError):
+        return ""
+    model = body.get("model") if isinstance(body, dict) else None
+    return model if isinstance(model, str) else ""
+
+
+class _Upload:
+    """A body that is passed on while it arrives; once it has, the client is watched."""
+
+    def __init__(self, config: Config, head: Head, receive: Receive, caller: Caller) -> None:
+        self._config, self._head, self._receive, self._caller = config, head, receive, caller
+        self._answering = asyncio.current_task()
+        self._unwatch = None if head.has_body else watch(receive, caller, self._answering)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The body. Raises as `body_pieces` does."""
+        limits = self._config.limits
+        async for piece in body_pieces(self._receive, limits.upload_bytes, limits.body_seconds, self._head.length):
+            self._caller.note.received_bytes += len(piece)
+            yield piece
+        self._unwatch = watch(self._receive, self._caller, self._answering)
+
+    def stop(self) -> None:
+        """The request is answered."""
+        if self._unwatch is not None:
+            self._unwatch()

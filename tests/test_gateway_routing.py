@@ -1,0 +1,240 @@
+"""Which upstream a request goes to: no key goes to a provider that it is not for."""
+
+import json
+import urllib.error
+import urllib.request
+from contextlib import ExitStack, contextmanager
+from gzip import compress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.gateway.answers import Refused
+from refold.gateway.config import Config
+from refold.gateway.limits import Limits
+from refold.gateway.scripted import serving
+from refold.gateway.upstreams import APIS, Upstream, choose
+from refold.gateway.wire import Head, api_of, is_keyed, model_in, spoken
+from refold.scripted_upstream import ScriptedUpstream
+
+OPENAI = ("openai_chat", "openai_responses")
+
+
+def up(name: str, *models: str, apis: tuple[str, ...] = ()) -> Upstream:
+    return Upstream(name=name, url=f"https://{name}.example", models=models, apis=apis)
+
+
+def chosen(upstreams: list[Upstream], apis: tuple[str, ...], model: str = "", *, keyed: bool = True) -> str:
+    try:
+        return choose(upstreams, apis, model, keyed=keyed).name
+    except Refused:
+        return ""
+
+
+CLAUDE, FREE, QWEN = up("claude", "claude-*"), up("free"), up("qwen", "qwen*")
+ANTHROPIC, BOTH, CHAT = up("anthropic", apis=("anthropic",)), up("openai", apis=OPENAI), up("chat", apis=OPENAI[:1])
+TEAM = up("team", "claude-*", apis=("anthropic",))
+
+CASES = [
+    ([CLAUDE, FREE], ("anthropic",), "claude-opus-5-5", "claude"),
+    ([CLAUDE, FREE], ("anthropic",), "other", "free"),
+    ([CLAUDE, FREE], ("anthropic",), "", ""),  # it could be for either
+    ([CLAUDE], ("anthropic",), "", "claude"),
+    ([CLAUDE], ("anthropic",), "other", ""),
+    ([CLAUDE, QWEN], OPENAI, "", ""),
+    ([QWEN, ANTHROPIC], ("anthropic",), "", "anthropic"),
+    ([QWEN, ANTHROPIC], OPENAI, "", "qwen"),
+    ([QWEN, ANTHROPIC], ("gemini",), "", "qwen"),
+    ([BOTH, ANTHROPIC], ("gemini",), "", ""),
+    ([BOTH, ANTHROPIC], OPENAI, "", "openai"),
+    ([CHAT, BOTH], OPENAI, "", "openai"),
+    ([CHAT, BOTH], ("openai_chat",), "", "chat"),
+    ([CHAT, up("responses", apis=OPENAI[1:])], OPENAI, "", ""),
+    ([TEAM, ANTHROPIC], ("anthropic",), "", ""),
+    ([TEAM, BOTH], ("anthropic",), "", "team"),
+    ([TEAM, FREE], ("anthropic",), "", "team"),
+    ([FREE, up("second")], OPENAI, "", "free"),
+    ([ANTHROPIC], OPENAI, "gpt-5.1", "anthropic"),  # one alone takes everything
+    ([], OPENAI, "", ""),
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_where_a_request_with_a_key_goes(case) -> None:
+    upstreams, apis, model, name = case
+    assert chosen(upstreams, apis, model) == name
+
+
+def test_without_a_key_the_first_that_takes_all_of_the_api_is_tried() -> None:
+    assert chosen([CLAUDE, FREE], ("anthropic",), keyed=False) == "free"
+    assert chosen([CLAUDE, QWEN], OPENAI, keyed=False) == "claude"
+    assert chosen([TEAM, ANTHROPIC], ("anthropic",), keyed=False) == "anthropic"
+
+
+def test_a_refusal_says_between_whom_and_what_to_do() -> None:
+    with pytest.raises(
+        Refused, match=r"names no model and could be for any of claude, free: .* Bind them by apis"
+    ) as no:
+        choose([CLAUDE, FREE], ("anthropic",), keyed=True)
+    assert no.value.status == 404
+
+
+ups = st.builds(
+    Upstream,
+    name=st.uuids().map(str),
+    url=st.just("https://a.example"),
+    models=st.sampled_from([(), ("claude-*",), ("*",)]),
+    apis=st.sampled_from([(), ("anthropic",), OPENAI, APIS]),
+)
+
+
+@given(st.lists(ups, min_size=2, max_size=4), st.sampled_from([("anthropic",), OPENAI, ("gemini",)]))
+def test_a_key_goes_where_nothing_else_fits_as_well(upstreams: list[Upstream], apis: tuple[str, ...]) -> None:
+    """Never to one that is bound to other APIs; never to a default beside one that is for some models."""
+    name = chosen(upstreams, apis)
+    bound = [one for one in upstreams if set(apis) & set(one.apis)]
+    fitting = bound or [one for one in upstreams if not one.apis]
+    if name:
+        assert name in [one.name for one in fitting]
+        assert len(fitting) == 1 or not any(one.models for one in fitting)
+    else:
+        assert not fitting or any(one.models for one in fitting)
+
+
+def head(path: str, *headers: tuple[bytes, bytes], query: str = "") -> Head:
+    return Head("GET", path, query, headers)
+
+
+SPOKEN = [
+    (head("/v1/messages/count_tokens"), "anthropic"),
+    (head("/v1/messages/batches/b"), "anthropic"),
+    (head("/api/hello", (b"x-api-key", b"k")), "anthropic"),
+    (head("/v1/files", (b"x-api-key", b"k")), "anthropic"),
+    (head("/v1/files", (b"anthropic-beta", b"files")), "anthropic"),
+    (head("/api/oauth/profile", (b"authorization", b"Bearer sk-ant-oat01-x")), "anthropic"),
+    (head("/v1/threads/t/messages", (b"authorization", b"Bearer k")), "openai_chat"),
+    (head("/v1beta/openai/chat/completions"), "gemini"),
+    (head("/v1beta/cachedContents"), "gemini"),
+    (head("/v1/publishers/google/models/m:countTokens"), "gemini"),
+    (head("/v1/models/m:streamGenerateContent"), "gemini"),
+    (head("/v1/models", query="key=k"), "gemini"),
+    (head("/v1/models", query="a=b&key=k"), "gemini"),
+    (head("/v1/responses/compact"), "openai_responses"),
+    (head("/v1/responses/input_tokens", (b"x-api-key", b"k")), "openai_responses"),
+    (head("/v1/chat/completions/c"), "openai_chat"),
+]
+
+
+@pytest.mark.parametrize("case", SPOKEN)
+def test_what_a_request_speaks(case) -> None:
+    assert spoken(case[0], case[0].path)[0] == case[1]
+
+
+def test_where_nothing_tells_it_could_be_either_of_openais() -> None:
+    assert spoken(head("/v1/files", (b"authorization", b"Bearer sk-x")), "/v1/files") == OPENAI
+    assert api_of("POST", "/v1/threads/t/messages") == ("", ""), "not Anthropic's"
+
+
+def test_models_and_keys_are_seen() -> None:
+    assert [model_in(path) for path in ("/v1/models", "/v1/models/a%2Fb", "/v1beta/models/g-2:countTokens", "/x")] == [
+        "",
+        "a/b",
+        "g-2",
+        "",
+    ]
+    assert is_keyed(head("/x", (b"api-key", b"k"))) and is_keyed(head("/x", query="key=k"))
+    assert not is_keyed(head("/x", (b"x", b"k"), query="keys=k"))
+
+
+@contextmanager
+def place(*specs: dict, **limits):
+    """A gateway before upstreams of these settings."""
+    with ExitStack() as stack:
+        servers = {spec["name"]: stack.enter_context(ScriptedUpstream()) for spec in specs}
+        upstreams = tuple(Upstream(url=servers[spec["name"]].url, **spec) for spec in specs)
+        gateway = stack.enter_context(serving(Config(upstreams=upstreams, salt=b"s", limits=Limits(**limits))))
+        yield gateway, servers
+
+
+def ask(gateway, path: str, body: bytes | None = None, method: str = "POST", **headers: str) -> tuple[int, bytes]:
+    told = {"content-type": "application/json", **{name.replace("_", "-"): what for name, what in headers.items()}}
+    request = urllib.request.Request(gateway.url + path, body, told, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def body(model: str) -> bytes:
+    return b' {"model" : "%b",  "messages": [], "input": "hi"}\n' % model.encode()
+
+
+TWO = ({"name": "a", "models": ("claude-*", "gemini-*", "gpt-*")}, {"name": "b"})
+CONTENTS = json.dumps({"contents": [{"role": "user", "parts": [{"text": "x"}]}]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("path", "sent"),
+    [
+        ("/v1/messages/count_tokens?beta=true", body("claude-opus-5-5")),
+        ("/v1/responses/compact", body("gpt-5.1")),
+        ("/v1/responses/input_tokens", body("gpt-5.1")),
+        ("/v1/embeddings", body("gpt-embedding")),
+        ("/v1beta/models/gemini-2.5-pro:countTokens", CONTENTS),
+    ],
+)
+def test_what_stands_beside_the_answer_goes_where_the_answer_goes(path: str, sent: bytes) -> None:
+    """And byte for byte, compressed or not; other models' go to the other."""
+    with place(*TWO) as (gateway, servers):
+        assert ask(gateway, path, sent, x_api_key="KEY")[0] == 200
+        assert ask(gateway, path, compress(sent), x_api_key="KEY", content_encoding="gzip")[0] == 200
+        first, second = servers["a"].asked
+        assert (first.target, first.body, first.all("x-api-key")) == (path, sent, ["KEY"])
+        assert (second.body, second.all("content-encoding")) == (compress(sent), ["gzip"])
+        assert second.all("content-length") == [str(len(compress(sent)))]
+        other = path.replace("gemini-2.5", "other")
+        named = {b"claude-opus-5-5", b"gpt-5.1", b"gpt-embedding"}
+        for name in named:
+            sent = sent.replace(name, b"other")
+        assert ask(gateway, other, sent, x_api_key="KEY")[0] == 200
+        assert len(servers["a"].asked) == 2 and len(servers["b"].asked) == 1
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "DELETE"])
+def test_a_key_is_not_sent_on_a_guess(method: str) -> None:
+    with place(*TWO) as (gateway, servers):
+        status, said = ask(gateway, "/v1/files", method=method, x_api_key="KEY")
+        assert status == 404 and (method == "HEAD" or b"could be for any of a, b" in said)
+        assert ask(gateway, "/v1/files", method=method)[0] == 200
+        assert not servers["a"].asked and len(servers["b"].asked) == 1
+        assert ask(gateway, "/v1/models/claude-x", method=method, x_api_key="KEY")[0] == 200
+        assert servers["a"].asked[0].target == "/v1/models/claude-x"
+
+
+def test_one_upstream_with_models_takes_what_names_none() -> None:
+    with place({"name": "a", "models": ("claude-*",)}) as (gateway, servers):
+        assert ask(gateway, "/v1/models", method="GET", x_api_key="KEY")[0] == 200
+        assert ask(gateway, "/v1/messages/count_tokens", body("claude-x"), x_api_key="KEY")[0] == 200
+        assert ask(gateway, "/v1/messages/count_tokens", body("gpt-x"), x_api_key="KEY")[0] == 404
+        assert len(servers["a"].asked) == 2
+
+
+def test_a_key_of_anthropics_goes_to_the_one_that_is_bound_to_it() -> None:
+    with place({"name": "o", "apis": OPENAI}, {"name": "a", "apis": ("anthropic",)}) as (gateway, servers):
+        for method, path in (("HEAD", "/api/hello"), ("GET", "/v1/files"), ("GET", "/v1/models")):
+            assert ask(gateway, path, method=method, x_api_key="KEY")[0] == 200
+        assert not servers["o"].asked and len(servers["a"].asked) == 3
+        assert ask(gateway, "/v1/files", method="GET", authorization="Bearer sk-x")[0] == 200
+        assert len(servers["o"].asked) == 1
+        assert ask(gateway, "/v1/files", method="GET", x_goog_api_key="KEY")[0] == 404
+
+
+def test_a_body_that_is_too_large_to_look_into_is_refused_or_passes_on_what_else_is_known() -> None:
+    large = b'{"model": "claude-x", "input": "%b"}' % (b"x" * 2_000)
+    with place({"name": "a", "models": ("claude-*",)}, {"name": "b"}, body_bytes=1_000) as (gateway, servers):
+        assert ask(gateway, "/v1/messages/count_tokens", large)[0] == 413
+        assert ask(gateway, "/v1/embeddings", large)[0] == 200
+        assert ask(gateway, "/v1/embeddings", large, authorization="Bearer k")[0] == 404
+        assert [asked.body for asked in servers["b"].asked] == [large]
