@@ -1,6 +1,7 @@
 """The cap of a request's output, in the field of its API; lowered in the JSON text where it stands."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import product
 from json.decoder import WHITESPACE, JSONDecoder  # type: ignore[attr-defined]
 from typing import Any, NamedTuple
 
@@ -10,8 +11,10 @@ _FIELDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "anthropic": (("max_tokens",),),
     "openai_chat": (("max_completion_tokens",), ("max_tokens",)),
     "openai_responses": (("max_output_tokens",),),
-    "gemini": (("generationConfig", "maxOutputTokens"), ("generation_config", "max_output_tokens")),
+    "gemini": tuple(product(("generationConfig", "generation_config"), ("maxOutputTokens", "max_output_tokens"))),
 }
+_THINKING = (("thinking", "budget_tokens"), ("reasoning", "max_tokens"))
+"""Where Anthropic and OpenRouter are told what thinking may have of the answer: less than its cap."""
 _decoder = JSONDecoder(strict=False)
 
 
@@ -24,25 +27,33 @@ class Cap(NamedTuple):
 
 def cap_of(api: str, body: Mapping[str, Any]) -> Cap | None:
     """The cap that a request states."""
-    for path in _FIELDS.get(api, ()):
-        value: Any = body
-        for name in path:
-            value = value.get(name) if isinstance(value, Mapping) else None
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return Cap(path, value)
-    return None
+    return _first(body, _FIELDS.get(api, ()))
+
+
+def promised(body: Mapping[str, Any]) -> int:
+    """Tokens of an answer that are promised to thinking; 0 where the request says nothing of it."""
+    budget = _first(body, _THINKING)
+    return budget.tokens if budget else 0
 
 
 def lowered(api: str, body: Mapping[str, Any], tokens: int, window: int) -> Cap | None:
     """The cap that lets a request of *tokens* and its answer fit *window*; None where the stated one does,
     and where no sensible one would. Thinking that is promised a budget keeps it and a little room."""
-    cap = cap_of(api, body)
-    if cap is None or tokens + cap.tokens <= window:
-        return None
-    room = window - tokens
-    if room < max(LEAST, _promised(body) + LEAST) or room >= cap.tokens:
-        return None
-    return Cap(cap.path, room)
+    return next(iter(fitted(api, body, window - tokens)), None)
+
+
+def fitted(api: str, body: Mapping[str, Any], room: int, keep: float = 1.0) -> tuple[Cap, ...]:
+    """What must change for an answer to have *room* tokens at most: the cap, and where need be the budget of thinking,
+    which providers refuse if it does not stay below the cap. Empty where no cap is stated, where it fits as it is, and
+    where too little would be left: `LEAST` tokens, or the share *keep* of what thinking was promised."""
+    cap, budget = cap_of(api, body), _first(body, _THINKING)
+    if cap is None or not LEAST <= room < cap.tokens:
+        return ()
+    if budget is None or budget.tokens + LEAST <= room:
+        return (cap._replace(tokens=room),)
+    if room - LEAST < max(LEAST, keep * budget.tokens):
+        return ()
+    return cap._replace(tokens=room), budget._replace(tokens=room - LEAST)
 
 
 def written(source: bytes, cap: Cap) -> bytes:
@@ -54,10 +65,16 @@ def written(source: bytes, cap: Cap) -> bytes:
     return source[:start] + str(cap.tokens).encode() + source[stop:]
 
 
-def _promised(body: Mapping[str, Any]) -> int:
-    thinking = body.get("thinking")
-    value = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else 0
-    return value if isinstance(value, int) else 0
+def _first(body: Mapping[str, Any], paths: Iterable[tuple[str, ...]]) -> Cap | None:
+    """The first of these fields that holds a number of tokens."""
+    for path in paths:
+        value: Any = body
+        for name in path:
+            value = value.get(name) if isinstance(value, Mapping) else None
+        whole = type(value) is int or (isinstance(value, float) and value.is_integer())
+        if whole and value > 0:
+            return Cap(path, int(value))
+    return None
 
 
 def _field(text: str, at: int, name: str) -> tuple[int, int]:

@@ -92,6 +92,10 @@ class Figures(NamedTuple):
         room = self.limit - tokens if tokens else 0
         return max(0, room - min(1_000, room // 20))
 
+    def scaled(self, before: int, after: int) -> "Figures":
+        """The figures for the request when it is estimated at *after* tokens where it was at *before*."""
+        return self._replace(tokens=self.tokens * after // before) if before else self
+
 
 ESTIMATED = 1.25
 """How much larger a request may be than it is estimated."""

@@ -19,7 +19,7 @@ from refold.gateway.books.listening import listener
 from refold.gateway.claims import Claiming
 from refold.gateway.counters import Counters
 from refold.gateway.deltas import delta_of, refusal
-from refold.gateway.errors import figures
+from refold.gateway.errors import Figures, figures
 from refold.gateway.faults import where, why
 from refold.gateway.identity import hashed, salt_of, session_key, tenant_of
 from refold.gateway.light import light_body
@@ -199,20 +199,22 @@ class Exchange:
         thread = job.thread = self.thread_of(incoming, envelope)
         turn = Turn(incoming, envelope, thread)
         said = self.turns.rooms.learn(turn, figures(error), outgoing.after)
-        if said.output and said.limit - said.tokens >= caps.LEAST:
-            return self._with_cap(incoming, envelope, outgoing, said.limit - said.tokens)
+        if capped := self._with_cap(turn, outgoing, said, keep=0.5):
+            return capped
         with Held(thread, self.settings.patience):
             view = self.turns.harder(turn, said, HARDER, outgoing.after or said.tokens or NEVER)
-            if view is None:
-                return outgoing
-        return self._sealed(turn, view, "context", "retried")
+        if view is None:
+            return self._with_cap(turn, outgoing, said, keep=0.0) or outgoing
+        sealed = self._sealed(turn, view, "context", "retried")
+        return self._with_cap(turn, sealed, said.scaled(outgoing.after, sealed.after), keep=0.0) or sealed
 
-    def _with_cap(self, incoming: Incoming, envelope: Envelope, outgoing: Outgoing, room: int) -> Outgoing:
-        cap = caps.cap_of(incoming.api, envelope.body)
-        if cap is None or cap.tokens <= room:
-            return outgoing
-        body = caps.written(outgoing.body, cap._replace(tokens=room))
-        return replace(outgoing, body=body, outcome="retried", reason="context")
+    def _with_cap(self, turn: Turn, outgoing: Outgoing, said: Figures, *, keep: float) -> Outgoing | None:
+        """*outgoing* with the cap that its upstream's figures leave; None where there is none to be lowered."""
+        body = outgoing.body
+        changed = caps.fitted(turn.incoming.api, turn.envelope.body, said.room(outgoing.after), keep)
+        for cap in changed:
+            body = caps.written(body, cap)
+        return replace(outgoing, body=body, outcome="retried", reason="context") if changed else None
 
     # --- failing open -----------------------------------------------------------------------------
 

@@ -34,7 +34,9 @@ class Rooms:
         self._known: dict[str, plan.Levels] = {}
         self._told: dict[Place, plan.Levels] = {}
         self._answered: dict[Place, int] = {}
-        """Tokens of the largest request that was answered."""
+        """Tokens of the largest request that was answered since the last context error that told of a window."""
+        self._proved: dict[Place, int] = {}
+        """The same since the last one that was believed."""
 
     def of(self, turn: Turn) -> plan.Levels:
         """The figures for a request of a conversation, which may have been refused at fewer tokens."""
@@ -73,6 +75,11 @@ class Rooms:
         if tokens > self._answered.get(place, 0):
             with self._lock:
                 _keep(self._answered, place, tokens)
+                _keep(self._proved, place, max(tokens, self._proved.get(place, 0)))
+
+    def proved(self, turn: Turn) -> int:
+        """Tokens of the largest request of this caller to this model that was answered, as they are estimated."""
+        return self._proved.get(_place(turn.incoming, turn.model), 0)
 
     def learn(self, turn: Turn, said: Figures, sent: int) -> Figures:
         """Take the window that the upstream told of, and what can be true of the figures that it *said*. Where it told
@@ -82,6 +89,7 @@ class Rooms:
         if said.limit:
             window, place = self._window(turn.model), _place(turn.incoming, turn.model)
             with self._lock:
+                self._proved.pop(place, None)
                 if window is None or said.limit < window.room:
                     _keep(self._told, place, plan.limits(self._settings, Window(said.limit)))
                 else:

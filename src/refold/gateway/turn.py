@@ -4,13 +4,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import unquote
 
 from refold.envelope import Envelope
 from refold.gateway.threads import Thread
 from refold.gateway.traffic import Incoming
 from refold.view import View
 
-_MODEL = re.compile(r"/models/([^/:?]+)")
+_MODEL = re.compile(r"/(?:models|deployments)/([^/:?]+)")
+"""Gemini's paths, and Azure's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,4 +51,4 @@ def named(path: str, body: Mapping[str, Any]) -> str:
     if isinstance(model, str) and model:
         return model
     found = _MODEL.search(path)
-    return found[1] if found else ""
+    return unquote(found[1]) if found else ""

@@ -30,6 +30,10 @@ from refold.view import View
 
 __all__ = ["Turn", "Turns", "model_of"]
 
+FAR = 0.15
+"""The share of what was sent that is aimed at where nothing tells of the window: neither the error, nor a table, nor an
+answer to half as much. Less than a fifth, for a history may be handed to a server with a window five times smaller."""
+
 
 @dataclass(eq=False)
 class Turns:
@@ -267,9 +271,17 @@ class Turns:
     def _goal(self, turn: Turn, view: View, said: Figures, share: float) -> int:
         """Tokens, as they are estimated, that are *share* of the window as the upstream counts."""
         window = self.limits(turn).window
-        room = said.limit or (window.room if window else 0) or view.tokens
+        room = self._beside_the_answer(turn, said) or (window.room if window else 0) or view.tokens
+        if not said.limit and self.rooms.room(turn.incoming, turn.model) is None:
+            share = share if view.tokens < 2 * self.rooms.proved(turn) else FAR
         really = max(said.tokens, view.tokens) if said.tokens else max(view.tokens, room)
         return int(view.tokens * min(share, share * room / max(really, 1)))
+
+    def _beside_the_answer(self, turn: Turn, said: Figures) -> int:
+        """What the upstream's limit leaves beside the answer, where it leaves anything; its cap will be lowered."""
+        cap = caps.cap_of(turn.incoming.api, turn.envelope.body)
+        answer = min(cap.tokens, caps.promised(turn.envelope.body) + caps.LEAST) if cap else said.output
+        return said.limit - answer if said.limit >= answer + caps.LEAST else said.limit
 
     # --- books ------------------------------------------------------------------------------------
 

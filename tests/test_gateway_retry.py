@@ -1,0 +1,285 @@
+"""What is sent once more after a context error: by the upstream's figures, and valid."""
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.codecs import open_payload
+from refold.gateway.caps import LEAST, Cap, cap_of, fitted, lowered, promised, written
+from refold.gateway.exchange import Exchange, Incoming, Outgoing, Settings
+from refold.gateway.turn import model_of, named
+from refold.stores.memory import MemoryStore
+from refold.windows import Window
+
+CHAT, ANTHROPIC = "/v1/chat/completions", "/v1/messages"
+
+
+class Gateway:
+    """An exchange, and what it makes of requests and their context errors."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.exchange = Exchange(Settings(**{"windows": {}, "economy": False, **settings}), MemoryStore())
+
+    def sent(self, body: dict[str, Any], api: str, path: str) -> tuple[Incoming, Outgoing]:
+        incoming = Incoming(api, "up", path, (), json.dumps(body).encode(), "c")
+        return incoming, self.loop.run_until_complete(self.exchange.prepare(incoming))
+
+    def again(self, body: dict[str, Any], said: str, api: str = "openai_chat", path: str = CHAT) -> Outgoing | None:
+        incoming, outgoing = self.sent(body, api, path)
+        error = json.dumps({"error": {"message": said}}).encode()
+        return self.loop.run_until_complete(self.exchange.harder(incoming, outgoing, error))
+
+    def close(self) -> None:
+        self.loop.run_until_complete(self.exchange.aclose())
+        self.loop.close()
+
+
+@pytest.fixture
+def gateway() -> Iterator[Gateway]:
+    made = Gateway()
+    yield made
+    made.close()
+
+
+def chat(steps: int, **more: Any) -> dict[str, Any]:
+    messages: list[Any] = [{"role": "user", "content": "Find the bug. " + "details of it " * 600}]
+    for at in range(steps):
+        call = {"id": f"c{at}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": f"c{at}", "content": f"{at} " + "lorem ipsum " * 200})
+    return {"model": "nobody-knows", "messages": messages, **more}
+
+
+def body_of(outgoing: Outgoing | None) -> dict[str, Any]:
+    assert outgoing is not None and (outgoing.outcome, outgoing.reason) == ("retried", "context")
+    body: dict[str, Any] = json.loads(outgoing.body)
+    return body
+
+
+# --- only the cap is too large --------------------------------------------------------------------
+
+TOO_LARGE = [
+    (
+        "'max_tokens' or 'max_completion_tokens' is too large: 30000. This model's maximum context length is 32768 tokens and your "
+        "request has 2900 input tokens (30000 > 32768 - 2900)."
+    ),
+    (
+        "This endpoint's maximum context length is 32768 tokens. However, you requested about 32900 tokens (2600 of text input, 300 of "
+        "tool input, 30000 in the output). Please reduce the length of either one."
+    ),
+    (
+        "This model's maximum context length is 32768 tokens. However, you requested 32900 tokens (2900 in the messages, 30000 in the "
+        "completion). Please reduce the length of the messages or completion."
+    ),
+    "`inputs` tokens + `max_new_tokens` must be <= 32768. Given: 2900 `inputs` tokens and 30000 `max_new_tokens`",
+]
+
+
+@pytest.mark.parametrize("said", TOO_LARGE)
+@pytest.mark.parametrize("steps", [0, 8])
+@pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
+def test_a_cap_is_lowered_by_the_upstreams_figures_alone(gateway: Gateway, said: str, steps: int, field: str) -> None:
+    body = chat(steps, **{field: 30_000})
+    assert body_of(gateway.again(body, said)) == {**body, field: 32_768 - 2_900 - 1_000}
+
+
+@pytest.mark.parametrize("said", TOO_LARGE)
+@pytest.mark.parametrize("more", [{}, {"max_tokens": 500}])
+def test_where_no_cap_can_be_lowered_the_history_is_cut(gateway: Gateway, said: str, more: dict[str, int]) -> None:
+    """A server may keep room for an answer of its own accord."""
+    body = chat(40, **more)
+    retried = gateway.again(body, said)
+    sent = body_of(retried)
+    assert retried is not None and retried.after < 0.6 * 32_768
+    assert len(sent["messages"]) < len(body["messages"]) and sent.get("max_tokens") == more.get("max_tokens")
+    assert more or retried.after < 32_768 - 30_000
+
+
+def test_a_count_that_was_broken_off_is_no_count(gateway: Gateway) -> None:
+    """vLLM stops where the request is too long by one token, so that one token less would not do."""
+    body = chat(8, max_tokens=30_000)
+    said = (
+        "This model's maximum context length is 32768 tokens. However, you requested 30000 output tokens and your prompt contains "
+        "at least 2769 input tokens, for a total of at least 32769 tokens."
+    )
+    incoming, outgoing = gateway.sent(body, "openai_chat", CHAT)
+    cap = body_of(gateway.again(body, said))["max_tokens"]
+    assert incoming.body == outgoing.body and cap <= 32_768 - 1.25 * outgoing.after < 30_000
+
+
+def test_a_cap_is_lowered_behind_a_compaction_as_the_upstream_counts(gateway: Gateway) -> None:
+    """Here twice what is estimated."""
+    body = chat(40, max_tokens=20_000)
+    _, outgoing = gateway.sent(body, "openai_chat", CHAT)
+    really, limit = 2 * outgoing.after, 40_000
+    retried = gateway.again(body, f"prompt is too long: {really} tokens > {limit} maximum")
+    sent = body_of(retried)
+    assert retried is not None and 2 * retried.after + sent["max_tokens"] <= limit
+    assert sent["max_tokens"] >= LEAST
+
+
+# --- thinking -------------------------------------------------------------------------------------
+
+
+def thinking(budget: int, cap: int, words: int = 3_500, steps: int = 0) -> dict[str, Any]:
+    messages: list[Any] = [{"role": "user", "content": "x " * words}]
+    for at in range(steps):
+        messages.append({"role": "assistant", "content": f"Step {at}. " + "and so on " * 300})
+        messages.append({"role": "user", "content": f"Go on with {at + 1}."})
+    return {
+        "model": "nobody-knows",
+        "max_tokens": cap,
+        "thinking": {"type": "enabled", "budget_tokens": budget},
+        "messages": messages,
+    }
+
+
+def overflow(tokens: int, cap: int, limit: int) -> str:
+    return f"input length and `max_tokens` exceed context limit: {tokens} + {cap} > {limit}, decrease input length or `max_tokens`"
+
+
+def test_thinking_keeps_its_budget_where_the_cap_can_be_lowered_above_it(gateway: Gateway) -> None:
+    body = thinking(20_000, 60_000)
+    sent = body_of(gateway.again(body, overflow(150_000, 60_000, 200_000), "anthropic", ANTHROPIC))
+    assert sent == {**body, "max_tokens": 49_000}
+
+
+def test_a_budget_that_would_not_stay_below_the_cap_is_lowered_with_it(gateway: Gateway) -> None:
+    body = thinking(198_000, 199_000)
+    sent = body_of(gateway.again(body, overflow(3_500, 199_000, 200_000), "anthropic", ANTHROPIC))
+    budget = {"type": "enabled", "budget_tokens": 195_500 - LEAST}
+    assert sent == {**body, "max_tokens": 195_500, "thinking": budget}
+
+
+def test_before_thinking_loses_half_of_its_budget_the_history_is_cut(gateway: Gateway) -> None:
+    body = thinking(60_000, 64_000, steps=60)
+    sent = body_of(gateway.again(body, overflow(175_000, 64_000, 200_000), "anthropic", ANTHROPIC))
+    assert len(sent["messages"]) < len(body["messages"])
+    assert (sent["max_tokens"], sent["thinking"]) == (64_000, body["thinking"])
+
+
+def test_where_no_history_can_be_cut_thinking_loses_more(gateway: Gateway) -> None:
+    body = thinking(60_000, 64_000)
+    sent = body_of(gateway.again(body, overflow(175_000, 64_000, 200_000), "anthropic", ANTHROPIC))
+    assert sent == {**body, "max_tokens": 24_000, "thinking": {"type": "enabled", "budget_tokens": 24_000 - LEAST}}
+
+
+CAPS = st.integers(1, 300_000)
+
+
+@given(
+    cap=CAPS, budget=st.integers(0, 300_000), room=st.integers(-10_000, 300_000), keep=st.sampled_from([0.0, 0.5, 1.0])
+)
+def test_what_is_lowered_is_a_request_that_providers_take(cap: int, budget: int, room: int, keep: float) -> None:
+    body = {"max_tokens": cap, "thinking": {"budget_tokens": budget}, "messages": []}
+    source = json.dumps(body).encode()
+    changed = fitted("anthropic", body, room, keep)
+    for one in changed:
+        source = written(source, one)
+    after = json.loads(source)
+    if not changed:
+        assert after == body
+        return
+    assert LEAST <= after["max_tokens"] == room < cap
+    left = after["thinking"]["budget_tokens"]
+    assert left == budget or (LEAST <= left < budget and left >= keep * budget)
+    assert left < after["max_tokens"]
+
+
+# --- an error without figures ---------------------------------------------------------------------
+
+NO_FIGURES = "the request exceeds the available context size. try increasing the context size or enable context shift"
+
+
+@pytest.mark.parametrize("times", [1.2, 2.0, 5.0])
+def test_one_retry_is_enough_where_nothing_tells_of_the_window(gateway: Gateway, times: float) -> None:
+    """A long history is handed to a server of a small window that nobody knows."""
+    body = chat(90)
+    _, outgoing = gateway.sent(body, "openai_chat", CHAT)
+    retried = gateway.again(body, NO_FIGURES)
+    assert retried is not None and retried.after < outgoing.after / times
+
+
+def test_an_answer_to_half_as_much_tells_of_the_window(gateway: Gateway) -> None:
+    incoming, outgoing = gateway.sent(chat(60), "openai_chat", CHAT)
+    gateway.exchange.finished(incoming, outgoing, {"prompt_tokens": outgoing.after, "completion_tokens": 5})
+    body = chat(90)
+    _, outgoing = gateway.sent(body, "openai_chat", CHAT)
+    retried = gateway.again(body, NO_FIGURES)
+    assert retried is not None and 0.3 * outgoing.after < retried.after <= 0.6 * outgoing.after
+
+
+def test_a_table_tells_of_the_window() -> None:
+    gateway = Gateway(windows={"nobody-knows": Window(100_000)})
+    body = chat(90)
+    _, outgoing = gateway.sent(body, "openai_chat", CHAT)
+    retried = gateway.again(body, NO_FIGURES)
+    assert retried is not None and 0.3 * outgoing.after < retried.after <= 0.6 * outgoing.after
+    gateway.close()
+
+
+# --- caps and models, wherever they stand ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("outer", ["generationConfig", "generation_config"])
+@pytest.mark.parametrize("inner", ["maxOutputTokens", "max_output_tokens"])
+@pytest.mark.parametrize("value", ["29000", "29000.0", "2.9e4"])
+def test_every_spelling_of_geminis_cap_is_seen_and_lowered(outer: str, inner: str, value: str) -> None:
+    source = f'{{"contents": [], "{outer}": {{"topK": 1, "{inner}": {value}}}}}'.encode()
+    cap = cap_of("gemini", json.loads(source))
+    assert cap == Cap((outer, inner), 29_000) and type(cap.tokens) is int
+    assert json.loads(written(source, cap._replace(tokens=9)))[outer] == {"topK": 1, inner: 9}
+
+
+@pytest.mark.parametrize("value", [1.5, float("inf"), float("nan"), -2.0, 0.0, "9", True])
+def test_what_is_no_number_of_tokens_is_no_cap(value: object) -> None:
+    assert cap_of("openai_chat", {"max_tokens": value}) is None
+    assert promised({"thinking": {"budget_tokens": value}}) == 0
+
+
+def test_a_budget_of_openrouters_counts_too() -> None:
+    body = {"max_tokens": 20_000, "reasoning": {"max_tokens": 15_000}}
+    assert promised(body) == 15_000
+    assert lowered("openai_chat", body, 10_000, 25_000) is None
+    assert fitted("openai_chat", body, 15_000, 0.5) == (
+        Cap(("max_tokens",), 15_000),
+        Cap(("reasoning", "max_tokens"), 13_976),
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "model"),
+    [
+        ("/openai/deployments/gpt-4o/chat/completions?api-version=2024-10-21", "gpt-4o"),
+        ("/openai/deployments/my%20own/chat/completions", "my own"),
+        ("/openai/deployments/o3/responses", "o3"),
+        ("/v1beta/models/gemini-3-pro:streamGenerateContent?alt=sse", "gemini-3-pro"),
+        ("/v1/chat/completions", ""),
+    ],
+)
+def test_a_model_is_named_by_its_path_where_the_body_names_none(path: str, model: str) -> None:
+    assert named(path, {}) == model
+    assert named(path, {"model": "said"}) == "said"
+    source = b'{"messages": [{"role": "user", "content": "x"}]}'
+    assert model_of(Incoming("openai_chat", "up", path, (), source, "c"), open_payload(source, "openai_chat")) == model
+
+
+def test_an_azure_deployments_window_is_kept_to() -> None:
+    gateway = Gateway(windows={"small": Window(20_000)})
+    body = {name: value for name, value in chat(40).items() if name != "model"}
+    path = "/openai/deployments/small/chat/completions?api-version=2024-10-21"
+    _, outgoing = gateway.sent(body, "openai_chat", path)
+    assert (outgoing.outcome, outgoing.model) == ("edited", "small") and outgoing.after < 20_000
+    _, capped = gateway.sent(
+        {"messages": [{"role": "user", "content": "hello " * 5_000}], "max_tokens": 19_000}, "openai_chat", path
+    )
+    assert (capped.outcome, capped.reason) == ("edited", "cap")
+    assert re.search(rb'"max_tokens": 1[0-5]\d{3}\b', capped.body)
+    gateway.close()
