@@ -26,6 +26,7 @@ from refold.gateway.books.tables import ADD, MIGRATIONS, PAGE
 from refold.gateway.counters import Counters
 from refold.gateway.economy import keeps_for_an_hour, rates_of
 from refold.gateway.exchange import Exchange
+from refold.gateway.logs import JSONLines
 from refold.gateway.settings import Settings
 from refold.gateway.traffic import Incoming, Outgoing
 from refold.pricing import Rates, find_rates
@@ -597,7 +598,12 @@ def test_a_ledger_that_fails_loses_nothing_and_stops_nobody(caplog):
     assert total.calls >= 8 and total.cost == total.would_cost
     assert gateway.counters.get("ledger_failures", doing="write") == 3
     assert gateway.book.closed
-    assert "full" not in caplog.text and "bug" not in caplog.text
+    lines = [json.loads(JSONLines().format(record)) for record in caplog.records if record.name == "refold.gateway"]
+    assert [(one["event"], one["doing"], one["error"]) for one in lines] == [
+        ("the books failed", "write", "StoreError")
+    ] * 3
+    assert all(one["at"] for one in lines)
+    assert "full" not in str(lines) and "bug" not in str(lines)
 
 
 def test_what_cannot_be_reckoned_is_counted_and_passed_over():

@@ -1,18 +1,17 @@
 """Work that no request waits for: summaries that are prepared ahead, and what is asked beside requests."""
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import TypeVar
 
 from refold.gateway.counters import Counters
+from refold.gateway.logs import LOGGER, told
 from refold.gateway.settings import Settings
 from refold.gateway.threads import Thread
 from refold.gateway.workers import Job, Workers
 from refold.preview import Preview
 
 T = TypeVar("T")
-_log = logging.getLogger("refold.gateway")
 
 
 class Ahead:
@@ -50,7 +49,7 @@ class Ahead:
             thread.prepared = await self.run(wish, self._patience * 2)
             result = "ready" if thread.prepared else "nothing"
         except Exception as error:  # noqa: BLE001 - there will be another
-            _log.warning("no summary was prepared: %s", type(error).__name__)
+            LOGGER.warning("no summary was prepared", extra={"fields": told(error)})
         finally:
             thread.preparing = False
             self._counters.add("prepared", result=result)

@@ -12,7 +12,7 @@ LOGGER = logging.getLogger("refold.gateway")
 """Takes one record a request; silent until a handler is set, as libraries are."""
 CUT = "ASGI callable returned without completing response."
 """What the server says when an answer is broken off as its upstream was; our own line of that request says so too."""
-_LEVELS = ("debug", "info", "warning", "error")
+LEVELS = ("debug", "info", "warning", "error")
 
 
 class JSONLines(logging.Formatter):
@@ -23,9 +23,14 @@ class JSONLines(logging.Formatter):
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
         line: dict[str, Any] = {"time": at, "level": record.levelname.lower(), "event": record.getMessage()[:500]}
         line |= getattr(record, "fields", {})
-        if record.exc_info and record.exc_info[0] is not None:
-            line |= {"error": record.exc_info[0].__name__, "at": places(record.exc_info[2])}
+        if record.exc_info and record.exc_info[1] is not None:
+            line |= told(record.exc_info[1])
         return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def told(error: BaseException) -> dict[str, Any]:
+    """What a record's `fields` say of *error*: its type and its places, not its message, which may quote a request."""
+    return {"error": type(error).__name__, "at": places(error.__traceback__)}
 
 
 def is_news(record: logging.LogRecord) -> bool:
@@ -44,8 +49,8 @@ def places(trace: TracebackType | None) -> list[str]:
 
 def write_json_lines(level: str = "info") -> None:
     """Let the gateway and its server log to standard error. *level*: debug, info, warning, error."""
-    if level not in _LEVELS:
-        raise ValueError(f"no log level is called {level!r}; there are {', '.join(_LEVELS)}")
+    if level not in LEVELS:
+        raise ValueError(f"no log level is called {level!r}; there are {', '.join(LEVELS)}")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JSONLines())
     handler.addFilter(is_news)

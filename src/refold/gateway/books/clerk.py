@@ -1,6 +1,5 @@
 """Keeps the books behind the answers: in a thread of its own, in batches, and never in anybody's way."""
 
-import logging
 import queue
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -13,9 +12,9 @@ from refold.gateway.books.accounts import Accounts, Answered, Summarised
 from refold.gateway.books.entry import Key, Sums, total
 from refold.gateway.counters import Counters
 from refold.gateway.economy import calls_of
+from refold.gateway.logs import LOGGER, told
 from refold.survival import Survival, step
 
-_log = logging.getLogger("refold.gateway")
 WAITING = 10_000
 """Calls that may wait to be booked, and lines that may wait for a store that fails; more are not booked."""
 FEW = 8
@@ -177,4 +176,4 @@ class Clerk:
             act()
         except Exception as error:  # noqa: BLE001 - books are no reason to fail
             self._counters.add("ledger_failures", doing=doing)
-            _log.warning("the books failed: %s, %s", doing, type(error).__name__)
+            LOGGER.warning("the books failed", extra={"fields": {"doing": doing, **told(error)}})

@@ -1,0 +1,50 @@
+"""What is told of failures: fields that a log is searched by, and not a word of what was said."""
+
+import asyncio
+import json
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from refold.gateway.ahead import Ahead
+from refold.gateway.counters import Counters
+from refold.gateway.logs import JSONLines, told
+from refold.gateway.settings import Settings
+
+SECRET = "the user's words"
+
+
+def lines(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any]]:
+    """The lines of one event, as they stand on standard error."""
+    ours = (record for record in caplog.records if record.name == "refold.gateway")
+    return [line for line in map(json.loads, map(JSONLines().format, ours)) if line["event"] == event]
+
+
+def test_of_an_error_its_type_and_places_are_told():
+    with pytest.raises(ValueError, match=SECRET) as caught:
+        int(SECRET)
+    fields = told(caught.value)
+    assert fields["error"] == "ValueError" and SECRET not in str(fields)
+    assert [place.partition(":")[0] for place in fields["at"]] == ["test_gateway_logs.py"]
+    assert told(ValueError(SECRET)) == {"error": "ValueError", "at": []}
+
+
+def test_a_summary_that_could_not_be_prepared_is_told_in_fields(caplog: pytest.LogCaptureFixture):
+    def wish() -> None:
+        raise ValueError(SECRET)
+
+    async def prepared(counters: Counters) -> None:
+        ahead = Ahead(Settings(), counters)
+        ahead.prepare(SimpleNamespace(wish=wish, preparing=False, prepared=None))
+        await asyncio.gather(*ahead.tasks)
+        await ahead.aclose()
+
+    counters = Counters()
+    with caplog.at_level(logging.WARNING, "refold.gateway"):
+        asyncio.run(prepared(counters))
+    (line,) = lines(caplog, "no summary was prepared")
+    assert (line["level"], line["error"]) == ("warning", "ValueError")
+    assert line["at"][-1].startswith("test_gateway_logs.py:") and SECRET not in str(line)
+    assert counters.get("prepared", result="failed") == 1
