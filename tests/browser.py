@@ -80,6 +80,12 @@ class Browser:
         """What the console says: errors of scripts, violations of the content security policy."""
         return [one["message"] for one in self.ask("POST", "/se/log", {"type": "browser"})]
 
+    def resize(self, width: int, height: int = 800) -> None:
+        """A viewport of so many pixels, also narrower than a window can be; 0 for that of the window again."""
+        wanted = {"width": width, "height": height * bool(width), "deviceScaleFactor": 0, "mobile": False}
+        command = "Emulation.setDeviceMetricsOverride"
+        self.ask("POST", "/goog/cdp/execute", {"cmd": command, "params": wanted})
+
     def picture(self, path: Path, width: int = 1_280) -> None:
         """The whole page as a PNG file."""
         height = self.run("return document.documentElement.scrollHeight")

@@ -252,6 +252,186 @@ def test_everything_can_be_reached_by_keyboard_and_has_a_name(browser: Browser, 
     assert browser.run("return document.documentElement.lang") == "en"
 
 
+def delayed(browser: Browser, path: str) -> None:
+    """Answers to *path* wait until `release()` is called in the page."""
+    browser.run(
+        """const asked = window.fetch; const until = new Promise((done) => { window.release = done; });
+        window.fetch = async (path, more) => {
+          const answer = await asked(path, more);
+          if (String(path).includes(arguments[0])) await until;
+          return answer;
+        };""".replace("arguments[0]", json.dumps(path))
+    )
+
+
+def failing(browser: Browser, path: str) -> None:
+    """Questions to *path* fail as long as `down` is true in the page, which it is."""
+    browser.run(
+        """const asked = window.fetch; window.down = true;
+        window.fetch = async (path, more) => {
+          if (window.down && String(path).includes(PATH)) throw new TypeError("down");
+          return asked(path, more);
+        };""".replace("PATH", json.dumps(path))
+    )
+
+
+@pytest.fixture
+def two(browser: Browser, at: Place) -> tuple[str, str]:
+    """Two sessions, the latest first, and the page that lists them."""
+    at.say(chat(40))
+    at.say(chat(12), **{"x-session-id": "another"})
+    entered(browser, at)
+    return tuple(one["id"][:8] for one in at.get("sessions").json()["sessions"])
+
+
+def test_a_preview_that_comes_late_is_not_shown_under_another_session(browser: Browser, two: tuple[str, str]) -> None:
+    """It was, and could be accepted there."""
+    later, former = two
+    browser.click("#rows tr:nth-child(1) button")
+    browser.wait("#detail-title", later)
+    delayed(browser, "/preview")
+    browser.click("#preview")
+    browser.wait("#status", "Working on a preview")
+    browser.click("#rows tr:nth-child(2) button")
+    browser.wait("#detail-title", former)
+    browser.run("window.release()")
+    browser.click("#preview")  # that of the session that is open; it comes after the late one
+    browser.find("#offer h3")
+    assert browser.text("#offer h3") == f"Preview of session {former}"
+    browser.click("#offer .main")
+    assert f"session {former}" in browser.wait("#status", "Accepted")
+
+
+def test_a_late_preview_alone_leaves_the_other_session_as_it_is(browser: Browser, two: tuple[str, str]) -> None:
+    browser.click("#rows tr:nth-child(1) button")
+    browser.wait("#detail-title", two[0])
+    delayed(browser, "/preview")
+    browser.click("#preview")
+    browser.click("#rows tr:nth-child(2) button")
+    browser.wait("#detail-title", two[1])
+    late = "window.release(); return new Promise((done) => setTimeout(done, 300))"
+    browser.run(late)
+    assert browser.run(
+        "return [document.getElementById('offer').hidden, document.querySelectorAll('#offer *').length]"
+    ) == [
+        True,
+        0,
+    ]
+
+
+def test_a_token_that_no_header_can_carry_is_refused_at_once(browser: Browser, at: Place) -> None:
+    """It was stored, and the page said that the gateway could not be reached, until the tab was closed."""
+    browser.open(f"{at.served.url}/refold/")
+    browser.find("#token")
+    browser.run("document.getElementById('token').value = '密码密码'")
+    browser.click("#entry button")
+    browser.wait("#status", "ASCII")
+    assert browser.run("return sessionStorage.length") == 0
+    browser.run("sessionStorage.setItem('refold-admin-token', '密码')")  # as an older page left it
+    entered(browser, at)
+    assert browser.run("return Object.values(sessionStorage)") == [TOKEN]
+
+
+def test_a_page_that_cannot_load_offers_the_way_in(browser: Browser, at: Place) -> None:
+    browser.open(f"{at.served.url}/refold/")
+    browser.find("#token")
+    failing(browser, "/sessions")
+    browser.type("#token", TOKEN)
+    browser.click("#entry button")
+    browser.wait("#status", "cannot be reached")
+    assert browser.run("return sessionStorage.length") == 0, "only what was right is kept"
+    browser.find("#entry button")
+    browser.find("#forget")
+    browser.run("window.down = false")
+    browser.click("#entry button")
+    browser.find("#glance")
+    assert browser.text("#status") == "", "the error is over"
+    assert browser.run("return Object.values(sessionStorage)") == [TOKEN]
+
+
+def test_what_comes_back_and_does_not_fit_is_announced_so(browser: Browser, at: Place) -> None:
+    at.say(chat(40))
+    entered(browser, at)
+    browser.click("#rows button")
+    browser.wait("#edits", "Summarize")
+    before = browser.label("#edits button")
+    browser.click("#edits button")
+    assert (
+        before.startswith("Undo edit") and browser.label("#edits button") == before.replace("Undo", "Really undo") + "?"
+    )
+    browser.click("#edits button")
+    browser.wait("#status", "do not fit: the next request")
+    assert int(at.say(chat(40)).headers["refold-edits"]) == 1
+
+
+def test_an_undo_that_fails_must_be_wanted_twice_again(browser: Browser, at: Place) -> None:
+    at.say(chat(40))
+    entered(browser, at)
+    browser.click("#rows button")
+    browser.wait("#edits", "Summarize")
+    failing(browser, "/revert")
+    browser.click("#edits button")
+    browser.click("#edits button")
+    browser.wait("#status", "cannot be reached")
+    assert browser.text("#edits button") == "Undo" and browser.label("#edits button").startswith("Undo edit")
+
+
+def test_a_session_that_cannot_be_read_does_not_stay_under_the_name_of_the_former(
+    browser: Browser, two: tuple[str, str]
+) -> None:
+    browser.click("#rows tr:nth-child(1) button")
+    browser.wait("#detail-title", two[0])
+    failing(browser, "/history")
+    browser.click("#rows tr:nth-child(2) button")
+    browser.wait("#status", "cannot be reached")
+    assert browser.run("return document.getElementById('detail').hidden")
+    assert browser.run("return document.querySelectorAll('#rows [aria-current]').length") == 0
+    browser.run("window.down = false")
+    browser.click("#rows tr:nth-child(2) button")
+    browser.wait("#detail-title", two[1])
+    assert browser.text("#status") == "", "the error is over"
+
+
+def test_all_sessions_can_be_reached(browser: Browser, at: Place) -> None:
+    for n in range(105):
+        at.say(chat(3), **{"x-session-id": f"s{n}"})
+    entered(browser, at)
+    ids = [one["id"] for one in at.get("sessions", limit=200).json()["sessions"]]
+    rows = "return [...document.querySelectorAll('#rows tr')].map((one) => one.dataset.session)"
+    assert browser.run(rows) == ids[:100]
+    assert browser.text("#span") == "Sessions 1 to 100 of 105"
+    assert "Saved net by the sessions listed" in browser.text("#metrics")
+    browser.click("#rows button")
+    browser.wait("#detail-title", ids[0][:8])
+    browser.click("#older")
+    browser.wait("#span", "101 to 105")
+    assert browser.run(rows) == ids[100:] and browser.run("return document.getElementById('older').disabled")
+    browser.wait("#detail-title", ids[0][:8])
+    browser.click("#newer")
+    browser.wait("#span", "1 to 100")
+    assert browser.run(rows) == ids[:100] and browser.run("return document.getElementById('newer').disabled")
+
+
+def test_nothing_is_wider_than_a_telephone(browser: Browser, at: Place) -> None:
+    """A model's name of 158 characters made the page 1,334 pixels wide."""
+    body = chat(40, "accounts/fireworks/models/" + "a_very_long_model_name" * 6)
+    body["messages"][1]["content"] = (
+        "Never touch " + "identifier_without_breaks_" * 8 + " in /" + "nested_" * 30 + "/a.py."
+    )
+    at.say(body)
+    browser.resize(400)
+    try:
+        entered(browser, at)
+        browser.click("#rows button")
+        browser.wait("#about", "a_very_long_model_name")
+        browser.click("#preview")
+        browser.find("#offer .main")
+        browser.click("#ledger summary")
+        assert browser.run("return [document.documentElement.scrollWidth <= innerWidth, innerWidth]") == [True, 400]
+    finally:
+        browser.resize(0)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_everything_can_be_read_in_both_colour_schemes(at: Place, scheme: str, tmp_path: Path) -> None:
     at.say(chat(40))

@@ -5,8 +5,14 @@ const KEY = "refold-admin-token";
 const at = (id) => document.getElementById(id);
 const count = new Intl.NumberFormat("en");
 const money = new Intl.NumberFormat("en", { style: "currency", currency: "USD", maximumFractionDigits: 4 });
+const PAGE = 100; // sessions listed at a time
+const TOKEN = /^[\x20-\x7e]+$/; // what a header can carry
 let open = null; // the session that is looked at
 let asked = 0; // so that a late answer does not replace a newer one
+let listed = 0; // likewise, of the list
+let first = 0; // sessions before those that are listed
+let token = sessionStorage.getItem(KEY); // kept there once it was right
+if (token !== null && !TOKEN.test(token)) forget();
 
 class Refused extends Error {
   constructor(status, code, message) {
@@ -18,15 +24,18 @@ class Refused extends Error {
 
 async function fetched(path, options = {}) {
   const headers = { ...options.headers };
-  const token = sessionStorage.getItem(KEY);
-  if (token) headers.authorization = `Bearer ${token}`;
+  const mine = token;
+  if (mine) headers.authorization = `Bearer ${mine}`;
   const answer = await fetch(path, { ...options, headers, cache: "no-store", credentials: "omit" });
-  if (answer.ok) return answer;
+  if (answer.ok) {
+    if (mine && mine === token) sessionStorage.setItem(KEY, mine);
+    return answer;
+  }
   const error = await answer.json().then((body) => body.error, () => null);
   throw new Refused(answer.status, error?.code, error?.message ?? `The gateway answered ${answer.status}.`);
 }
 
-const get = async (name, query = { limit: 100 }) => (await fetched(`/refold/api/${name}?${new URLSearchParams(query)}`)).json();
+const get = async (name, query) => (await fetched(`/refold/api/${name}?${new URLSearchParams(query)}`)).json();
 const post = async (name, body) =>
   (await fetched(`/refold/api/${name}`, {
     method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body),
@@ -51,6 +60,11 @@ const dollars = (amount) => (amount === null ? "unknown" : money.format(amount))
 const short = (id) => id.slice(0, 8);
 const strategy = (by) => by.split("(")[0].trim() || "by hand";
 const isUndone = (one) => one.by.startsWith("as said"); // a local strategy would do it again, so that is kept
+
+function forget() {
+  token = null;
+  sessionStorage.removeItem(KEY);
+}
 
 function say(text, bad = false) {
   at("status").textContent = text;
@@ -83,7 +97,7 @@ function showFigures(found, sessions) {
     ["Requests", tokens(found.requests)],
     ["Sent smaller", tokens(found.edited)],
     ["Tokens left out", tokens(found.before - found.after)],
-    ["Saved net", saved],
+    ["Saved net by the sessions listed", saved],
     ["Saved from a context error", tokens(found.retried)],
     ["Passed through after a failure", tokens(found.failures)],
     ["Under way now", tokens(found.under)],
@@ -93,8 +107,11 @@ function showFigures(found, sessions) {
 
 function showSessions(sessions, total) {
   at("rows").replaceChildren(...sessions.map(row));
-  at("none").hidden = sessions.length > 0;
-  say(total > sessions.length ? `The latest ${sessions.length} of ${total} sessions.` : "");
+  at("none").hidden = total > 0;
+  at("pages").hidden = first === 0 && total <= PAGE;
+  at("newer").disabled = first === 0;
+  at("older").disabled = first + PAGE >= total;
+  at("span").textContent = `Sessions ${tokens(first + 1)} to ${tokens(first + sessions.length)} of ${tokens(total)}`;
 }
 
 function row(one) {
@@ -130,26 +147,34 @@ function edit(one, undo) {
 
 function undoing(session, one) {
   const name = isUndone(one) ? "Redo" : "Undo";
-  const button = make("button", { type: "button", "aria-label": `${name} edit ${short(one.id)}` }, name);
-  let sure = false;
+  const button = make("button", { type: "button" });
+  let sure;
+  const arm = (armed) => {
+    sure = armed;
+    button.textContent = armed ? `Really ${name.toLowerCase()}?` : name;
+    button.setAttribute("aria-label", armed ? `Really ${name.toLowerCase()} edit ${short(one.id)}?` : `${name} edit ${short(one.id)}`);
+  };
   button.addEventListener("click", () => {
-    if (sure) {
-      button.disabled = true;
-      guarded(async () => {
-        const done = await post("revert", { session, edits: [one.id], actor: "page" });
-        await refresh();
-        say(`Done: the next request sends ${tokens(done.tokens_after)} tokens instead of ${tokens(done.tokens_before)}.`);
-        at("detail").focus();
-      }, button);
+    if (!sure) {
+      arm(true);
+      return;
     }
-    sure = true;
-    button.textContent = `Really ${name.toLowerCase()}?`;
+    arm(false);
+    guarded(async () => {
+      const done = await post("revert", { session, edits: [one.id], actor: "page" });
+      await refresh();
+      say(undone(done));
+      if (open === session) at("detail").focus();
+    }, button);
   });
-  button.addEventListener("blur", () => {
-    sure = false;
-    button.textContent = name;
-  });
+  button.addEventListener("blur", () => arm(false));
+  arm(false);
   return button;
+}
+
+function undone(done) {
+  if (done.fits) return `Done: the next request sends ${tokens(done.tokens_after)} tokens instead of ${tokens(done.tokens_before)}.`;
+  return `Done, but ${tokens(done.tokens_after)} tokens do not fit: the next request of session ${short(done.session)} is compacted again.`;
 }
 
 function showDetail(history) {
@@ -176,9 +201,10 @@ function gone(vanished) {
 
 function showOffer(made) {
   const panel = at("offer");
+  const title = make("h3", {}, `Preview of session ${short(made.session)}`);
   const close = make("button", { type: "button", on: () => { panel.hidden = true; at("preview").focus(); } }, "Close");
   if (!made.preview) {
-    panel.replaceChildren(make("h3", {}, "Preview"), make("p", {}, "There is nothing to make smaller."), close);
+    panel.replaceChildren(title, make("p", {}, "There is nothing to make smaller."), close);
   } else {
     const areas = Object.entries(made.summaries).map(([id, words]) => {
       const area = make("textarea", { id: `summary-${id}`, "data-summary": id });
@@ -189,7 +215,7 @@ function showOffer(made) {
     });
     const keep = make("button", { type: "button", class: "main", on: () => accept(made, keep) }, "Accept");
     panel.replaceChildren(
-      make("h3", {}, "Preview"),
+      title,
       make("p", {}, `${tokens(made.tokens_before)} tokens become ${tokens(made.tokens_after)}: each further request is `
         + `${tokens(made.saved)} tokens smaller. Model calls for this: ${tokens(made.calls)} (${money.format(made.cost)}).`),
       make("div", { class: "edits-of-offer" }, ...made.edits.map((one) => edit(one, null))),
@@ -199,7 +225,7 @@ function showOffer(made) {
   panel.querySelector("button").focus();
 }
 
-function askForHistory() {
+function askForHistory(session) {
   const area = make("textarea", { id: "history" });
   const panel = at("offer");
   const send = make("button", { type: "button", class: "main" }, "Preview this");
@@ -211,9 +237,9 @@ function askForHistory() {
       say("That is not JSON.", true);
       return;
     }
-    preview(send, { request });
+    preview(session, send, { request });
   });
-  panel.replaceChildren(make("h3", {}, "The history is needed"),
+  panel.replaceChildren(make("h3", {}, `The history of session ${short(session)} is needed`),
     make("p", {}, "Images and the like are not remembered. Paste the request as the client sends it."),
     make("label", { for: "history" }, "Request (JSON)"), area, make("p", { class: "row" }, send));
   panel.hidden = false;
@@ -224,12 +250,15 @@ function askForHistory() {
 
 async function guarded(act, button = null) {
   if (button) button.disabled = true;
+  say(""); // what it says is of what was done before
   try {
     await act();
   } catch (error) {
     if (error.status === 401) {
-      askForToken(sessionStorage.getItem(KEY) !== null);
+      askForToken(token !== null);
     } else {
+      at("forget").hidden = token === null;
+      if (at("glance").hidden) at("entry").hidden = false; // nothing is there yet: another token, or the same again
       say(error instanceof Refused ? error.message : "The gateway cannot be reached.", true);
     }
   } finally {
@@ -238,7 +267,10 @@ async function guarded(act, button = null) {
 }
 
 function askForToken(wrong) {
-  sessionStorage.removeItem(KEY);
+  forget();
+  ++asked;
+  ++listed;
+  first = 0;
   for (const id of ["glance", "sessions", "detail", "forget"]) at(id).hidden = true;
   for (const id of ["rows", "metrics", "edits", "attempts", "offer"]) at(id).replaceChildren();
   open = null;
@@ -248,64 +280,109 @@ function askForToken(wrong) {
 }
 
 async function refresh() {
-  const found = await get("sessions");
+  const mine = ++listed;
+  const found = await get("sessions", { limit: PAGE, offset: first });
   const metrics = await (await fetched("/metrics")).text();
+  if (mine !== listed) return;
+  if (!found.sessions.length && found.total) { // some were forgotten since
+    first = Math.floor((found.total - 1) / PAGE) * PAGE;
+    await refresh();
+    return;
+  }
   at("entry").hidden = true;
   at("token").value = "";
-  at("forget").hidden = sessionStorage.getItem(KEY) === null;
+  at("forget").hidden = token === null;
   at("glance").hidden = at("sessions").hidden = false;
   showFigures(figures(metrics), found.sessions);
   showSessions(found.sessions, found.total);
-  if (open && found.sessions.some((one) => one.id === open)) await load(open);
-  else at("detail").hidden = true;
+  if (open) await load(open);
 }
 
 async function load(id) {
   const mine = ++asked;
-  const history = await get("history", { session: id });
-  if (mine !== asked) return;
-  showDetail(history);
+  let history;
+  try {
+    history = await get("history", { session: id, limit: 100 });
+  } catch (error) {
+    if (mine !== asked) return;
+    turnTo(null); // what is there is of no session that is known to be
+    throw error;
+  }
+  if (mine === asked) showDetail(history);
 }
 
-const show = (id, focus) => guarded(async () => {
-  if (open !== id) at("offer").hidden = true;
+// Another session is open from now on, or none. Nothing of the former stays.
+function turnTo(id) {
   open = id;
+  at("detail").hidden = at("offer").hidden = true;
+  at("offer").replaceChildren();
+  at("preview").disabled = false;
   for (const one of at("rows").children) {
     if (one.dataset.session === id) one.setAttribute("aria-current", "true");
     else one.removeAttribute("aria-current");
   }
+}
+
+const show = (id, focus) => guarded(async () => {
+  if (open !== id) turnTo(id);
   await load(id);
-  if (focus) at("detail").focus();
+  if (focus && open === id) at("detail").focus();
 });
 
-const preview = (button, more = {}) => guarded(async () => {
-  say("Working on a preview…");
+const WORKING = "Working on a preview…";
+const preview = (session, button, more = {}) => guarded(async () => {
+  say(WORKING);
+  let made = null;
   try {
-    showOffer(await post("preview", { session: open, actor: "page", ...more }));
-    say("");
+    made = await post("preview", { session, actor: "page", ...more });
   } catch (error) {
-    if (error.code !== "history_needed") throw error;
-    say("");
-    askForHistory();
+    if (error.code !== "history_needed" && open === session) throw error;
+  } finally {
+    if (at("status").textContent === WORKING) say("");
   }
+  if (open !== session) return; // another one is looked at by now
+  if (made) showOffer(made);
+  else askForHistory(session);
 }, button);
 
 const accept = (made, button) => guarded(async () => {
   const areas = [...at("offer").querySelectorAll("[data-summary]")].filter((one) => one.value !== one.defaultValue);
   const amend = Object.fromEntries(areas.map((one) => [one.dataset.summary, one.value]));
   const done = await post("accept", { preview: made.preview, actor: "page", ...(areas.length ? { amend } : {}) });
-  at("offer").hidden = true;
+  if (open === done.session) at("offer").hidden = true;
   await refresh();
-  say(`Accepted: the next request has about ${tokens(done.tokens_after)} tokens.`);
-  at("detail").focus();
+  say(`Accepted: the next request of session ${short(done.session)} has about ${tokens(done.tokens_after)} tokens.`);
+  if (open === done.session) at("detail").focus();
 }, button);
 
 at("entry").addEventListener("submit", (event) => {
   event.preventDefault();
-  sessionStorage.setItem(KEY, at("token").value.trim());
+  const given = at("token").value.trim();
+  if (!TOKEN.test(given)) {
+    say("A token has letters, digits and signs of ASCII alone.", true);
+    return;
+  }
+  token = given;
   guarded(refresh);
 });
+
+function turn(by) {
+  const was = first;
+  first = Math.max(0, first + by);
+  guarded(async () => {
+    try {
+      await refresh();
+    } catch (error) {
+      first = was;
+      throw error;
+    }
+    at("sessions").focus();
+  });
+}
+
+at("newer").addEventListener("click", () => turn(-PAGE));
+at("older").addEventListener("click", () => turn(PAGE));
 at("refresh").addEventListener("click", () => guarded(refresh, at("refresh")));
 at("forget").addEventListener("click", () => askForToken(false));
-at("preview").addEventListener("click", () => preview(at("preview")));
+at("preview").addEventListener("click", () => preview(open, at("preview")));
 guarded(refresh);
