@@ -23,6 +23,7 @@ from refold.gateway.limits import Limits
 from refold.gateway.logs import JSONLines, write_json_lines
 from refold.gateway.reading import ConfigError
 from refold.gateway.serve import application, salted
+from refold.gateway.settings import Settings
 from refold.gateway.upstreams import Upstream, below_prefix, providers
 from refold.pricing import Rates
 from refold.scripted_server import ScriptedServer
@@ -111,7 +112,34 @@ ERRORS = {
     '\n\nport = "9000"': (3, "port: a whole number is needed, not '9000'"),
     "port = true": (1, "port: a whole number is needed"),
     'answer_headers = "yes"': (1, "answer_headers: true or false is needed"),
-    "[limits]\n\nbody_bytes = -1": (3, "limits.body_bytes: body_bytes must be above 0"),
+    "[limits]\n\nbody_bytes = -1": (3, "limits.body_bytes: body_bytes must be a number above 0, not -1"),
+    "[limits]\nheaders = 5\nhead_seconds = nan": (3, "limits.head_seconds: head_seconds must be a number above 0"),
+    "[compaction]\nsoft = 0.5\nhard = 1.5": (3, "compaction.hard: hard must be a number from 0.01 to 1, not 1.5"),
+    "[compaction]\nhard = -1": (2, "compaction.hard: hard must be"),
+    "[compaction]\n\ntarget = 0.0": (3, "compaction.target: target must be a number from 0.01 to 1, not 0.0"),
+    "[compaction]\nhard = 0.5\nsoft = 0.9": (3, "compaction.soft: soft must not be above hard, and 0.9 is above 0.5"),
+    "[compaction]\nhard = 0.8\ntarget = 0.9": (3, "compaction.target: target must not be above hard"),
+    "[compaction]\nhard = 0.5": (1, "compaction: soft must not be above hard, and 0.7 is above 0.5"),
+    "[compaction]\nthreads = 0": (2, "compaction.threads: threads must be a whole number of at least 1, not 0"),
+    "[compaction]\nfloor = 0\nworkers = 0": (3, "compaction.workers: workers must be a whole number of at least 1"),
+    "[compaction]\nreserve = -1": (2, "compaction.reserve: reserve must be a whole number of at least 0"),
+    "[compaction]\ndeadline = 0": (2, "compaction.deadline: deadline must be a number of at least 0.01, not 0.0"),
+    "[compaction]\nrest = inf": (2, "compaction.rest: rest must be a number of at least 0, not inf"),
+    "[compaction]\nrefuse = ['threads']": (
+        2,
+        "compaction.refuse: refuse may name thread, previous_response_id, not 'threads'",
+    ),
+    "[compaction.native.antropic]\nx = 1": (1, "compaction.native.antropic: unknown; did you mean anthropic?"),
+    "[compaction.native]\nopenai_chat = 3": (2, "compaction.native.openai_chat: a table is needed"),
+    "host = '::1'\nhold_seconds = -1": (2, "hold_seconds: hold_seconds must be a number of at least 0, not -1.0"),
+    "host = '::1'\nport = 65536": (2, "port: port must be a number from 0 to 65535, not 65536"),
+    "host = '::1'\nworkers = 0": (2, "workers: workers must be a whole number of at least 1, not 0"),
+    "host = '::1'\nlog = 'loud'": (2, "log: log must be one of debug, info, warning, error, not 'loud'"),
+    "host = '::1'\nrecord = '7x'": (2, "record: '7x' is no time"),
+    "[prices.m]\noutput = 1\ninput = -1": (3, "prices.m.input: input must be a number of at least 0, not -1.0"),
+    "[prices.m]\noutput = 1\ninput = 1": (1, "prices.m: read is missing"),
+    "[windows]\nm = 'big'": (2, "windows.m: a whole number is needed, not 'big'"),
+    "[windows]\nm = true": (2, "windows.m: a whole number is needed, not True"),
     "[limits]\nbody = 1": (2, "limits.body: unknown; did you mean body_bytes?"),
     "limits = 3": (1, "limits: a table is needed"),
     "[upstream]\nurl = 'https://a.example'": (1, "upstream: write [[upstream]] for each"),
@@ -145,6 +173,28 @@ def test_errors_name_file_line_and_key(text: str) -> None:
         read(text, "refold.toml", {})
     assert str(error.value).startswith(f"refold.toml:{line}:"), error.value
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"hard": True}, "hard must be a number"),
+        ({"target": "0.4"}, "target must be a number"),
+        ({"reserve": 0.5}, "reserve must be a whole number"),
+        ({"refuse": "thread"}, "refuse must be a list of names"),
+        ({"native": {"chat": {}}}, "native may name anthropic,"),
+        ({"native": {"gemini": 3}}, "native must give fields for gemini, not 3"),
+    ],
+)
+def test_settings_in_python_are_looked_at_too(wrong: dict, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Settings(**wrong)
+
+
+@pytest.mark.parametrize("value", ["1", True, 0, float("nan")])
+def test_limits_are_numbers(value) -> None:
+    with pytest.raises(ValueError, match="headers must be a number above 0"):
+        Limits(headers=value)
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What `refold serve` is told: `refold.toml`, environment and flags."""
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -8,11 +9,14 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+from refold.figures import number, whole
 from refold.gateway.books.durations import seconds_of
 from refold.gateway.limits import Limits
+from refold.gateway.logs import LEVELS
 from refold.gateway.processes import can_fork
 from refold.gateway.reading import ConfigError, Kind, Table
 from refold.gateway.settings import Settings
+from refold.gateway.traffic import APIS
 from refold.gateway.upstreams import Upstream, provider, providers
 from refold.models import HTTPModel, Ladder
 from refold.named import strategy
@@ -28,7 +32,7 @@ STORE = "REFOLD_STORE"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The gateway's settings. Raises ValueError for a combination that is not safe or cannot be."""
+    """The gateway's settings. Raises ValueError for what cannot be."""
 
     upstreams: tuple[Upstream, ...] = ()
     host: str = "127.0.0.1"
@@ -57,8 +61,14 @@ class Config:
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise ValueError(f"two upstreams are called {twice!r}")
+        whole(0, port=self.port)
+        number(0, 65_535, port=self.port)
+        whole(1, workers=self.workers)
+        number(0, math.inf, hold_seconds=self.hold_seconds)
+        if self.log not in LEVELS:
+            raise ValueError(f"log must be one of {', '.join(LEVELS)}, not {self.log!r}")
         if self.record:
-            seconds_of(self.record)
+            _check_time(self.record)
 
     def checked(self) -> "Config":
         """This, if it can be served. Raises ValueError without upstreams, and for an address that others
@@ -70,9 +80,16 @@ class Config:
                 f"{self.host} can be reached from other machines: set {ADMIN_TOKEN} to at least 16 characters, "
                 "or serve on 127.0.0.1"
             )
-        if self.workers < 1 or (self.workers > 1 and (self.store == MEMORY or not can_fork)):
+        if self.workers > 1 and (self.store == MEMORY or not can_fork):
             raise ValueError(f"{self.workers} workers need a store that they share, and a system that can fork")
         return self
+
+
+def _check_time(record: str) -> None:
+    try:
+        seconds_of(record)
+    except ValueError as error:
+        raise ValueError(f"record: {error}") from error
 
 
 def is_loopback(host: str) -> bool:
@@ -172,22 +189,33 @@ def _settings(table: Table, environment: Mapping[str, str]) -> Settings:
         made["refuse"] = frozenset(made["refuse"])
     made["windows"] = dict(_windows(table.table("windows")))
     made["prices"] = _prices(table.table("prices"))
-    made["native"] = own.table("native").raw
+    made["native"] = _native(own.table("native"))
     made["ask"] = _asker(table.table("summaries"), environment, made["prices"])
     return own.guard(lambda: Settings(**made))
 
 
+def _native(table: Table) -> Mapping[str, Mapping[str, Any]]:
+    table.only(*APIS)
+    return {api: table.table(api).raw for api in table.names}
+
+
 def _windows(table: Table) -> Any:
     for model in table.names:
-        if isinstance(table.raw[model], int):
-            yield model, table.guard(partial(Window, table.raw[model]), model)
-        else:
+        if isinstance(table.raw[model], dict):
             yield model, table.table(model).made(Window)
+        else:
+            yield model, table.guard(partial(Window, table.value(model, int)), model)
 
 
 def _prices(table: Table) -> Prices | None:
-    rates = {model: table.table(model).made(Rates) for model in table.names}
+    rates = {model: _rates(table.table(model)) for model in table.names}
     return rates.get if rates else None
+
+
+def _rates(table: Table) -> Rates:
+    said = table.fields(Rates)
+    table.guard(partial(number, 0, math.inf, **said))  # before it is told that others are missing
+    return table.made(Rates)
 
 
 def _asker(table: Table, environment: Mapping[str, str], prices: Prices | None) -> Any:

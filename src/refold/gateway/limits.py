@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 
+from refold.figures import is_number
+
 MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bytes, seconds and counts. Raises ValueError for a limit that is not above 0."""
+    """Bytes, seconds and counts. Raises ValueError for a limit that is no number above 0."""
 
     body_bytes: int = 64 * MIB
     """Of a request for an answer, compressed or not; such bodies are held in memory."""
@@ -34,5 +36,6 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0")
+            value = getattr(self, name)
+            if not is_number(value) or value <= 0:
+                raise ValueError(f"{name} must be a number above 0, not {value!r}")

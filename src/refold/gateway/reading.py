@@ -48,13 +48,16 @@ class Table:
         return ConfigError(f"{self.file}:{_line(self.text, self.path, key)}: {full + ': ' if full else ''}{message}")
 
     def guard(self, make: Callable[[], T], key: str = "") -> T:
-        """What *make* makes; its ValueError becomes an error about *key*."""
+        """What *make* makes; its ValueError becomes an error about the key that it begins with, else about *key*."""
         try:
             return make()
         except ConfigError:
             raise
         except (ValueError, TypeError) as error:
-            raise self.error(key, str(error)) from error
+            said = str(error)
+            named = re.match(r"\w*", said)
+            key = named[0] if named and named[0] in self.raw else key
+            raise self.error(key, said.removeprefix(f"{key}: ")) from error
 
     def only(self, *known: str) -> None:
         """Raise `ConfigError` for a key that is none of *known*."""

@@ -1,20 +1,29 @@
 """What can be configured of the gateway's core."""
 
+import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from refold.events import OnEvent
+from refold.figures import number, whole
+from refold.gateway.traffic import APIS
 from refold.loop import AsyncAsker
 from refold.pricing import Prices, Rates
 from refold.strategy import Strategy
 from refold.windows import Window
 
+DELTAS = ("thread", "previous_response_id")
+"""Delta transports that can be refused."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """When and how requests are compacted. Figures in tokens, shares of the window, seconds."""
+    """When and how requests are compacted. Figures in tokens, shares of the window, seconds.
+
+    Raises ValueError for figures that cannot be, for *soft* or *target* above *hard*, and for names that there are not.
+    """
 
     strategies: tuple[Strategy, ...] | None = None
     """None: duplicates, long results and old thinking first; then a summary down to *target*, by *ask* once
@@ -63,3 +72,26 @@ class Settings:
     edit. 0 reads every request; so do strategies of your own, which may edit anything."""
     clamp: bool = True
     """Lower a request's cap of output tokens to what the window leaves."""
+
+    def __post_init__(self) -> None:
+        number(0.01, 1, soft=self.soft, hard=self.hard, target=self.target)
+        if max(self.soft, self.target) > self.hard:
+            name = "soft" if self.soft > self.hard else "target"
+            raise ValueError(f"{name} must not be above hard, and {getattr(self, name):g} is above {self.hard:g}")
+        number(0.01, math.inf, deadline=self.deadline)
+        number(0, math.inf, patience=self.patience, rest=self.rest)
+        whole(0, reserve=self.reserve, known_bytes=self.known_bytes, floor=self.floor)
+        whole(1, threads=self.threads, workers=self.workers)
+        _among("refuse", self.refuse, DELTAS)
+        _among("native", self.native, APIS)
+        strange = next((api for api, fields in self.native.items() if not isinstance(fields, Mapping)), None)
+        if strange is not None:
+            raise ValueError(f"native must give fields for {strange}, not {self.native[strange]!r}")
+
+
+def _among(setting: str, said: Iterable[str], known: tuple[str, ...]) -> None:
+    if isinstance(said, str):
+        raise ValueError(f"{setting} must be a list of names, not {said!r}")  # noqa: TRY004 - as for every other setting
+    strange = next((one for one in said if one not in known), None)
+    if strange is not None:
+        raise ValueError(f"{setting} may name {', '.join(known)}, not {strange!r}")
