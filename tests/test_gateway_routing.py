@@ -213,6 +213,14 @@ def test_a_key_is_not_sent_on_a_guess(method: str) -> None:
         assert servers["a"].asked[0].target == "/v1/models/claude-x"
 
 
+def test_a_deployment_is_a_model() -> None:
+    path = "/openai/deployments/gpt-x/chat/completions?api-version=1"
+    with place(*TWO) as (gateway, servers):
+        assert ask(gateway, path, b'{"messages": []}', api_key="KEY")[0] == 200
+        assert ask(gateway, path.replace("chat/completions", "embeddings"), b'{"input": "x"}', api_key="KEY")[0] == 200
+        assert len(servers["a"].asked) == 2 and not servers["b"].asked
+
+
 def test_one_upstream_with_models_takes_what_names_none() -> None:
     with place({"name": "a", "models": ("claude-*",)}) as (gateway, servers):
         assert ask(gateway, "/v1/models", method="GET", x_api_key="KEY")[0] == 200

@@ -20,7 +20,7 @@ from refold.gateway.taps import Tap
 from refold.gateway.traces import Headers, Traces
 from refold.gateway.traffic import Incoming, Outgoing
 from refold.gateway.upstreams import Upstream, below_prefix, choose
-from refold.gateway.wire import Head, api_of, back, credential, is_keyed, keyless, onward, spoken, text, texts
+from refold.gateway.wire import Head, api_of, back, credential, is_keyed, keyless, model_in, onward, spoken, text, texts
 from refold.tokens.usage import read_usage
 
 _SHORT = 65_536
@@ -105,7 +105,8 @@ class Relay:
         """Answer a request for an answer of a model."""
         started, (api, model) = clock(), asked
         plain = decoded(raw, text(head.get(b"content-encoding")), self._config.limits.body_bytes)
-        upstream = choose(candidates, spoken(head, path), model or self._model(plain), keyed=is_keyed(head))
+        named = model or self._model(plain) or model_in(path)
+        upstream = choose(candidates, spoken(head, path), named, keyed=is_keyed(head))
         caller.note.upstream, caller.note.received_bytes = upstream.name, len(raw)
         call = await self._prepared(head, upstream, path, api, raw, plain)
         model = call.outgoing.model or model or (named_in(plain) if trace and len(plain or b"") <= _SHORT else "")

@@ -42,7 +42,7 @@ _GENERATES = (
     (re.compile(r"^(?!.*/threads/).*/messages/?$"), "anthropic"),
     (re.compile(r"/([^/:]+):(?:generateContent|streamGenerateContent)$"), "gemini"),
 )
-_MODEL = re.compile(r"/models/(.+?)(?::[A-Za-z]+)?$")
+_MODEL = re.compile(r"/deployments/([^/]+)(?:/|$)|/models/(.+?)(?::[A-Za-z]+)?$")
 _BY_PATH = (
     (re.compile(r"/v1(?:alpha|beta)/|:(?:g|streamG)enerateContent$|:countTokens$"), "gemini"),
     (re.compile(r"^(?!.*/threads/).*/messages(?:/|$)"), "anthropic"),
@@ -160,9 +160,9 @@ def api_of(method: str, path: str) -> tuple[str, str]:
 
 
 def model_in(path: str) -> str:
-    """The model that a path names: `/v1/models/m`, `/v1beta/models/m:countTokens`; empty where it names none."""
+    """The model that a path names: `/v1/models/m`, `/v1beta/models/m:countTokens`, `/deployments/m/...`; empty where it names none."""
     found = _MODEL.search(path)
-    return unquote(found[1]) if found else ""
+    return unquote(found[1] or found[2]) if found else ""
 
 
 def dialect(head: Head, path: str) -> str:
