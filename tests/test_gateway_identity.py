@@ -209,8 +209,10 @@ def test_tenants_sessions_agents_and_tools_part_conversations():
         incoming(chat("hi"), api="openai_chat", credential="c"),
     ]
     assert len(set(names(one, *others))) == 1 + len(others)
-    same = incoming(chat("other words", "yes", "go on", temperature=1))
+    same = incoming(chat("hi", "yes", "go on", temperature=1))
     assert names(one, same)[0] == names(one, same)[1]
+    other = incoming(chat("other words", "yes", "go on"))
+    assert names(one, other)[0] != names(one, other)[1]
 
 
 def test_the_same_history_has_other_tips_for_another_tenant():

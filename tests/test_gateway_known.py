@@ -12,7 +12,7 @@ from refold.windows import Window
 
 
 def made(name: str) -> Thread:
-    return Thread(name, "t", refold.Compactor([], refold.Budget(10, 10)))
+    return Thread(name, name, "t", refold.Compactor([], refold.Budget(10, 10)))
 
 
 def names(threads: Threads) -> list[str]:

@@ -124,6 +124,12 @@ class Compactor:
         more = self._known.count_pending(pending, envelope)
         return pace.check(self.budget, self._known.calibrated(state), self._rounds.clock(), more)
 
+    def knows(self, envelope: Envelope) -> int:
+        """Entries of the longest known history that *envelope* (`refold.codecs.open_payload`) goes on from; 0 where
+        none is known. Nothing is looked up in the store."""
+        state = self._known.recall(envelope)
+        return len(state.seen) if state else 0
+
     def report(self, view: View, usage: Any) -> None:
         """Tell what the provider reported for the request that *view* made: its usage object as
         parsed, of any provider. From then on tokens of this conversation count from that figure,

@@ -37,7 +37,9 @@ class Log(Sequence[T]):
 
     def begins(self, other: Sequence[T]) -> bool:
         """Is this the beginning of *other*? Compared by value."""
-        return self._length <= len(other) and self._buffer[: self._length] == list(other[: self._length])
+        if not self._length <= len(other) or (self._length and self._buffer[0] != other[0]):
+            return False  # as nearly always where it is not
+        return self._buffer[: self._length] == list(other[: self._length])
 
     def __len__(self) -> int:
         return self._length

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,7 +64,7 @@ def find_window(model: str, given: int | Window | Windows | None = None) -> Foun
     return Found(window, f"{model}: {window.room} tokens (table of {table_date()})")
 
 
-@cache
+@lru_cache(maxsize=1_000)
 def lookup(model: str) -> Window | None:
     """The table's entry: the longest pattern that the name matches, with a provider's prefix
     (`anthropic/`, `models/`, `us.anthropic.`) or without."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from refold.codecs import open_payload
 from refold.envelope import Envelope
 from refold.errors import FormatError
-from refold.gateway import caps, native
+from refold.gateway import belonging, caps, native
 from refold.gateway.ahead import Ahead
 from refold.gateway.booking import Ticket, answered, learned
 from refold.gateway.books.clerk import Clerk
@@ -165,13 +165,19 @@ class Exchange:
 
     def thread_of(self, incoming: Incoming, envelope: Envelope) -> Thread:
         """The conversation of a request, made where it is not known. Raises `StoreError`."""
-        salt = salt_of(incoming, session_key(dict(incoming.headers), envelope.body), envelope.tools)
-        model = model_of(incoming, envelope)
-        return self.threads.find(
-            hashed("thread", salt),
-            len(incoming.body),
-            partial(self.turns.opened, salt, tenant_of(incoming), incoming, model),
-        )
+        key = session_key(dict(incoming.headers), envelope.body)
+        salt, model = salt_of(incoming, key, envelope.tools), model_of(incoming, envelope)
+        make = partial(self.turns.opened, salt=salt, tenant=tenant_of(incoming), incoming=incoming, model=model)
+        family = hashed("thread", salt)
+        if key.name:
+            return self.threads.find(family, len(incoming.body), partial(make, family))
+        known = self.threads.family(family)
+        if found := belonging.continued(known, envelope):
+            return self.threads.find(found.name, len(incoming.body), lambda: found)
+        name = belonging.named(salt, envelope, (one.name for one in known))
+        thread = self.threads.find(name, len(incoming.body), partial(make, name))
+        thread.heard = thread.heard or belonging.answers(envelope)  # to be known by, should this turn fail
+        return thread
 
     def _sealed(self, turn: Turn, view: View, reason: str, outcome: Outcome = "edited") -> Outgoing:
         """The request that *view* makes, its cap of output lowered where the window asks for it."""

@@ -1,7 +1,7 @@
 """The conversations that a gateway knows, the latest used ones."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import NamedTuple
@@ -11,10 +11,19 @@ from refold.edits import Edit
 from refold.messages import Message
 from refold.preview import Preview
 from refold.stores.memory import MemoryStore
+from refold.transcript import digest
 from refold.view import View
 
 REMEMBERED = 8
 """Ends of histories that are known of one conversation: its forks."""
+TELLING = 40
+"""Characters from which on an answer is taken to be given once."""
+
+
+def telling(message: Message) -> bytes | None:
+    """A hash of what no other model would have answered, as a rule: calls, or so many words. None for anything else."""
+    said = message.role == "assistant" and (message.calls or len(message.text) >= TELLING)
+    return digest(message) if said else None
 
 
 class Latest(NamedTuple):
@@ -35,6 +44,8 @@ class Thread:
 
     name: str
     """A hash; nothing that was sent can be read from it."""
+    family: str
+    """A hash of what it shares with others whose histories may be the same: the salt."""
     tenant: str
     compactor: Compactor
     lock: Lock = field(default_factory=Lock, repr=False)
@@ -46,6 +57,8 @@ class Thread:
     """Edits that were shown and are not in the store yet, since it failed."""
     torn: bool = False
     """Did a turn fail, of which it is not known what it saved?"""
+    heard: Iterable[bytes | None] = ()
+    """What its model answered in the latest history: `telling` of each message."""
     ends: tuple[tuple[int, str], ...] = ()
     """Length and tip of the latest histories."""
     recent: Sequence[Message] = ()
@@ -86,7 +99,7 @@ class Thread:
         transcript = view.transcript
         end = len(transcript), transcript.tips[-1]
         self.ends = (end, *(other for other in self.ends if other != end))[:REMEMBERED]
-        self.recent = transcript.messages
+        self.recent, self.heard = transcript.messages, view.ground.column(telling)
 
 
 class Threads:
@@ -101,6 +114,10 @@ class Threads:
     def __iter__(self) -> Iterator[Thread]:
         with self._lock:
             return iter(list(self._known.values()))
+
+    def family(self, name: str) -> list[Thread]:
+        """The conversations of this family, the latest used first."""
+        return [thread for thread in reversed(list(self)) if thread.family == name]
 
     def find(self, name: str, size: int, make: Callable[[], Thread]) -> Thread:
         """The conversation of this name, whose latest request has *size* bytes; made where it is not known."""

@@ -52,7 +52,7 @@ class Turns:
     def __post_init__(self) -> None:
         self.rooms = Rooms(self.settings)
 
-    def opened(self, salt: str, tenant: str, incoming: Incoming, model: str) -> Thread:
+    def opened(self, name: str, salt: str, tenant: str, incoming: Incoming, model: str) -> Thread:
         """A conversation that was not known."""
         limits = self.rooms.limits(incoming, model)
         strategies = plan.strategies_of(self.settings, limits.target)
@@ -64,10 +64,10 @@ class Turns:
             ask=asker,
             format=incoming.api,
             salt=salt,
-            on_event=self.listen(tenant, hashed("thread", salt)) if self.listen else self.settings.on_event,
+            on_event=self.listen(tenant, name) if self.listen else self.settings.on_event,
             clock=self.settings.clock,
         )
-        return Thread(hashed("thread", salt), tenant, compactor, target=limits.target)
+        return Thread(name, hashed("thread", salt), tenant, compactor, target=limits.target)
 
     # --- what is shown ----------------------------------------------------------------------------
 
@@ -82,9 +82,11 @@ class Turns:
             view = compactor(turn.history)
         thread.torn = False
         if first and not thread.continues(view):
-            if thread.ends and any(message.role == "assistant" for message in view.transcript.messages):
+            again = decide_again(thread, view, self.store)
+            answered = any(message.role == "assistant" for message in view.transcript.messages)
+            if again or (thread.ends and answered):
                 self.counters.add("prefix_breaks", api=turn.incoming.api)
-            if again := decide_again(thread, view, self.store):
+            if again:
                 self.counters.add("decided_again", again, api=turn.incoming.api)
                 view = compactor(turn.history)
         return view, "shown"
@@ -240,7 +242,7 @@ class Turns:
     def _alone(self, thread: Thread, view: View, *, wait: bool) -> AbstractContextManager[Had]:
         if not self._shares:
             return nullcontext(Had(mine=True, waited=False))
-        return self.claiming.alone(claim_of(thread.name, view), wait=wait)
+        return self.claiming.alone(claim_of(thread.family, view), wait=wait)
 
     def _found(self, view: View) -> Preview | None:
         return prepared.find(self.store, view) if self._shares else None
