@@ -1,7 +1,6 @@
 """One request's way through the gateway, without HTTP: decode, identify, load, compact, save, encode."""
 
 import asyncio
-import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -20,9 +19,10 @@ from refold.gateway.claims import Claiming
 from refold.gateway.counters import Counters
 from refold.gateway.deltas import delta_of, refusal
 from refold.gateway.errors import Figures, figures
-from refold.gateway.faults import where, why
+from refold.gateway.faults import why
 from refold.gateway.identity import hashed, salt_of, session_key, tenant_of
 from refold.gateway.light import light_body
+from refold.gateway.logs import LOGGER, told
 from refold.gateway.plan import NEVER
 from refold.gateway.settings import Settings
 from refold.gateway.sides import gained_only_text, side_of
@@ -39,7 +39,6 @@ from refold.view import View
 __all__ = ["REASONS", "Counters", "Exchange", "Incoming", "Outgoing", "Refusal", "Settings"]
 
 T = TypeVar("T")
-_log = logging.getLogger("refold.gateway")
 HARDER = 0.6
 """The share of the window, or of what was sent, that is aimed at after a context error."""
 
@@ -280,6 +279,6 @@ class Exchange:
 
     def _tell(self, incoming: Incoming, reason: str, error: BaseException) -> None:
         """A line in the log: never content, never a key. What an error says may quote either, so only its kind is told."""
-        kind, place = type(error).__name__, where(error)
-        _log.warning("passed through: %s (%s), %s at %s over %s", reason, REASONS[reason], kind, place, incoming.api)
+        said = {"reason": reason, "meaning": REASONS[reason], "api": incoming.api, **told(error)}
+        LOGGER.warning("passed through", extra={"fields": said})
         self.counters.add("failures", reason=reason)
