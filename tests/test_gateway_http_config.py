@@ -119,7 +119,6 @@ ERRORS = {
     "[compaction]\n\ntarget = 0.0": (3, "compaction.target: target must be a number from 0.01 to 1, not 0.0"),
     "[compaction]\nhard = 0.5\nsoft = 0.9": (3, "compaction.soft: soft must not be above hard, and 0.9 is above 0.5"),
     "[compaction]\nhard = 0.8\ntarget = 0.9": (3, "compaction.target: target must not be above hard"),
-    "[compaction]\nhard = 0.5": (1, "compaction: soft must not be above hard, and 0.7 is above 0.5"),
     "[compaction]\nthreads = 0": (2, "compaction.threads: threads must be a whole number of at least 1, not 0"),
     "[compaction]\nfloor = 0\nworkers = 0": (3, "compaction.workers: workers must be a whole number of at least 1"),
     "[compaction]\nreserve = -1": (2, "compaction.reserve: reserve must be a whole number of at least 0"),
@@ -384,3 +383,16 @@ def answers(url: str) -> bool:
         return httpx.get(url).status_code == 200
     except httpx.TransportError:
         return False
+
+
+def test_what_is_not_given_comes_down_with_the_hard_level():
+    settings = Settings(hard=0.3)
+    assert (settings.soft, settings.target) == (0.3, 0.3)
+    assert (Settings().soft, Settings().target) == (0.7, 0.4)
+
+
+@pytest.mark.parametrize("token", ["密码" * 8, "token with a line\nbreak"])
+def test_an_admin_token_that_no_browser_can_send_is_refused(token: str):
+    config = Config(upstreams=(Upstream(name="u", url="https://a.example"),), admin_token=token)
+    with pytest.raises(ValueError, match="printable ASCII"):
+        config.checked()

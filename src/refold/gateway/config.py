@@ -80,6 +80,8 @@ class Config:
                 f"{self.host} can be reached from other machines: set {ADMIN_TOKEN} to at least 16 characters, "
                 "or serve on 127.0.0.1"
             )
+        if not self.admin_token.isascii() or not self.admin_token.isprintable():
+            raise ValueError(f"{ADMIN_TOKEN} must be printable ASCII: no browser can send anything else")
         if self.workers > 1 and (self.store == MEMORY or not can_fork):
             raise ValueError(f"{self.workers} workers need a store that they share, and a system that can fork")
         return self

@@ -17,6 +17,8 @@ from refold.windows import Window
 DELTAS = ("thread", "previous_response_id")
 """Delta transports that can be refused."""
 
+SOFT, TARGET = 0.7, 0.4
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -32,12 +34,12 @@ class Settings:
     """Windows of models, by name; others are looked up in `refold.windows`."""
     ask: AsyncAsker | None = None
     """Who writes summaries: `Ladder.acall`, or any coroutine function of an `Ask`. None: rules do."""
-    soft: float = 0.7
+    soft: float = SOFT
     """Share of the usable window (what is left of it beside the answer) from which a summary is prepared in
-    the background."""
+    the background. Unless given, it and *target* come down with *hard*."""
     hard: float = 0.95
     """Share of the usable window from which compaction is due whatever it costs."""
-    target: float = 0.4
+    target: float = TARGET
     """Share of the usable window to come down to."""
     reserve: int = 20_000
     """Tokens of the window kept for the answer; a fifth of a small window."""
@@ -75,6 +77,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         number(0.01, 1, soft=self.soft, hard=self.hard, target=self.target)
+        for name, default in (("soft", SOFT), ("target", TARGET)):
+            if getattr(self, name) == default > self.hard:
+                object.__setattr__(self, name, self.hard)
         if max(self.soft, self.target) > self.hard:
             name = "soft" if self.soft > self.hard else "target"
             raise ValueError(f"{name} must not be above hard, and {getattr(self, name):g} is above {self.hard:g}")
