@@ -6,7 +6,7 @@ from refold.codecs import decode_all
 from refold.envelope import Envelope
 from refold.gateway.identity import hashed
 from refold.gateway.threads import Thread, telling
-from refold.transcript import Transcript
+from refold.transcript import digest
 
 
 def continued(known: Sequence[Thread], envelope: Envelope) -> Thread | None:
@@ -16,13 +16,18 @@ def continued(known: Sequence[Thread], envelope: Envelope) -> Thread | None:
     A history that goes on is known by its conversation's compactor. One that was rewound, or whose beginning was rewritten,
     holds answers of the model that stand in its conversation; the same question asked again holds none.
     """
-    longest = max(known, key=lambda thread: thread.compactor.knows(envelope), default=None)
-    if longest is None or longest.compactor.knows(envelope):
-        return longest
+    opening = opened(envelope)
+    knowing = {thread.name: thread.compactor.knows(envelope) for thread in known if thread.opening == opening}
+    if any(knowing.values()):
+        return max(known, key=lambda thread: knowing.get(thread.name, 0))
     heard = answers(envelope)
     shared = {thread.name: len(heard.intersection(thread.heard)) for thread in known}
-    nearest = max(known, key=lambda thread: shared[thread.name])
-    return nearest if shared[nearest.name] else None
+    return max(known, key=lambda thread: shared[thread.name]) if any(shared.values()) else None
+
+
+def opened(envelope: Envelope) -> bytes:
+    """A hash of what a history begins with."""
+    return digest(envelope.codec.decode(envelope.item(0), ()))
 
 
 def answers(envelope: Envelope) -> frozenset[bytes]:
@@ -33,8 +38,7 @@ def answers(envelope: Envelope) -> frozenset[bytes]:
 def named(salt: str, envelope: Envelope, taken: Iterable[str]) -> str:
     """A name for a new conversation, which says nothing of what was said: the same in every process, unless another
     that is known here began in the same words."""
-    first = Transcript.of((envelope.codec.decode(envelope.item(0), ()),), salt).tips[-1]
-    names, number = frozenset(taken), 0
+    names, number, first = frozenset(taken), 0, opened(envelope).hex()
     name = hashed("thread", salt, first)
     while name in names:
         number += 1

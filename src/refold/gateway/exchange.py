@@ -171,10 +171,10 @@ class Exchange:
         if key.name:
             return self.threads.find(family, len(incoming.body), partial(make, family))
         known = self.threads.family(family)
-        if found := belonging.continued(known, envelope):
-            return self.threads.find(found.name, len(incoming.body), lambda: found)
-        name = belonging.named(salt, envelope, (one.name for one in known))
-        thread = self.threads.find(name, len(incoming.body), partial(make, name))
+        found = belonging.continued(known, envelope)
+        name = found.name if found else belonging.named(salt, envelope, (one.name for one in known))
+        thread = self.threads.find(name, len(incoming.body), lambda: found or make(name))
+        thread.opening = belonging.opened(envelope)
         thread.heard = thread.heard or belonging.answers(envelope)  # to be known by, should this turn fail
         return thread
 

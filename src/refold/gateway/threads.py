@@ -57,6 +57,8 @@ class Thread:
     """Edits that were shown and are not in the store yet, since it failed."""
     torn: bool = False
     """Did a turn fail, of which it is not known what it saved?"""
+    opening: bytes = b""
+    """A hash of what it began with; empty where its client names it."""
     heard: Iterable[bytes | None] = ()
     """What its model answered in the latest history: `telling` of each message."""
     ends: tuple[tuple[int, str], ...] = ()
