@@ -125,10 +125,9 @@ class Compactor:
         return pace.check(self.budget, self._known.calibrated(state), self._rounds.clock(), more)
 
     def knows(self, envelope: Envelope) -> int:
-        """Entries of the longest known history that *envelope* (`refold.codecs.open_payload`) goes on from; 0 where
-        none is known. Nothing is looked up in the store."""
-        state = self._known.recall(envelope)
-        return len(state.seen) if state else 0
+        """Entries of the longest known history that *envelope* (`refold.codecs.open_payload`) goes on from, as its last
+        entry tells, in whatever spelling; 0 where none is known. Nothing is looked up in the store."""
+        return self._known.length(envelope)
 
     def report(self, view: View, usage: Any) -> None:
         """Tell what the provider reported for the request that *view* made: its usage object as

@@ -63,6 +63,10 @@ class Conversations:
         respelled = (self._respelled(state, envelope) for state in sorted(known, key=lambda s: -len(s.seen)))
         return next((state for state in respelled if state), None)
 
+    def length(self, envelope: Envelope) -> int:
+        """Entries of the longest known state whose last one stands at its place in *envelope*."""
+        return max((len(state.seen) for state in self._states if _ends_in(state, envelope)), default=0)
+
     def _respelled(self, state: State, envelope: Envelope) -> State | None:
         """The state with its entries as *envelope* spells them, where that says the same."""
         wires, said = envelope.parcel.wires[envelope.head :], state.kept.transcript.messages
@@ -158,6 +162,13 @@ class Conversations:
             return self.count(user(pending))
         entries = open_payload(pending if isinstance(pending, list) else [pending], envelope.codec)
         return sum(map(self.count, decode_all(entries)))
+
+
+def _ends_in(state: State, envelope: Envelope) -> bool:
+    at, said = len(state.seen) - 1, state.kept.transcript.messages
+    if state.codec is not envelope.codec or not 0 <= at < len(envelope):
+        return False
+    return envelope.codec.decode(envelope.item(at), said[:at]) == said[at]
 
 
 def is_sure(state: State, parcel: Parcel) -> bool:
