@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, settings
 from real_postgresql import Server, started
 
 settings.register_profile("dev", max_examples=50, deadline=None)
-settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("nightly", max_examples=5_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 FIND = (Phase.explicit, Phase.generate)
 """Without making what fails small: a mutant is killed by the first example, and nobody reads it."""

@@ -7,6 +7,8 @@ from typing import Any
 
 TRIES = 50
 """How many opening braces of one text are tried as the beginning of an object."""
+DEPTH = 200
+"""How deep an object may be nested: no answer is, and each level is looked at again for every brace in it."""
 _TRAILING = re.compile(r'("(?:[^"\\]|\\.)*")|,\s*(?=[}\]])', re.DOTALL)
 _STRINGS = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)|[{}\[\]]', re.DOTALL)
 _CLOSES = {"{": "}", "[": "]"}
@@ -33,16 +35,19 @@ def _read(text: str, at: int) -> tuple[Any, int]:
     try:
         return decoder.decode(_TRAILING.sub(lambda found: found[1] or "", piece)), end
     except (ValueError, RecursionError):
-        return None, at + 1
+        return None, at + 1 if piece else end
 
 
 def _balanced(text: str, at: int) -> tuple[str, int]:
-    """The object that begins at *at* up to its closing bracket; closed here if the text ends before."""
+    """The object that begins at *at* up to its closing bracket, and where it ends; closed here if the text ends before.
+    Nothing, up to where it is nested too deep."""
     stack = list[str]()
     for found in _STRINGS.finditer(text, at):
         mark = found[0]
         if mark in _CLOSES:
             stack.append(_CLOSES[mark])
+            if len(stack) > DEPTH:
+                return "", found.end()
         elif mark in "}]":
             if not stack or stack.pop() != mark:
                 break
