@@ -51,6 +51,7 @@ IDS = st.sampled_from(["a", "b", "c", ""])
 ANSWERS = st.builds(lambda id: ToolResult(id, (Text("done"),)), IDS)
 CALLS = st.builds(lambda id: ToolCall(id, "tool", "{}"), IDS)
 SERVER = st.sampled_from([opens("s"), closes("s"), opens("t"), closes("t")])
+ASKS = Message("user", (Opaque("compaction_trigger", '{"type":"compaction_trigger"}'),))
 TEXTS = st.sampled_from([Text("one"), Text("two"), Text(""), Text(" \n")])
 THOUGHT = st.sampled_from([Thinking("hm"), Thinking("so", "sig")])
 MESSAGES = st.one_of(
@@ -61,6 +62,7 @@ MESSAGES = st.one_of(
     st.builds(Message, st.just("assistant"), CALLS.map(lambda part: (part,))),
     st.builds(Message, st.just("system"), TEXTS.map(lambda part: (part,))),
     st.builds(user, st.sampled_from(["go on", "and now?"])),
+    st.just(ASKS),
 )
 CONVERSATIONS = st.lists(MESSAGES, max_size=9)
 
@@ -344,9 +346,11 @@ def test_ge_4_contents_start_with_the_user() -> None:
 def test_the_rules_have_their_ids() -> None:
     ids = [rule.id for module in (anthropic, openai_chat, openai_responses, gemini) for rule in module.RULES]
     assert ids == [
-        *("AN-1", "AN-2", "AN-3", "AN-4", "AN-5"),
-        *("DS-2", "OA-1", "OA-2", "OA-3", "OA-4", "OA-5", "GE-1", "GE-2", "GE-4"),
+        *("AN-1", "AN-2", "AN-3", "AN-4", "AN-5", "AN-9", "AN-CB", "AN-CC", "AN-CE"),
+        *("DS-2", "OA-1", "OA-2", "OA-3", "OA-4", "OA-5", "OA-6", "OA-9", "OA-10", "GE-1", "GE-2", "GE-4"),
     ]
+    grown = [rule.id for rules in RULES.values() for rule in rules.grown]
+    assert sorted(grown) == ["AN-10", "AN-6", "AN-7", "DS-1", "GE-3", "OA-4"]
 
 
 @ALL

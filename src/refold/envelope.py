@@ -59,6 +59,11 @@ class Envelope:
         return map(_load, self.parcel.wires[self.head + start :])
 
     @property
+    def whole(self) -> Mapping[str, Any]:
+        """The request with its conversation, all of it parsed; of a bare list, the conversation."""
+        return {**self.body, self.codec.FIELD: list(map(_load, self.parcel.wires))}
+
+    @property
     def system(self) -> tuple[Part, ...]:
         """The system prompt, wherever the format keeps it."""
         return self.codec.system(self.body, [_load(wire) for wire in self.parcel.wires[: self.head]])

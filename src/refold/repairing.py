@@ -59,7 +59,7 @@ def _left(envelope: Envelope, messages: Sequence[Message]) -> tuple[Violation, .
     """What is still wrong, each with the reason why it was not mended."""
     rules = envelope.codec.rules(envelope.body)
     limits = {rule.id: rule.limit for rule in rules.rules}
-    return tuple(replace(one, unmended=limits[one.rule]) for one in rules.check(messages, envelope.body))
+    return tuple(replace(one, unmended=limits[one.rule]) for one in rules.check(messages, envelope.whole))
 
 
 def _mend(envelope: Envelope, messages: Sequence[Message]) -> tuple[list[Entry], list[Repair]]:

@@ -12,6 +12,7 @@ from refold.errors import FormatError
 from refold.media import media
 from refold.messages import Content, Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from refold.rules.anthropic import RULES
+from refold.rules.anthropic_growth import GROWN
 from refold.rules.verdict import Rules
 
 NAME = "anthropic"
@@ -35,7 +36,7 @@ _NOT_OURS = frozenset({"tool_calls", "tool_call_id", "function_call", "reasoning
 
 def rules(body: Mapping[str, Any]) -> Rules:
     """What the Messages API refuses. A model that is not known to be older binds its thinking."""
-    return Rules(RULES, alternate=True, thinking="loop" if _is_older(body.get("model")) else "bound")
+    return Rules(RULES, alternate=True, thinking="loop" if _is_older(body.get("model")) else "bound", grown=GROWN)
 
 
 def _is_older(model: Any) -> bool:

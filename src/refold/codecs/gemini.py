@@ -10,7 +10,7 @@ from refold.codecs.blocks import answer, arguments, canonical_all, nameless, opa
 from refold.errors import FormatError
 from refold.media import media
 from refold.messages import Content, Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
-from refold.rules.gemini import RULES
+from refold.rules.gemini import GROWN, RULES
 from refold.rules.verdict import Rules
 
 NAME = "gemini"
@@ -27,7 +27,7 @@ _ROLES = {"model": "assistant", "function": "user", "tool": "user"}
 
 def rules(body: Mapping[str, Any]) -> Rules:  # noqa: ARG001 - the protocol's
     """What generateContent refuses; thought signatures go back as they came (GE-3)."""
-    return Rules(RULES, alternate=True, thinking="fixed")
+    return Rules(RULES, alternate=True, thinking="fixed", grown=GROWN)
 
 
 def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:

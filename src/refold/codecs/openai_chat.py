@@ -11,7 +11,7 @@ from refold.codecs.blocks import canonical_all
 from refold.codecs.openai_chat_reading import REASONING, decode
 from refold.codecs.openai_chat_writing import encode, merge, patch
 from refold.messages import Part
-from refold.rules.openai_chat import RULES
+from refold.rules.openai_chat import GROWN, RULES
 from refold.rules.verdict import Rules
 
 __all__ = ["FIELD", "NAME", "decode", "encode", "fits", "is_system", "merge", "patch", "rules", "system", "tools"]
@@ -32,7 +32,7 @@ def rules(body: Mapping[str, Any]) -> Rules:
     """
     model = body.get("model")
     fixed = not isinstance(model, str) or any(name in model.lower() for name in FIXED_THINKING)
-    return Rules(RULES, thinking="fixed" if fixed else "free")
+    return Rules(RULES, thinking="fixed" if fixed else "free", grown=GROWN)
 
 
 def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:

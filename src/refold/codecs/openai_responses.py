@@ -10,7 +10,7 @@ from refold.codecs.blocks import arguments, canonical_all, content_block, conten
 from refold.errors import FormatError
 from refold.media import media
 from refold.messages import Content, Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
-from refold.rules.openai_responses import RULES
+from refold.rules.openai_responses import GROWN, RULES
 from refold.rules.verdict import Rules
 
 NAME = "openai_responses"
@@ -26,7 +26,7 @@ _USERS = frozenset({"compaction_trigger", "mcp_approval_response"})
 
 def rules(body: Mapping[str, Any]) -> Rules:  # noqa: ARG001 - the protocol's
     """What the Responses API refuses; reasoning stays with what it led to (OA-3, OA-4)."""
-    return Rules(RULES, thinking="fixed")
+    return Rules(RULES, thinking="fixed", grown=GROWN)
 
 
 def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:

@@ -1,10 +1,11 @@
-"""What the Anthropic Messages API refuses (AN-1 to AN-5)."""
+"""What the Anthropic Messages API refuses (AN-1 to AN-5; the others stand in modules of their own)."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from refold.messages import Message, Text
+from refold.rules import anthropic_body
 from refold.rules.blocks import bring_back, settle_blocks
 from refold.rules.draft import Entry, Mended, Repair, remove
 from refold.rules.judging import (
@@ -189,5 +190,6 @@ RULES: tuple[Rule, ...] = (
         drop_empties,
         limit="without it the conversation would be empty or begin with the assistant",
     ),
+    *anthropic_body.RULES,
 )
-"""All rules of this API that concern its messages."""
+"""All rules of this API that concern one request."""

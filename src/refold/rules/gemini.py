@@ -1,10 +1,14 @@
-"""What Gemini's generateContent refuses (GE-1, GE-2, GE-4)."""
+"""What Gemini's generateContent refuses (GE-1 to GE-4)."""
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from refold.messages import Message, ToolCall, ToolResult, user
 from refold.rules.blocks import bring_back, settle_blocks
 from refold.rules.draft import Entry, Mended, Repair, join
+from refold.rules.growth import Line, fields, lapses, said
 from refold.rules.judging import (
     SAME_ID,
     Body,
@@ -17,9 +21,15 @@ from refold.rules.judging import (
 )
 from refold.rules.mending import in_turn, messages_of, take_out
 from refold.rules.pairing import Pair, Pairing, client, pair, repeats, server, turn_ends
-from refold.rules.verdict import Rule, Verdict, Violation
+from refold.rules.verdict import Growth, Rule, Sent, Verdict, Violation
+
+SIGNED_FROM = 3
+"""First version of Gemini that refuses a function call without its signature (GE-3)."""
+UNSIGNED = frozenset({"skip_thought_signature_validator", "context_engineering_is_the_way_to_go"})
+"""What may be sent in place of a signature that is not known."""
 
 _ROLES = frozenset({"user", "assistant", "tool"})
+_VERSION = re.compile(r"gemini-(\d+)")
 
 
 def turns(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001 - every judge's signature
@@ -113,6 +123,54 @@ def roles(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
     return Verdict(tuple(violations))
 
 
+# --- GE-3 ------------------------------------------------------------------------------------
+
+
+def signatures(before: Sent, after: Sent) -> Iterator[Violation]:
+    """GE-3: a function call goes back with the `thoughtSignature` that it had: in the current turn, which
+    is all since the user last spoke, and nowhere with another one. A model that is known to be older does
+    without; on other parts the API asks for none."""
+    found = _VERSION.search(str(after.body.get("model")))
+    if found and int(found[1]) < SIGNED_FROM:
+        return
+    turn = max((at for at, message in enumerate(after.messages) if message.is_request), default=0)
+    lines = _calls(after)
+    for lapse in lapses([line for _, line in _calls(before)], [line for _, line in lines]):
+        at, ((_, n), _) = lines[lapse.at]
+        if None not in lapse.had and (at >= turn if lapse.has is None else lapse.has not in UNSIGNED):
+            text = f"the thoughtSignature of a function call {'is missing' if lapse.has is None else 'was changed'}"
+            yield Violation("GE-3", at, text, f"{at}.{n}")
+
+
+def _calls(sent: Sent) -> list[tuple[int, Line]]:
+    """Every function call with its message's position, what it is and its signature; every other message too."""
+    lines = list[tuple[int, Line]]()
+    for at, message in enumerate(sent.messages):
+        words, blocks = said(_nameless(message)), _call_blocks(sent.entries[at])
+        lines += ((at, ((words, n), _signature(block))) for n, block in enumerate(blocks))
+        lines += [] if blocks else [(at, ((words, -1), None))]
+    return lines
+
+
+def _nameless(message: Message) -> Message:
+    """*message* without the ids that are made of its position."""
+    parts = (replace(part, id="") if isinstance(part, ToolCall | ToolResult) else part for part in message.parts)
+    return replace(message, parts=tuple(parts))
+
+
+def _call_blocks(entry: Any) -> list[Mapping[str, Any]]:
+    blocks = fields(entry).get("parts")
+    found = map(fields, blocks if isinstance(blocks, list | tuple) else ())
+    return [
+        block for block in found if "text" not in block and (block.get("functionCall") or block.get("function_call"))
+    ]
+
+
+def _signature(block: Mapping[str, Any]) -> str | None:
+    value = block.get("thoughtSignature") or block.get("thought_signature")
+    return value if isinstance(value, str) else None
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         "GE-1",
@@ -129,4 +187,7 @@ RULES: tuple[Rule, ...] = (
         limit="a user's content would have to be invented, or what another role said be removed or said by the user",
     ),
 )
-"""All rules of this API that concern its contents."""
+"""All rules of this API that concern one request."""
+
+GROWN: tuple[Growth, ...] = (Growth("GE-3", "function calls keep their thought signatures", signatures, ("fixed",)),)
+"""All that a request to this API must keep of the one before it."""

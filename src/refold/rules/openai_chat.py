@@ -1,16 +1,17 @@
-"""What the Chat Completions API and those who speak it refuse (OA-1, DS-2)."""
+"""What the Chat Completions API and those who speak it refuse (OA-1, DS-1, DS-2)."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
 from refold.messages import Message, ToolCall, ToolResult
 from refold.rules.draft import Entry, Mended, Repair
 from refold.rules.entries import settle_entries
+from refold.rules.growth import Line, fields, lapses, said
 from refold.rules.judging import SAME_ID, Body, answered_again, misplaced, orphaned, unanswered
 from refold.rules.mending import messages_of, take_out
 from refold.rules.pairing import Pair, pair, turn_ends, with_strays
-from refold.rules.verdict import Rule, Verdict, Violation
+from refold.rules.verdict import Growth, Rule, Sent, Verdict, Violation
 
 
 def answers(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001 - every judge's signature
@@ -112,6 +113,23 @@ def _answering(message: Message, free: Sequence[ToolCall]) -> Message:
     return replace(message, parts=(replace(result, id=call.id),))
 
 
+def reasoned(before: Sent, after: Sent) -> Iterator[Violation]:
+    """DS-1: in thinking mode a turn that had `reasoning_content` is sent back with it; an empty text will do."""
+    thinking = after.body.get("thinking")
+    if isinstance(thinking, Mapping) and thinking.get("type") == "disabled":
+        return
+    for lapse in lapses(_reasoning(before), _reasoning(after)):
+        if not lapse.has:
+            text = "the turn had reasoning_content, which is missing now"
+            yield Violation("DS-1", lapse.at, text, ",".join(after.messages[lapse.at].calls))
+
+
+def _reasoning(sent: Sent) -> list[Line]:
+    """What each message says, and whether it has reasoning beside it."""
+    has = (isinstance(fields(entry).get("reasoning_content"), str) for entry in sent.entries)
+    return list(zip(map(said, sent.messages), has, strict=True))
+
+
 RULES: tuple[Rule, ...] = (
     Rule("DS-2", "every call and every tool message has an id", ids, give_ids),
     Rule(
@@ -119,3 +137,6 @@ RULES: tuple[Rule, ...] = (
     ),
 )
 """All rules of this API that concern its messages."""
+
+GROWN: tuple[Growth, ...] = (Growth("DS-1", "turns keep the reasoning that they were sent with", reasoned, ("fixed",)),)
+"""All that a request to this API must keep of the one before it."""

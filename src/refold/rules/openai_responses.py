@@ -1,14 +1,16 @@
-"""What the Responses API refuses (OA-2 to OA-5)."""
+"""What the Responses API refuses (OA-2 to OA-5; the others stand in a module of their own)."""
 
 from collections.abc import Iterator, Sequence
 
 from refold.messages import Message, Opaque, Thinking, ToolCall
+from refold.rules import openai_responses_body
 from refold.rules.draft import Entry, Mended
 from refold.rules.entries import add_after_turns, bring_back
+from refold.rules.growth import fields
 from refold.rules.judging import ALONE, SAME_ID, Body, answered_again, fingerprint, is_reasoning, orphaned, unanswered
 from refold.rules.mending import in_turn, messages_of, take_out
 from refold.rules.pairing import Spot, pair, turn_ends
-from refold.rules.verdict import Rule, Verdict, Violation
+from refold.rules.verdict import Growth, Rule, Sent, Verdict, Violation
 
 ELSEWHERE = ("previous_response_id", "conversation")
 """Fields that say that a part of the conversation is on the server."""
@@ -103,6 +105,43 @@ def _reasoning(messages: Sequence[Message]) -> Iterator[int]:
     return (at for at, message in enumerate(messages) if message.role == "assistant" and is_reasoning(message))
 
 
+def accompanied(before: Sent, after: Sent) -> Iterator[Violation]:
+    """OA-4: a call that is sent with its item id comes with the reasoning that stood before it in its turn.
+    Without its `id` the API knows no reasoning of it. Nothing is said where the conversation is partly on
+    the server, or where the API has compacted it since."""
+    if _is_elsewhere(after.messages, after.body) or _compactions(after) != _compactions(before):
+        return
+    sent, needed = {_name(after, at) for at in _reasoning(after.messages)}, _needed(before)
+    for at, message in enumerate(after.messages):
+        for id in message.calls if fields(after.entries[at]).get("id") else ():
+            if needed.get(id, frozenset()) - sent:
+                yield Violation("OA-4", at, f"call {id!r} is sent without the reasoning that it was made with", id)
+
+
+def _needed(sent: Sent) -> dict[str, frozenset[str]]:
+    """For each call the names of the reasoning that it follows in its turn: that before it, and before other
+    calls of the same answer."""
+    found, last = dict[str, frozenset[str]](), frozenset[str]()
+    for at, message in enumerate(sent.messages):
+        if message.role != "assistant":
+            last = frozenset()
+        elif is_reasoning(message):
+            last = frozenset({_name(sent, at)})
+        found |= dict.fromkeys(message.calls, last)
+    return found
+
+
+def _name(sent: Sent, at: int) -> str:
+    """What tells a reasoning item from others: its id, or what it says."""
+    id = fields(sent.entries[at]).get("id")
+    return id if isinstance(id, str) else fingerprint(sent.messages[at])
+
+
+def _compactions(sent: Sent) -> int:
+    parts = (part for message in sent.messages for part in message.parts)
+    return sum(1 for part in parts if isinstance(part, Opaque) and part.kind == "compaction")
+
+
 RULES: tuple[Rule, ...] = (
     Rule("OA-2", "every call has an output and every output a call", outputs, settle, SAME_ID),
     Rule("OA-3", "reasoning is followed by what it led to", followed, drop_unfollowed, ALONE),
@@ -113,5 +152,11 @@ RULES: tuple[Rule, ...] = (
         sealed,
         limit="the encrypted content is not here, and without their reasoning the calls it led to are refused (OA-4)",
     ),
+    *openai_responses_body.RULES,
 )
-"""All rules of this API that concern its items."""
+"""All rules of this API that concern one request."""
+
+GROWN: tuple[Growth, ...] = (
+    Growth("OA-4", "calls keep the reasoning that they were made with", accompanied, ("fixed",)),
+)
+"""All that a request to this API must keep of the one before it."""

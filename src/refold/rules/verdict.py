@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from refold.messages import Message
+from refold.messages import Message, Part
 from refold.rules.draft import Mend
 
 
@@ -15,7 +15,8 @@ class Violation:
     rule: str
     """Rule id, such as `AN-1`."""
     at: int
-    """Position of the message (system messages at the start not counted)."""
+    """Position of the message (system messages at the start not counted); 0 for what stands in another
+    field of the request, which `subject` then names."""
     text: str
     """What is wrong, in a sentence."""
     subject: str = ""
@@ -40,11 +41,38 @@ class Rule:
     id: str
     title: str
     judge: Callable[[Sequence[Message], Mapping[str, Any]], Verdict]
-    """Looks at the messages and at the rest of the request body."""
+    """Looks at the messages and at the rest of the request body. Where a whole request is checked, the
+    body holds the conversation too, as it is sent: for what messages do not hold, such as `cache_control`."""
     mend: Mend | None = None
     """Mends what `judge` finds, where that needs no invention; None where it always would."""
     limit: str = ""
     """What would have to be invented or lost to mend what `mend` leaves, in a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A request that was, or would be, sent."""
+
+    messages: Sequence[Message]
+    entries: Sequence[Any]
+    """The messages as they are sent, one for each."""
+    body: Mapping[str, Any] = field(default_factory=dict)
+    """The whole request, as parsed; empty for a bare list."""
+    system: tuple[Part, ...] = ()
+    tools: tuple[str, ...] = ()
+    """Each tool definition as canonical JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """One thing that a request must keep of the request before it."""
+
+    id: str
+    title: str
+    judge: Callable[[Sent, Sent], Iterable[Violation]]
+    """From the request before and the one that follows it to what is refused in the latter."""
+    thinking: tuple[str, ...]
+    """Kinds of `Rules.thinking` for which it holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +86,18 @@ class Rules:
     """May thinking be removed? `free`: any; `fixed`: none (OA-4, GE-3, DS-1); `loop`: oldest first,
     not that of the latest assistant turn (AN-6); `bound`: oldest first, and a late edit takes what
     was signed after it along (AN-7, AN-10, AN-11)."""
+    grown: tuple[Growth, ...] = ()
+    """What a request must keep of the one before it."""
 
     def check(self, messages: Sequence[Message], body: Mapping[str, Any] | None = None) -> tuple[Violation, ...]:
         """Every violation, in order of position."""
         found = (v for rule in self.rules for v in rule.judge(messages, body or {}).violations)
+        return tuple(sorted(found, key=lambda v: (v.at, v.rule)))
+
+    def kept(self, before: Sent, after: Sent) -> tuple[Violation, ...]:
+        """What *after* was bound to keep of *before*, the request before it in the conversation, and did
+        not, in order of position."""
+        found = (v for rule in self.grown if self.thinking in rule.thinking for v in rule.judge(before, after))
         return tuple(sorted(found, key=lambda v: (v.at, v.rule)))
 
     def cuts(self, messages: Sequence[Message]) -> frozenset[int]:

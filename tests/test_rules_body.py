@@ -1,0 +1,216 @@
+"""Rules about the rest of a request: what stands beside the conversation, and marks on it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from refold.checking import check
+from refold.codecs import decode_all, open_payload
+from refold.repairing import repair
+
+ASKS = {"type": "compaction_trigger"}
+SAID = {"type": "message", "role": "user", "content": "Go on."}
+
+
+def claude(**fields: Any) -> dict[str, Any]:
+    return {"model": "claude-opus-5-5", "max_tokens": 10, "messages": [{"role": "user", "content": "Go on."}], **fields}
+
+
+def responses(*items: Any, **fields: Any) -> dict[str, Any]:
+    return {"model": "gpt-6.1-sol", "input": list(items or [SAID]), **fields}
+
+
+def found(body: dict[str, Any]) -> list[tuple[str, int, str]]:
+    """Rule, position and subject of each violation; the same whether the request is parsed or a text."""
+    violations = check(body)
+    assert check(json.dumps(body)) == violations
+    assert all(one.text for one in violations)
+    left = repair(body).left
+    assert all(one.unmended for one in left)
+    return [(one.rule, one.at, one.subject) for one in violations]
+
+
+# --- AN-9 ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["adaptive", "enabled"])
+@pytest.mark.parametrize("behaviour", ["drop_block", "error", None])
+def test_an_9_what_may_happen_to_thinking_that_is_bound_elsewhere(kind: str, behaviour: str | None) -> None:
+    assert found(claude(thinking={"type": kind, "block_binding": {"prefix_mismatch_behavior": behaviour}})) == []
+    assert found(claude(thinking={"type": kind, "block_binding": {}})) == []
+    assert found(claude(thinking={"type": kind, "block_binding": None})) == []
+
+
+@pytest.mark.parametrize(
+    "thinking",
+    [
+        {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop"}},
+        {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": ["drop_block"]}},
+        {"type": "disabled", "block_binding": {"prefix_mismatch_behavior": "drop_block"}},
+    ],
+)
+def test_an_9_other_values_and_thinking_that_is_off(thinking: dict[str, Any]) -> None:
+    assert found(claude(thinking=thinking)) == [("AN-9", 0, "thinking.block_binding")]
+
+
+# --- AN-CE -----------------------------------------------------------------------------------
+
+THINKING, TOOLS, COMPACT = "clear_thinking_20251015", "clear_tool_uses_20250919", "compact_20260112"
+
+
+@pytest.mark.parametrize(
+    ("edits", "wrong"),
+    [
+        ([{"type": THINKING, "keep": {"type": "thinking_turns", "value": 1}}, {"type": TOOLS}], 0),
+        ([{"type": THINKING, "keep": "all"}, {"type": COMPACT}], 0),
+        ([{"type": THINKING, "keep": {"type": "all"}}], 0),
+        ([{"type": TOOLS, "keep": {"type": "tool_uses", "value": 0}}], 0),
+        ([{"type": COMPACT, "trigger": {"type": "input_tokens", "value": 50_000}}], 0),
+        ([{"type": COMPACT, "trigger": None}], 0),
+        ([{"type": TOOLS}, {"type": THINKING}], 1),
+        ([{"type": THINKING, "keep": {"type": "thinking_turns", "value": 0}}], 1),
+        ([{"type": COMPACT, "trigger": {"type": "input_tokens", "value": 49_999}}], 1),
+        ([{"type": COMPACT}, {"type": THINKING, "keep": {"type": "thinking_turns", "value": 0}}], 2),
+    ],
+)
+def test_an_ce_context_editing(edits: list[Any], wrong: int) -> None:
+    assert found(claude(context_management={"edits": edits})) == [("AN-CE", 0, "context_management.edits")] * wrong
+
+
+# --- AN-CC -----------------------------------------------------------------------------------
+
+
+def mark(ttl: str | None = None) -> dict[str, Any]:
+    return {"cache_control": {"type": "ephemeral", **({"ttl": ttl} if ttl else {})}}
+
+
+def marked(*ttls: str | None, tool: str | None = "", system: str | None = "") -> dict[str, Any]:
+    """A request with marks: on a tool, on the system prompt, on one block of each user message; empty for none."""
+    blocks = [{"type": "text", "text": "x", **({} if ttl == "" else mark(ttl))} for ttl in ttls]
+    messages = [
+        one for block in blocks for one in ({"role": "user", "content": [block]}, {"role": "assistant", "content": "y"})
+    ]
+    tools = [{"name": "t", "input_schema": {}, **({} if tool == "" else mark(tool))}]
+    head = [{"type": "text", "text": "s", **({} if system == "" else mark(system))}]
+    return claude(messages=[*messages, {"role": "user", "content": "?"}], tools=tools, system=head)
+
+
+def test_an_cc_four_marks_are_allowed_and_the_fifth_is_named() -> None:
+    assert found(marked(None, None, "5m", "5m")) == []
+    assert found(marked(None, None, tool=None, system="5m")) == []
+    assert found(marked("", None, None, None, tool=None, system=None)) == [("AN-CC", 6, "messages")]
+    assert found({**marked(None, None, None, None), **mark()}) == []
+
+
+def test_an_cc_marks_inside_a_result_are_marks() -> None:
+    use = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "t", "input": {}}]}
+    blocks = [{"type": "text", "text": str(n), **mark()} for n in range(5)]
+    done = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": blocks}]}
+    assert found(claude(messages=[{"role": "user", "content": "?"}, use, done])) == [("AN-CC", 2, "messages")]
+
+
+def test_an_cc_the_longer_marks_come_first() -> None:
+    assert found(marked("1h", "5m", tool="1h")) == []
+    assert found(marked("5m", "1h")) == [("AN-CC", 2, "messages 1h")]
+    assert found(marked("1h", system=None)) == [("AN-CC", 0, "messages 1h")]
+    assert found(marked(system="1h", tool="5m")) == [("AN-CC", 0, "system 1h")]
+
+
+def test_an_cc_leading_system_messages_are_not_counted_in_positions() -> None:
+    body = marked(None, None, None, None, None)
+    assert found(body) == [("AN-CC", 8, "messages")]
+    lead = {"role": "system", "content": [{"type": "text", "text": "Be brief."}]}
+    assert found({**body, "messages": [lead, *body["messages"]]}) == [("AN-CC", 8, "messages")]
+
+
+# --- AN-CB -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("content", "refused"), [("A summary.", False), (None, False), ("", True)])
+def test_an_cb_a_compaction_block_is_a_text_or_null(content: str | None, *, refused: bool) -> None:
+    block = {"type": "compaction", "content": content}
+    messages = [
+        {"role": "user", "content": "1"},
+        {"role": "assistant", "content": [block]},
+        {"role": "user", "content": "2"},
+    ]
+    assert found(claude(messages=messages)) == [("AN-CB", 1, "compaction")] * refused
+
+
+# --- OA-6, OA-10 -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "refused"),
+    [
+        ([{"type": "compaction", "compact_threshold": 100_000}], False),
+        ([{"type": "compaction"}], False),
+        ([{"type": "compaction", "compact_threshold": None}], False),
+        ([], False),
+        (None, False),
+        ([{"type": "clear_tool_uses"}], True),
+        ([{"type": "compaction", "compact_threshold": 0}], True),
+        ([{"type": "compaction", "compact_threshold": "100k"}], True),
+        ([{"type": "compaction", "compact_threshold": True}], True),
+        (["compaction"], True),
+        ({"type": "compaction"}, True),
+    ],
+)
+def test_oa_6_context_management_knows_compaction_alone(value: Any, *, refused: bool) -> None:
+    assert found(responses(context_management=value)) == [("OA-6", 0, "context_management")] * refused
+
+
+@pytest.mark.parametrize(
+    ("value", "refused"), [("auto", False), ("disabled", False), (None, False), ("on", True), (["auto"], True)]
+)
+def test_oa_10_truncation_is_auto_or_disabled(value: Any, *, refused: bool) -> None:
+    assert found(responses(truncation=value)) == [("OA-10", 0, "truncation")] * refused
+
+
+# --- OA-9 ------------------------------------------------------------------------------------
+
+
+def test_oa_9_what_asks_for_compaction_is_the_last_item() -> None:
+    assert found(responses(SAID, ASKS)) == []
+    assert found(responses(SAID, ASKS, SAID)) == [("OA-9", 1, "compaction_trigger")]
+    assert found(responses(ASKS, SAID, ASKS)) == [("OA-9", 0, "compaction_trigger")]
+
+
+def test_oa_9_is_mended_by_moving_it_to_the_end() -> None:
+    body = responses(SAID, ASKS, SAID)
+    fixed = repair(body)
+    assert fixed.payload["input"] == [SAID, SAID, ASKS]
+    assert fixed.payload["input"][2] is ASKS
+    assert [(one.rule, one.at) for one in fixed.repairs] == [("OA-9", 1)]
+    assert repair(fixed.payload).payload is fixed.payload
+    assert json.loads(repair(json.dumps(body)).payload) == fixed.payload
+
+
+def test_oa_9_of_several_one_stays() -> None:
+    fixed = repair(responses(ASKS, SAID, ASKS, SAID))
+    assert fixed.payload["input"] == [SAID, SAID, ASKS]
+    assert [(one.rule, one.at) for one in fixed.repairs] == [("OA-9", 0), ("OA-9", 2)]
+    assert repair(responses(ASKS, SAID, ASKS)).payload["input"] == [SAID, ASKS]
+
+
+def test_oa_9_no_cut_falls_behind_it_so_nothing_hides_it() -> None:
+    envelope = open_payload(responses(SAID, SAID, ASKS))
+    rules = envelope.codec.rules(envelope.body)
+    assert rules.cuts(decode_all(envelope)) == {0, 1, 2}
+    assert rules.cuts(decode_all(open_payload(responses(SAID, ASKS, SAID)))) == {0, 1, 2, 3}
+
+
+# --- a bare list, and values of any shape ----------------------------------------------------
+
+
+@pytest.mark.parametrize("field", ["thinking", "context_management", "truncation", "tools", "system", "metadata"])
+@pytest.mark.parametrize(
+    "value", [None, 7, "x", [], [1], {}, {"edits": 3}, {"edits": [{"keep": 1}]}, {"block_binding": 1}]
+)
+def test_fields_of_any_shape_are_judged(field: str, value: Any) -> None:
+    for body in (claude(**{field: value}), responses(**{field: value})):
+        assert {one.rule for one in check(body, "anthropic" if "messages" in body else "openai_responses")} <= {
+            "OA-6",
+            "OA-10",
+        }
