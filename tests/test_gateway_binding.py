@@ -2,7 +2,6 @@
 stands behind exactly what stood there when it was thought."""
 
 import json
-from hashlib import sha256
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 
 from refold import StoreError
 from refold.strategies import ClearToolResults, ClipResults, Summarize
+from signing import refusal, signature
 from test_gateway_core import ERRORS, WORDS, Driver, Failing, entries, violations
 
 REFUSED = json.dumps(ERRORS["anthropic"]).encode()
@@ -32,10 +32,21 @@ class Lossy(Failing):
 class Agent:
     """Sends its whole history every turn; its model signs what it thinks with a hash of what it was sent."""
 
-    def __init__(self, driver: Driver) -> None:
-        self.driver = driver
+    def __init__(self, made: Any) -> None:
+        self.made, self.store = made, Lossy()
+        self.driver = self.process()
         self.history: list[Any] = [{"role": "user", "content": "Find the bug in calc.py and fix it."}]
         self.forks = 0
+        self.forgot = self.lost = False
+        """Has the gateway ever forgotten what it did? May it be told so by a refusal now: just then, or when a rewind leaves
+        what it forgot and nothing that it did since?"""
+
+    def process(self) -> Driver:
+        return Driver(self.store, strategies=self.made, rest=0.0)
+
+    def restart(self) -> None:
+        self.driver.__exit__()
+        self.driver = self.process()
 
     def request(self) -> bytes:
         return json.dumps({"model": "claude-opus-5-5", "max_tokens": 500, "messages": self.history}).encode()
@@ -43,6 +54,10 @@ class Agent:
     def turn(self, repeat: int, *, too_long: bool = False) -> None:
         body = self.request()
         out = self.driver(body)
+        if self.lost and (error := refusal(out.body)):
+            out = self.driver.unbound(body, out, error)
+            assert out is not None
+        self.lost = False
         check(out.body)
         if too_long:
             out = self.driver.harder(body, out, REFUSED)
@@ -56,21 +71,13 @@ class Agent:
         self.history += [{"role": "assistant", "content": [thought, call]}, {"role": "user", "content": [result]}]
 
     def rewind(self, steps: int) -> None:
-        self.forks += 1
+        self.forks, self.lost = self.forks + 1, self.forgot
         del self.history[max(1, len(self.history) - 2 * steps) :]
 
 
-def signature(sent: list[Any]) -> str:
-    return sha256(json.dumps(sent).encode()).hexdigest()
-
-
 def check(body: bytes) -> None:
-    """As the provider does: every thinking block against all that stands before it."""
-    sent = entries(body)
-    for at, entry in enumerate(sent):
-        blocks = entry["content"] if isinstance(entry["content"], list) else []
-        for block in blocks:
-            assert block["type"] != "thinking" or block["signature"] == signature(sent[:at]), at
+    """Nothing is to be refused."""
+    assert refusal(body) is None
     assert violations(body, "anthropic") == ()
 
 
@@ -78,7 +85,7 @@ ACTIONS = st.one_of(
     st.tuples(st.just("turn"), st.integers(1, 8)),
     st.tuples(st.just("turn"), st.integers(1, 8)),
     st.tuples(st.sampled_from(["too long", "rewind"]), st.integers(1, 4)),
-    st.tuples(st.sampled_from(["restart", "down", "up", "lossy"]), st.just(0)),
+    st.tuples(st.sampled_from(["restart", "down", "up", "lossy", "lost"]), st.just(0)),
 )
 MADE = (ClipResults(limit=6_000), Summarize(keep=0.3), ClearToolResults(keep=2), Summarize(keep=2))
 
@@ -86,16 +93,15 @@ MADE = (ClipResults(limit=6_000), Summarize(keep=0.3), ClearToolResults(keep=2),
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(ACTIONS, min_size=10, max_size=40), st.sampled_from([None, MADE]))
 def test_whatever_happens_no_signature_is_sent_where_it_was_not_signed(actions: list[Any], made: Any):
-    store = Lossy()
-    agent = Agent(Driver(store, strategies=made, rest=0.0))
+    agent = Agent(made)
     try:
         for action, amount in actions:
-            act(agent, store, action, amount, made)
+            act(agent, agent.store, action, amount)
     finally:
         agent.driver.__exit__()
 
 
-def act(agent: Agent, store: Lossy, action: str, amount: int, made: Any) -> None:
+def act(agent: Agent, store: Lossy, action: str, amount: int) -> None:
     match action:
         case "turn" | "too long":
             agent.turn(amount, too_long=action == "too long")
@@ -105,9 +111,12 @@ def act(agent: Agent, store: Lossy, action: str, amount: int, made: Any) -> None
             store.down = action == "down"
         case "lossy":
             store.lossy = True
+        case "lost":  # another key, or a store that is new: nothing is known any more
+            agent.store, agent.forgot, agent.lost = Lossy(), True, True
+            agent.restart()
         case _ if not any(one.torn or one.unsaved for one in agent.driver.exchange.threads):
             # what only memory knows, while the store fails, is lost with it: nothing can be promised then
-            agent.driver.__exit__()
-            agent.driver = Driver(store, strategies=made, rest=0.0)
+            agent.restart()
             store.down = store.lossy = False  # nor by a process that has not read the store once
-            check(agent.driver(agent.request()).body)
+            if not agent.lost:
+                check(agent.driver(agent.request()).body)

@@ -137,6 +137,9 @@ class Driver:
     def harder(self, body: bytes, out: Outgoing, error: bytes, api: str = "anthropic") -> Outgoing | None:
         return self.run(self.exchange.harder(request(body, api), out, error))
 
+    def unbound(self, body: bytes, out: Outgoing, error: bytes) -> Outgoing | None:
+        return self.run(self.exchange.unbound(request(body), out, error))
+
     def run(self, work: Any) -> Any:
         return self.loop.run_until_complete(work)
 

@@ -22,7 +22,7 @@ def settle(after: View, before: View) -> View:
     if after.lens.rules.thinking != "bound" or not fresh:
         return after
     changing = (edit.stop for edit in sorted(fresh, key=_stop) if _changes(edit, before))
-    return after.keep(_unsigned(after, next(changing, len(after.transcript))))
+    return after.keep(unsigned(after, next(changing, len(after.transcript))))
 
 
 def unbound(before: View, edits: Iterable[Edit]) -> tuple[Edit, ...]:
@@ -44,7 +44,7 @@ def resettle(after: View, before: View) -> list[Edit]:
     if after.lens.rules.thinking != "bound":
         return []
     changed = {placed.edit for placed in before.top} ^ {placed.edit for placed in after.top}
-    return list(_unsigned(after, min((edit.start for edit in changed), default=len(after.transcript))))
+    return list(unsigned(after, min((edit.start for edit in changed), default=len(after.transcript))))
 
 
 def copies(view: View, gone: Sequence[Edit]) -> list[Edit]:
@@ -68,7 +68,8 @@ def _aloud(message: Message) -> tuple[str, tuple[Part, ...]]:
     return message.role, tuple(part for part in message.parts if not isinstance(part, Thinking))
 
 
-def _unsigned(view: View, first: int) -> Iterable[Edit]:
+def unsigned(view: View, first: int) -> Iterable[Edit]:
+    """The edits that take signed thinking out of what *view* shows from the position *first* on."""
     for item in view.each():
         if item.start >= first and any(map(_is_signed, item.shown)):
             yield _strip(view, item)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -37,6 +38,15 @@ _NOT_OURS = frozenset({"tool_calls", "tool_call_id", "function_call", "reasoning
 def rules(body: Mapping[str, Any]) -> Rules:
     """What the Messages API refuses. A model that is not known to be older binds its thinking."""
     return Rules(RULES, alternate=True, thinking="loop" if _is_older(body.get("model")) else "bound", grown=GROWN)
+
+
+def older_rules(body: Mapping[str, Any]) -> Rules:
+    """The same for accounts created before 2026-08-31: there no thinking is bound but in requests that ask for the check,
+    by `thinking.block_binding.prefix_mismatch_behavior` (AN-8)."""
+    thinking = body.get("thinking")
+    binding = thinking.get("block_binding") if isinstance(thinking, Mapping) else None
+    asks = isinstance(binding, Mapping) and bool(binding.get("prefix_mismatch_behavior"))
+    return rules(body) if asks else replace(rules(body), thinking="loop")
 
 
 def _is_older(model: Any) -> bool:

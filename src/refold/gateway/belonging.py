@@ -1,12 +1,52 @@
-"""Which of the known conversations a request goes on with, where its client does not name it."""
+"""Which of the known conversations a request goes on with: its client names it, or its history does."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from refold.codecs import decode_all
 from refold.envelope import Envelope
-from refold.gateway.identity import hashed
-from refold.gateway.threads import Thread, telling
+from refold.gateway.identity import Key, hashed, salt_of, session_key, tenant_of
+from refold.gateway.threads import Thread, Threads, telling
+from refold.gateway.traffic import Incoming
+from refold.gateway.turns import Turns, model_of
 from refold.transcript import digest
+
+
+@dataclass(frozen=True, eq=False)
+class Belonging:
+    """Finds the conversations of requests."""
+
+    threads: Threads
+    turns: Turns
+
+    def thread_of(self, incoming: Incoming, envelope: Envelope) -> Thread:
+        """The conversation of a request, made where it is not known. Raises `StoreError`."""
+        key, salt, make = self._named(incoming, envelope)
+        family = hashed("thread", salt)
+        if key.name:
+            return self.threads.find(family, len(incoming.body), partial(make, family))
+        known = self.threads.family(family)
+        found = continued(known, envelope)
+        name = found.name if found else named(salt, envelope, (one.name for one in known))
+        thread = self.threads.find(name, len(incoming.body), lambda: found or make(name))
+        thread.opening = opened(envelope)
+        thread.heard = thread.heard or answers(envelope)  # to be known by, should this turn fail
+        return thread
+
+    def looked_at(self, incoming: Incoming, envelope: Envelope) -> Thread:
+        """The conversation of a request that is only looked at; one that is not kept, where this process knows none."""
+        key, salt, make = self._named(incoming, envelope)
+        known = self.threads.family(hashed("thread", salt))
+        found = next(iter(known), None) if key.name else continued(known, envelope)
+        return found or make("")
+
+    def _named(self, incoming: Incoming, envelope: Envelope) -> tuple[Key, str, Callable[[str], Thread]]:
+        """What a client calls its conversation, the salt of its tips, and what makes it with a name."""
+        key = session_key(dict(incoming.headers), envelope.body)
+        salt, model = salt_of(incoming, key, envelope.tools), model_of(incoming, envelope)
+        make = partial(self.turns.opened, salt=salt, tenant=tenant_of(incoming), incoming=incoming, model=model)
+        return key, salt, make
 
 
 def continued(known: Sequence[Thread], envelope: Envelope) -> Thread | None:

@@ -16,8 +16,14 @@ class Core(Protocol):
     async def prepare(self, incoming: Incoming) -> Outgoing:
         """What to send. Never raises."""
 
+    async def counted(self, incoming: Incoming) -> Outgoing:
+        """What is to be counted in place of a conversation whose tokens are asked for. Never raises."""
+
     async def harder(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
         """Something smaller after a context error, or None."""
+
+    async def unbound(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
+        """The same without signed thinking that its upstream refuses, or None."""
 
     def finished(self, incoming: Incoming, outgoing: Outgoing, usage: Any, status: int = 200) -> None:
         """The upstream has answered, with this status."""

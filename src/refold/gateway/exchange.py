@@ -7,20 +7,20 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from refold.codecs import open_payload
 from refold.envelope import Envelope
 from refold.errors import FormatError
-from refold.gateway import belonging, caps, native
+from refold.gateway import again, native
+from refold.gateway.accounts import opened
 from refold.gateway.ahead import Ahead
+from refold.gateway.belonging import Belonging
 from refold.gateway.booking import Ticket, answered, learned
 from refold.gateway.books.clerk import Clerk
 from refold.gateway.books.listening import listener
 from refold.gateway.claims import Claiming
 from refold.gateway.counters import Counters
 from refold.gateway.deltas import delta_of, refusal
-from refold.gateway.errors import Figures, figures
+from refold.gateway.errors import figures
 from refold.gateway.faults import why
-from refold.gateway.identity import hashed, salt_of, session_key, tenant_of
 from refold.gateway.light import light_body
 from refold.gateway.logs import LOGGER, told
 from refold.gateway.plan import NEVER
@@ -57,6 +57,7 @@ class Exchange:
         self.turns = Turns(
             settings, Watched(store, self._storing), self.counters, self.ask, Claiming(store, self._patient)
         )
+        self.belonging, self._again = Belonging(self.threads, self.turns), again.Again(self.turns)
         if clerk is not None:
             self.turns.listen = partial(listener, clerk, then=settings.on_event)
             self.turns.survival = lambda: clerk.survival
@@ -86,17 +87,40 @@ class Exchange:
             return None
         return Outgoing(incoming.body, reason="light", model=named(incoming.path, body))
 
+    async def counted(self, incoming: Incoming) -> Outgoing:
+        """What to count in place of a conversation whose tokens are asked for: what would be sent of it, as it was decided
+        before. Anything else would be refused where it thinks (AN-12), and tell of a request that is not made. Never raises."""
+        if light_body(incoming, self.settings) is not None:
+            return Outgoing(incoming.body)
+        job = Job(self.settings.patience)
+        return await self._guarded(incoming, job, partial(self._shown, incoming), self.settings.deadline)
+
     async def harder(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
         """After the upstream's context error with this body: a smaller request to send once more. None when
         it was tried before, or nothing is left to make smaller. Never raises."""
-        if outgoing.outcome in ("retried", "refused") or incoming.api not in APIS or is_aside(incoming.path):
+        if (outgoing.outcome, outgoing.reason) == ("retried", "context"):
+            return None
+        return await self._retried("context_errors", self._smaller, incoming, outgoing, error)
+
+    async def unbound(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
+        """After the upstream's error that signed thinking is bound to another conversation (AN-7): the request without it, to
+        be sent once more. The first time without the block that was named and what was thought after it, then without
+        all of it; None when none is left. Never raises."""
+        return await self._retried("binding_errors", self._unbound, incoming, outgoing, error)
+
+    async def _retried(
+        self, counted: str, work: Callable[..., Outgoing], incoming: Incoming, outgoing: Outgoing, error: bytes
+    ) -> Outgoing | None:
+        """What *work* makes of a request that was refused, None where that is nothing new."""
+        if outgoing.outcome == "refused" or incoming.api not in APIS or is_aside(incoming.path):
             return None
         job = Job(self.settings.patience)
-        work = partial(self._smaller, job, incoming, outgoing, error)
-        retried = await self._guarded(incoming, job, work, self.settings.patience)
-        done = retried.outcome == "retried"
+        retried = await self._guarded(
+            incoming, job, partial(work, job, incoming, outgoing, error), self.settings.patience
+        )
+        done = retried.outcome == "retried" and retried is not outgoing
         result = "retried" if done else "given_up"
-        self.counters.add("context_errors", api=incoming.api, upstream=incoming.upstream, result=result)
+        self.counters.add(counted, api=incoming.api, upstream=incoming.upstream, result=result)
         return retried if done else None
 
     def finished(self, incoming: Incoming, outgoing: Outgoing, usage: Any, status: int = 200) -> None:
@@ -131,7 +155,7 @@ class Exchange:
         """Decode, identify, load, compact, save, encode."""
         if incoming.api not in APIS or is_aside(incoming.path):
             return Outgoing(incoming.body, reason="path")
-        envelope = open_payload(incoming.body, incoming.api)
+        envelope = opened(self.settings, incoming)
         if field := delta_of(incoming.api, envelope.body):
             return self._delta(incoming, envelope, field)
         if not len(envelope):
@@ -139,7 +163,7 @@ class Exchange:
         side = side_of(incoming, envelope)
         if side not in ("", "compaction", "memory"):
             return Outgoing(incoming.body, outcome="side", reason=side, model=model_of(incoming, envelope))
-        thread = job.thread = self.thread_of(incoming, envelope)
+        thread = job.thread = self.belonging.thread_of(incoming, envelope)
         if not self._breaker.allows():
             return self._held(incoming, thread, "resting")
         turn = Turn(incoming, envelope, thread)
@@ -156,27 +180,25 @@ class Exchange:
         self._breaker.succeeded()
         return self._sealed(turn, view, reason)
 
+    def _shown(self, incoming: Incoming) -> Outgoing:
+        """What is shown of a conversation, for a look: nothing is begun, nothing more is done to it."""
+        envelope = opened(self.settings, incoming)
+        if not len(envelope) or delta_of(incoming.api, envelope.body) or not self._breaker.allows():
+            return Outgoing(incoming.body)
+        thread = self.belonging.looked_at(incoming, envelope)
+        turn = Turn(incoming, envelope, thread)
+        with Held(thread, self.settings.deadline / 2):
+            view = thread.compactor(turn.history)
+        if not view.top:
+            return Outgoing(incoming.body)
+        edits = tuple(placed.edit.id for placed in view.top)
+        return Outgoing(turn.encode(view), edits, view.said, view.tokens, "edited", "shown", model=turn.model)
+
     def _delta(self, incoming: Incoming, envelope: Envelope, field: str) -> Outgoing:
         answer = refusal(field, envelope.body) if field in self.settings.refuse else None
         if answer is None:
             return Outgoing(incoming.body, outcome="opaque", reason="delta")
         return Outgoing(incoming.body, outcome="refused", reason=field, refusal=answer)
-
-    def thread_of(self, incoming: Incoming, envelope: Envelope) -> Thread:
-        """The conversation of a request, made where it is not known. Raises `StoreError`."""
-        key = session_key(dict(incoming.headers), envelope.body)
-        salt, model = salt_of(incoming, key, envelope.tools), model_of(incoming, envelope)
-        make = partial(self.turns.opened, salt=salt, tenant=tenant_of(incoming), incoming=incoming, model=model)
-        family = hashed("thread", salt)
-        if key.name:
-            return self.threads.find(family, len(incoming.body), partial(make, family))
-        known = self.threads.family(family)
-        found = belonging.continued(known, envelope)
-        name = found.name if found else belonging.named(salt, envelope, (one.name for one in known))
-        thread = self.threads.find(name, len(incoming.body), lambda: found or make(name))
-        thread.opening = belonging.opened(envelope)
-        thread.heard = thread.heard or belonging.answers(envelope)  # to be known by, should this turn fail
-        return thread
 
     def _sealed(self, turn: Turn, view: View, reason: str, outcome: Outcome = "edited") -> Outgoing:
         """The request that *view* makes, its cap of output lowered where the window asks for it."""
@@ -195,31 +217,32 @@ class Exchange:
         ticket = Ticket(turn.thread, view)
         return Outgoing(source, edits, view.said, view.tokens, outcome, reason, ticket, headers, turn.model)
 
-    # --- after a context error --------------------------------------------------------------------
+    # --- after a refusal --------------------------------------------------------------------------
+
+    def _unbound(self, job: Job, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing:
+        envelope = opened(self.settings, incoming)
+        thread = job.thread = self.belonging.thread_of(incoming, envelope)
+        turn = Turn(incoming, envelope, thread)
+        with Held(thread, self.settings.patience):
+            view = self._again.unbound(turn, outgoing.body, error, wholly=outgoing.reason == "binding")
+        sealed = self._sealed(turn, view, "binding", "retried")
+        return outgoing if sealed.body == outgoing.body else sealed
 
     def _smaller(self, job: Job, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing:
-        envelope = open_payload(incoming.body, incoming.api)
+        envelope = opened(self.settings, incoming)
         if not len(envelope) or delta_of(incoming.api, envelope.body):
             return outgoing
-        thread = job.thread = self.thread_of(incoming, envelope)
+        thread = job.thread = self.belonging.thread_of(incoming, envelope)
         turn = Turn(incoming, envelope, thread)
         said = self.turns.rooms.learn(turn, figures(error), outgoing.after)
-        if capped := self._with_cap(turn, outgoing, said, keep=0.5):
+        if capped := again.with_cap(turn, outgoing, said, keep=0.5):
             return capped
         with Held(thread, self.settings.patience):
-            view = self.turns.harder(turn, said, HARDER, outgoing.after or said.tokens or NEVER)
+            view = self._again.harder(turn, said, HARDER, outgoing.after or said.tokens or NEVER)
         if view is None:
-            return self._with_cap(turn, outgoing, said, keep=0.0) or outgoing
+            return again.with_cap(turn, outgoing, said, keep=0.0) or outgoing
         sealed = self._sealed(turn, view, "context", "retried")
-        return self._with_cap(turn, sealed, said.scaled(outgoing.after, sealed.after), keep=0.0) or sealed
-
-    def _with_cap(self, turn: Turn, outgoing: Outgoing, said: Figures, *, keep: float) -> Outgoing | None:
-        """*outgoing* with the cap that its upstream's figures leave; None where there is none to be lowered."""
-        body = outgoing.body
-        changed = caps.fitted(turn.incoming.api, turn.envelope.body, said.room(outgoing.after), keep)
-        for cap in changed:
-            body = caps.written(body, cap)
-        return replace(outgoing, body=body, outcome="retried", reason="context") if changed else None
+        return again.with_cap(turn, sealed, said.scaled(outgoing.after, sealed.after), keep=0.0) or sealed
 
     # --- failing open -----------------------------------------------------------------------------
 
@@ -249,7 +272,7 @@ class Exchange:
         thought, and a long history would not fit. Where nothing was, the request as it came."""
         if not thread.noted:
             return Outgoing(incoming.body, outcome="failed", reason=reason)
-        turn = Turn(incoming, open_payload(incoming.body, incoming.api), thread)
+        turn = Turn(incoming, opened(self.settings, incoming), thread)
         return self._sealed(turn, self.turns.from_memory(turn), reason, "failed")
 
     # --- what those threads ask for ---------------------------------------------------------------

@@ -1,26 +1,31 @@
-"""Requests that are not for an answer of a model: passed through unread, but for the model that some of them name."""
+"""Requests that are not for an answer of a model: passed through unread, but for the model that some of them name, and
+conversations whose tokens are to be counted."""
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 from refold.gateway.caller import Caller, watch
 from refold.gateway.client import Client, Order
 from refold.gateway.config import Config
 from refold.gateway.copying import copy
+from refold.gateway.core import Core
 from refold.gateway.encodings import decoded
 from refold.gateway.intake import Receive, body_pieces, read_body
 from refold.gateway.reply import Reply
-from refold.gateway.traffic import is_aside
+from refold.gateway.traffic import Incoming, is_aside, is_count
 from refold.gateway.upstreams import Upstream, choose
-from refold.gateway.wire import Head, back, is_keyed, model_in, onward, spoken, text
+from refold.gateway.wire import Head, back, credential, is_keyed, model_in, onward, spoken, text, texts
+
+_CODED = (b"content-encoding", b"content-md5")
+"""Headers that are true of a body as it came alone."""
 
 
 class Passing:
     """Passes requests on as they are."""
 
-    def __init__(self, config: Config, client: Client) -> None:
-        self._config, self._client = config, client
+    def __init__(self, config: Config, client: Client, exchange: Core) -> None:
+        self._config, self._client, self._exchange = config, client, exchange
 
     async def answer(
         self, head: Head, candidates: tuple[Upstream, ...], path: str, receive: Receive, caller: Caller
@@ -34,17 +39,19 @@ class Passing:
             await self._streamed(head, upstream, path, receive, caller)
 
     def _is_read(self, head: Head, candidates: tuple[Upstream, ...], path: str) -> bool:
-        """Is the body read for its model? Only where that decides, and where there may be one: beside the paths that
-        count tokens and the like, in JSON that is not too large for it."""
-        if head.method != "POST" or not head.has_body or not any(one.models for one in candidates):
+        """Is the body read? Only for its model, where that decides and where there may be one: beside the paths that count
+        tokens and the like, in JSON; and to be counted as it is shown. Not where it is too large for that."""
+        if head.method != "POST" or not head.has_body:
             return False
         small = head.length is not None and head.length <= self._config.limits.body_bytes
+        if not any(one.models for one in candidates):
+            return small and is_count(path)
         return is_aside(path) or (small and b"json" in head.get(b"content-type").lower())
 
     async def _read(
         self, head: Head, candidates: tuple[Upstream, ...], path: str, receive: Receive, caller: Caller
     ) -> None:
-        """Choose by the model that the body names; the body goes on as it came."""
+        """Choose by the model that the body names; the body goes on as it came, but for a conversation to be counted."""
         limits = self._config.limits
         raw = await read_body(receive, limits.body_bytes, limits.body_seconds, head.length)
         plain = decoded(raw, text(head.get(b"content-encoding")), limits.body_bytes)
@@ -52,9 +59,29 @@ class Passing:
         caller.note.received_bytes = len(raw)
         stop = watch(receive, caller, asyncio.current_task())
         try:
-            await self._sent(head, upstream, path, raw, caller)
+            shown = await self._shown(head, upstream, path, plain, caller) if is_count(path) else None
+            await self._sent(head, upstream, path, shown or raw, caller, drop=_CODED if shown else ())
         finally:
             stop()
+
+    async def _shown(
+        self, head: Head, upstream: Upstream, path: str, plain: bytes | None, caller: Caller
+    ) -> bytes | None:
+        """The conversation as it would be sent; None where that is as it came, or it cannot be read."""
+        if plain is None:
+            return None
+        key = credential(head, self._config.salt)
+        incoming = Incoming("anthropic", upstream.name, path, texts(head.headers), plain, key)
+        out = await self._exchange.counted(incoming)
+        note = caller.note
+        note.outcome, note.reason, note.edits, note.before, note.after = (
+            out.outcome,
+            out.reason,
+            len(out.edits),
+            out.before,
+            out.after,
+        )
+        return None if out.body is plain else out.body
 
     async def _streamed(self, head: Head, upstream: Upstream, path: str, receive: Receive, caller: Caller) -> None:
         """The body goes on as it arrives."""
@@ -65,12 +92,19 @@ class Passing:
             upload.stop()
 
     async def _sent(
-        self, head: Head, upstream: Upstream, path: str, body: bytes | AsyncIterator[bytes] | None, caller: Caller
+        self,
+        head: Head,
+        upstream: Upstream,
+        path: str,
+        body: bytes | AsyncIterator[bytes] | None,
+        caller: Caller,
+        *,
+        drop: Iterable[bytes] = (),
     ) -> None:
-        """Send it, and pass the answer back."""
+        """Send it without the headers *drop*, and pass the answer back."""
         caller.note.upstream = upstream.name
         target = f"{path}?{head.query}" if head.query else path
-        headers = onward(head.headers)
+        headers = onward(head.headers, drop=drop)
         if body is not None and not isinstance(body, bytes) and head.length is not None:
             headers.append((b"content-length", b"%d" % head.length))
         reply = await self._client.send(Order(upstream, head.method, target, headers, body))

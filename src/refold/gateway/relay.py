@@ -1,9 +1,10 @@
 """One request's way through: in from the client, through the exchange, out to its upstream, and back."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from refold.gateway.answers import Refused
+from refold.gateway.binding import is_unbound
 from refold.gateway.caller import Caller, clock, watch
 from refold.gateway.client import Client, Order
 from refold.gateway.config import Config
@@ -25,6 +26,8 @@ from refold.tokens.usage import read_usage
 
 _SHORT = 65_536
 """Bytes of a request that are read again for its model's name alone, where that is wanted for a trace."""
+_MENDED = {"context": 1, "binding": 2}
+"""How often a request is sent again after which refusal."""
 _NATIVE = {
     "anthropic": (b"prompt is too long", b"exceed context limit"),
     "gemini": (b"exceeds the maximum number of tokens",),
@@ -48,6 +51,8 @@ class Call:
     tap: Tap | None = None
     trace: Headers = ()
     """Headers that name our span; empty where nothing is traced."""
+    mended: list[str] = field(default_factory=list)
+    """After which refusals it was changed and sent again: `_MENDED`."""
 
     def order(self) -> Order:
         """What goes to the upstream: the very bytes that came, unless the exchange changed them."""
@@ -66,7 +71,7 @@ class Relay:
 
     def __init__(self, config: Config, exchange: Core, client: Client, timings: Timings, traces: Traces) -> None:
         self._config, self._exchange, self._client, self._timings = config, exchange, client, timings
-        self._traces, self._passing = traces, Passing(config, client)
+        self._traces, self._passing = traces, Passing(config, client, exchange)
         self._by_model = any(one.models for one in config.upstreams)
 
     async def answer(self, head: Head, receive: Receive, caller: Caller) -> None:
@@ -143,11 +148,11 @@ class Relay:
         self._timings.observe("prepare_seconds", note.prepare_ms / 1000, api=call.incoming.api)
 
     async def _exchanged(self, call: Call, caller: Caller, started: float) -> None:
-        """Send the request, once more where it was too long and can be made smaller, and pass the answer on."""
+        """Send the request, once more where it was refused and can be mended, and pass the answer on."""
         reply = await self._client.send(call.order())
         try:
             opening = await self._opening(reply, call)
-            if self._is_too_long(call, reply, opening) and await self._smaller(call, opening):
+            while await self._mended(call, reply, opening):
                 reply.close()
                 self._note(call, caller, started)
                 reply = await self._client.send(call.order())
@@ -161,12 +166,18 @@ class Relay:
         finally:
             reply.release()
 
-    async def _smaller(self, call: Call, opening: Opening) -> bool:
-        """Make the request smaller after a context error, where it can be."""
-        harder = await self._exchange.harder(call.incoming, call.outgoing, opening.error or b"")
-        if harder is not None:
-            call.outgoing = harder
-        return harder is not None
+    async def _mended(self, call: Call, reply: Reply, opening: Opening) -> bool:
+        """Make the request smaller after a context error, or take out thinking that was refused, where that can be done."""
+        error = opening.error or b""
+        too_long = self._is_too_long(call, reply, opening)
+        kind = "context" if too_long else "binding" if is_unbound(call.incoming.api, reply.status, error) else ""
+        if call.mended.count(kind) >= _MENDED.get(kind, 0):
+            return False
+        call.mended.append(kind)
+        mend = self._exchange.harder if too_long else self._exchange.unbound
+        again = await mend(call.incoming, call.outgoing, error)
+        call.outgoing = again or call.outgoing
+        return again is not None
 
     async def _opening(self, reply: Reply, call: Call) -> Opening:
         try:

@@ -32,6 +32,7 @@ class ScriptedExchange:
 
     prepared: Callable[[Incoming], Outgoing] = _as_it_is
     hardened: Callable[[Incoming, Outgoing, bytes], Outgoing | None] = _no_smaller
+    freed: Callable[[Incoming, Outgoing, bytes], Outgoing | None] = _no_smaller
     counters: Counters = field(default_factory=Counters)
     incoming: list[Incoming] = field(default_factory=list)
     finishes: list[tuple[Outgoing, Any]] = field(default_factory=list)
@@ -42,10 +43,19 @@ class ScriptedExchange:
         self.incoming.append(incoming)
         return self.prepared(incoming)
 
+    async def counted(self, incoming: Incoming) -> Outgoing:
+        """As it came."""
+        return Outgoing(incoming.body)
+
     async def harder(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
         """What the function makes of it."""
         self.errors.append(error)
         return self.hardened(incoming, outgoing, error)
+
+    async def unbound(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
+        """What the function makes of it."""
+        self.errors.append(error)
+        return self.freed(incoming, outgoing, error)
 
     def finished(self, incoming: Incoming, outgoing: Outgoing, usage: Any, status: int = 200) -> None:  # noqa: ARG002 - the shape
         """Keep it."""

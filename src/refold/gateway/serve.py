@@ -43,7 +43,9 @@ UPSTREAMS = "REFOLD_UPSTREAMS"
 def gateway(config: Config, inner: Application | None = None, peers: Peers | None = None) -> Gateway:
     """The gateway with its store; *peers* are further processes of it. Raises ValueError for what cannot be served, `StoreError`, OSError."""
     config = salted(config.checked())
-    settings = replace(config.settings, floor=0) if config.record else config.settings  # what is recorded is read
+    older = frozenset(one.name for one in config.upstreams if one.older_account)
+    settings = replace(config.settings, older_accounts=older | config.settings.older_accounts)
+    settings = replace(settings, floor=0) if config.record else settings  # what is recorded is read
     counters = Counters()
     books = clerk(config.store, config.record, partial(find_rates, given=settings.prices), counters, settings.clock)
     exchange = Exchange(settings, opened(config.store), counters, books)

@@ -58,6 +58,9 @@ class Settings:
     """Seconds for everything but a summary; after that the request goes through as it came."""
     patience: float = 60.0
     """Seconds for a summary that a request waits for."""
+    older_accounts: frozenset[str] = frozenset()
+    """Upstreams all of whose keys are of Anthropic accounts created before 2026-08-31: thinking is bound there only in
+    requests that ask for the check (AN-8)."""
     refuse: frozenset[str] = frozenset({"thread"})
     """Delta transports to refuse so that the client sends its full history: `thread`, `previous_response_id`.
     What is not refused passes through untouched."""

@@ -86,6 +86,12 @@ class Thread:
     refused: tuple[str, int] | None = None
     """A model, and the tokens of the smallest request that was too long for it, where its provider named no limit."""
 
+    @property
+    def api(self) -> str:
+        """The wire format of its requests."""
+        format = self.compactor.format
+        return format.NAME if format is not None and not isinstance(format, str) else format or ""
+
     def count(self, spared: int) -> None:
         """One more request was sent, smaller by so many tokens."""
         self.calls += 1

@@ -30,6 +30,7 @@ REASONS = {
     "native": "the provider's own clearing or compaction was asked for",
     "cap": "only the cap of output tokens was lowered",
     "context": "the upstream said that the request is too long",
+    "binding": "the upstream took signed thinking to be of another conversation",
     "store": "the store failed",
     "deadline": "it could not be decided in time",
     "busy": "another request of the conversation is being worked on",
@@ -43,7 +44,7 @@ Outcome = Literal["untouched", "edited", "side", "opaque", "failed", "refused", 
 `side`: a title, a classifier, a client's own compaction, which is left alone. `opaque`: history that
 the provider holds, or that cannot be read. `failed`: it could not be decided in time. `refused`: it
 is to be answered at once, so that the client sends its full history. `retried`: edited once more after
-a context error."""
+the upstream refused it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +93,18 @@ class Outgoing:
     reason: str = ""
     """Why, in one word that counters may be labelled with: `REASONS`."""
     thread: Any = field(default=None, repr=False)
-    """What `finished` and `harder` need; None where they have nothing to do."""
+    """What `finished` needs; None where they have nothing to do."""
     headers: tuple[tuple[str, str], ...] = ()
     """Headers to send in place of the client's own of these names, in lower case."""
     model: str = ""
     """The model that the request names; empty where that was not read."""
     refusal: Refusal | None = None
     """Answer with this and send nothing upstream."""
+
+
+def is_count(path: str) -> bool:
+    """Does this path ask Anthropic for the tokens of a conversation?"""
+    return path.partition("?")[0].endswith("/messages/count_tokens")
 
 
 def is_aside(path: str) -> bool:

@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any
 
 from refold.compactor import Compactor
-from refold.errors import EditError, StoreError
+from refold.errors import EditError
 from refold.events import OnEvent
 from refold.gateway import caps, economy, plan, prepared
+from refold.gateway.accounts import format_of
 from refold.gateway.claims import Claiming, Had, claim_of
 from refold.gateway.counters import Counters
-from refold.gateway.errors import Figures
 from refold.gateway.identity import hashed
 from refold.gateway.notes import Unbooked, decide_again, mended, note, note_unsaved, save_unsaved
 from refold.gateway.rooms import Rooms
@@ -29,10 +29,6 @@ from refold.survival import Survival
 from refold.view import View
 
 __all__ = ["Turn", "Turns", "model_of"]
-
-FAR = 0.15
-"""The share of what was sent that is aimed at where nothing tells of the window: neither the error, nor a table, nor an
-answer to half as much. Less than a fifth, for a history may be handed to a server with a window five times smaller."""
 
 
 @dataclass(eq=False)
@@ -62,7 +58,7 @@ class Turns:
             plan.idle(limits),
             self.store,
             ask=asker,
-            format=incoming.api,
+            format=format_of(self.settings, incoming),
             salt=salt,
             on_event=self.listen(tenant, name) if self.listen else self.settings.on_event,
             clock=self.settings.clock,
@@ -119,7 +115,7 @@ class Turns:
     def _at_once(self, turn: Turn, view: View) -> tuple[View, str]:
         """The view compacted, alone: what another process has made of it, or is making, is not made again."""
         thread, budget = turn.thread, plan.active(self.limits(turn))
-        with self._alone(thread, view, wait=True) as had:
+        with self.alone(thread, view, wait=True) as had:
             if had.waited:
                 view = self.shown(turn)[0]
             if thread.prepared is None and budget.check(view) == "hard":
@@ -222,7 +218,7 @@ class Turns:
 
     def _previewed(self, thread: Thread, view: View, history: Any, goal: int) -> Preview | None:
         """A compaction made ahead, by this process or by another; None while another is at it."""
-        with self._alone(thread, view, wait=False) as had:
+        with self.alone(thread, view, wait=False) as had:
             if not had.mine:
                 return None
             if found := self._found(view):
@@ -239,51 +235,14 @@ class Turns:
         """May another process write the summaries of this one's conversations? Rules come to the same everywhere."""
         return self.settings.ask is not None and self.claiming.shared
 
-    def _alone(self, thread: Thread, view: View, *, wait: bool) -> AbstractContextManager[Had]:
+    def alone(self, thread: Thread, view: View, *, wait: bool) -> AbstractContextManager[Had]:
+        """What one process at a time does with a conversation, where several may."""
         if not self._shares:
             return nullcontext(Had(mine=True, waited=False))
         return self.claiming.alone(claim_of(thread.family, view), wait=wait)
 
     def _found(self, view: View) -> Preview | None:
         return prepared.find(self.store, view) if self._shares else None
-
-    # --- after a context error --------------------------------------------------------------------
-
-    def harder(self, turn: Turn, said: Figures, share: float, sent: int) -> View | None:
-        """A view that should fit after all, or None where nothing becomes smaller than the *sent* tokens."""
-        own = turn.thread.compactor
-        try:
-            view = self.shown(turn)[0]
-            with self._alone(turn.thread, view, wait=True) as had:
-                view = self.shown(turn)[0] if had.waited else view
-                goal = self._goal(turn, view, said, share)
-                after = own.now(turn.history, to=goal, actor="auto (context error)")
-            note(turn.thread, after, self.store)
-        except StoreError:
-            turn.thread.torn = True
-            view = self.from_memory(turn)
-            goal = self._goal(turn, view, said, share)
-            ways = (*own.local, *own.retrospective)
-            spare = Compactor(ways, own.budget, turn.thread.spare, ask=own.ask, format=own.format, salt=own.salt)
-            spare.now(turn.history, to=goal, actor="auto (context error)")
-            after = self.from_memory(turn)
-        turn.thread.base = after.tokens
-        return after if after.tokens < sent else None
-
-    def _goal(self, turn: Turn, view: View, said: Figures, share: float) -> int:
-        """Tokens, as they are estimated, that are *share* of the window as the upstream counts."""
-        window = self.limits(turn).window
-        room = self._beside_the_answer(turn, said) or (window.room if window else 0) or view.tokens
-        if not said.limit and self.rooms.room(turn.incoming, turn.model) is None:
-            share = share if view.tokens < 2 * self.rooms.proved(turn) else FAR
-        really = max(said.tokens, view.tokens) if said.tokens else max(view.tokens, room)
-        return int(view.tokens * min(share, share * room / max(really, 1)))
-
-    def _beside_the_answer(self, turn: Turn, said: Figures) -> int:
-        """What the upstream's limit leaves beside the answer, where it leaves anything; its cap will be lowered."""
-        cap = caps.cap_of(turn.incoming.api, turn.envelope.body)
-        answer = min(cap.tokens, caps.promised(turn.envelope.body) + caps.LEAST) if cap else said.output
-        return said.limit - answer if said.limit >= answer + caps.LEAST else said.limit
 
     # --- books ------------------------------------------------------------------------------------
 

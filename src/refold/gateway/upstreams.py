@@ -30,6 +30,8 @@ class Upstream:
     """Requests for these models go here; `*` stands for anything: `gpt-*`."""
     apis: tuple[str, ...] = ()
     """Requests in these formats go here."""
+    older_account: bool = False
+    """Are all keys that come here of Anthropic accounts created before 2026-08-31 (AN-8)?"""
     proxy: str = ""
     """An HTTP proxy on the way, `http://host:port`, or with a user: `http://user:password@host:port`."""
 

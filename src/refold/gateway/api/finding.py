@@ -60,7 +60,7 @@ def _posted(desk: Desk, asked: Mapping[str, Any], thread: Thread | None) -> Turn
     key = credential(Head("POST", "/", "", tuple((name.encode(), _raw(value)) for name, value in headers)), desk.salt)
     path = f"/models/{asked.get('model', '')}:generateContent"
     incoming = Incoming(envelope.codec.NAME, upstream, path, headers, body, key)
-    return Turn(incoming, envelope, thread or desk.exchange.thread_of(incoming, envelope))
+    return Turn(incoming, envelope, thread or desk.exchange.belonging.thread_of(incoming, envelope))
 
 
 def _opened(body: bytes, api: Any) -> Envelope:
@@ -75,7 +75,7 @@ def _opened(body: bytes, api: Any) -> Envelope:
 def _remembered(thread: Thread) -> Turn:
     """The latest history out of memory, in the words of its API. Raises `Problem` where those would not say the
     same: an edit is true for exactly one history."""
-    latest, codec = thread.latest, next(one for one in CODECS if thread.compactor.format == one.NAME)
+    latest, codec = thread.latest, next(one for one in CODECS if thread.api == one.NAME)
     assert latest is not None  # noqa: S101 - `known` has looked
     said = latest.view.transcript.messages
     try:

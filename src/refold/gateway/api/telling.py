@@ -28,7 +28,7 @@ def session(thread: Thread, saved: Mapping[str, float]) -> Json:
     assert latest is not None  # noqa: S101 - as the docstring says
     return {
         "id": thread.name,
-        "api": thread.compactor.format,
+        "api": thread.api,
         "model": latest.model,
         "upstream": latest.upstream,
         "messages": len(latest.view.transcript),
