@@ -22,38 +22,66 @@ class Lapse(NamedTuple):
 
 
 def lapses(before: Sequence[Line], after: Sequence[Line]) -> Iterator[Lapse]:
-    """What stands in both, and in none of its places in *before* with what it has in *after*.
+    """What stands in both, and not with what it has in *after*: that is gone, with or without something in its place.
 
     Only what was sent before is looked at: what follows it in *after* may say the same again, and is
     not bound to anything. Where that cannot be told, less is looked at, so nothing is found wrongly.
     """
-    had = dict[Any, set[Any]]()
-    for said, mark in before:
-        had.setdefault(said, set()).add(mark)
-    for at, (said, mark) in enumerate(after[: known(before, after)]):
-        if said in had and mark not in had[said]:
+    run = known(before, after)
+    sent = after[: run.end]
+    had, has = _marks(before), _marks(sent)
+    for at, (said, mark) in enumerate(sent):
+        if said in had and mark not in had[said] and had[said] - has[said] and (run.is_sure or not mark):
             yield Lapse(at, frozenset(had[said]), mark)
 
 
-def known(before: Sequence[Line], after: Sequence[Line]) -> int:
-    """How many lines of *after* were there when *before* was sent, as far as that can be told.
+def _marks(lines: Sequence[Line]) -> dict[Any, set[Any]]:
+    """For everything said what it has, in any of its places."""
+    found = dict[Any, set[Any]]()
+    for said, mark in lines:
+        found.setdefault(said, set()).add(mark)
+    return found
 
-    They end with the last line of *before*; of several such places with that before which most stands
-    as it did. Where that line is gone, only a common beginning is known.
-    """
+
+class Run(NamedTuple):
+    """A beginning of what is sent that was there when the request before was sent, as far as that can be told."""
+
+    kept: int
+    """How many of its last lines, back to the first that differs, have something that did not change."""
+    length: int
+    """How many lines that are."""
+    less: int
+    """Its end, below nothing: of two that are as likely, the shorter is meant."""
+    is_whole: bool
+    """Is all of the request before in it?"""
+
+    @property
+    def end(self) -> int:
+        """How many lines it has."""
+        return -self.less
+
+    @property
+    def is_sure(self) -> bool:
+        """Is it not the same that was said again, while what was said first is gone?"""
+        return self.is_whole or self.kept > 0
+
+
+def known(before: Sequence[Line], after: Sequence[Line]) -> Run:
+    """What of *after* was there when *before* was sent. It ends with the last line of *before*; of several such
+    places with that before which most stands as it did. Where that line is gone, a common beginning is known."""
+    if same(before, after) == len(before):
+        return Run(0, len(before), -len(before), is_whole=True)
+    ends = (at + 1 for at, (said, _) in enumerate(after) if said == before[-1][0])
     common = same([said for said, _ in before], [said for said, _ in after])
-    if common == len(before):
-        return common
-    ends = (at + 1 for at in range(common, len(after)) if after[at][0] == before[-1][0])
-    return max(ends, key=lambda end: (*_run(before, after, end), -end), default=common)
+    return max((_run(before, after, end) for end in ends), default=Run(0, common, -common, is_whole=False))
 
 
-def _run(before: Sequence[Line], after: Sequence[Line], end: int) -> tuple[int, int]:
-    """Of the lines with which *before* and the first *end* of *after* end: how many have something that did
-    not change, and how many there are."""
+def _run(before: Sequence[Line], after: Sequence[Line], end: int) -> Run:
+    """What is known if *before* ended where the first *end* lines of *after* do."""
     back = map(after.__getitem__, range(end - 1, -1, -1))
     pairs = list(takewhile(lambda pair: pair[0][0] == pair[1][0], zip(reversed(before), back, strict=False)))
-    return sum(1 for one, other in pairs if one[1] and one[1] == other[1]), len(pairs)
+    kept = sum(1 for one, other in pairs if one[1] and one[1] == other[1])
+    return Run(kept, len(pairs), -end, is_whole=len(pairs) == len(before))
 
 
 def same(one: Sequence[Any], other: Sequence[Any]) -> int:
