@@ -7,6 +7,7 @@ from itertools import islice
 from threading import Lock
 from typing import Any
 
+from refold.beginnings import Beginnings
 from refold.codec import Codec
 from refold.codecs import decode_all, envelop, fields_of, is_certain, open_payload, stays
 from refold.edits import Edit
@@ -17,7 +18,7 @@ from refold.loop import Effect, first_sight
 from refold.messages import Message, user
 from refold.reports import Reports
 from refold.settle import unbound
-from refold.state import UNREAD, Frame, State, copy_of
+from refold.state import UNREAD, Frame, State, copy_of, marks
 from refold.store import Store
 from refold.strategy import Strategy
 from refold.tokens.count import Counter, count_fixed
@@ -40,13 +41,15 @@ class Conversations:
     format: str | Codec | None
     salt: str
     reports: Reports = field(default_factory=Reports)
+    _begun: Beginnings = field(default_factory=partial(Beginnings, REMEMBERED))
     _states: tuple[State, ...] = ()
     _lock: Lock = field(default_factory=Lock)
 
     def open(self, history: Any) -> tuple[Envelope, State | None]:
         """The history taken apart, and the longest known state that it continues. A list is copied, since its
         owner goes on with it."""
-        parcel = unpack(list(history) if isinstance(history, list) else history, fields_of(self.format))
+        given = list(history) if isinstance(history, list) else history
+        parcel = unpack(given, fields_of(self.format), self._begun.begin)
         for state in sorted(self._states, key=lambda known: -len(known.seen)):
             if state.goes_on_in(parcel) and is_sure(state, parcel):
                 return Envelope(state.codec, parcel, len(state.frame.head)), state
@@ -55,8 +58,8 @@ class Conversations:
 
     def recall(self, envelope: Envelope) -> State | None:
         """The longest known state that *envelope* continues."""
-        wires = envelope.parcel.wires[envelope.head :]
-        known = [state for state in self._states if state.codec is envelope.codec and len(state.seen) <= len(wires)]
+        known = [state for state in self._states if state.codec is envelope.codec and len(state.seen) <= len(envelope)]
+        wires = marks(envelope.parcel.wires, envelope.head) if known else ()
         exact = max((s for s in known if s.seen.begins(wires)), key=lambda s: len(s.seen), default=None)
         if exact is not None:
             return exact
@@ -69,7 +72,7 @@ class Conversations:
 
     def _respelled(self, state: State, envelope: Envelope) -> State | None:
         """The state with its entries as *envelope* spells them, where that says the same."""
-        wires, said = envelope.parcel.wires[envelope.head :], state.kept.transcript.messages
+        wires, said = marks(envelope.parcel.wires, envelope.head), state.kept.transcript.messages
         pairs = enumerate(zip(state.seen, wires, strict=False))
         changed = list(islice((at for at, (one, other) in pairs if one != other), RESPELLED + 1))
         decode = envelope.codec.decode
@@ -109,7 +112,7 @@ class Conversations:
         if state is None or not state.frame.holds(envelope.parcel):
             state = self._framed(state, envelope)
         new = decode_all(envelope, since, state.kept.transcript.messages)
-        seen = state.seen.extend(map(copy_of, envelope.parcel.wires[envelope.head + since :]))
+        seen = state.seen.extend(map(copy_of, marks(envelope.parcel.wires, envelope.head + since)))
         kept, view, version = yield from self._load(state, new, envelope)
         return replace(state, kept=kept, view=view, seen=seen, version=version)
 

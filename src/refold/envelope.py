@@ -13,7 +13,7 @@ from typing import Any
 from refold.codec import Codec, Wire
 from refold.errors import FormatError
 from refold.messages import Part
-from refold.spans import Source, Span, Spans, conversation_field, open_json, rejoin
+from refold.spans import Begin, Source, Span, Spans, conversation_field, no_beginning, open_json, rejoin
 
 FIELDS = ("messages", "input", "contents")
 """Fields that hold a conversation, in the formats we know."""
@@ -87,12 +87,12 @@ class Envelope:
         return self.parcel.close(chain([slice(0, head)], moved))
 
 
-def unpack(payload: Any, fields: Sequence[str] = FIELDS) -> Parcel:
-    """Open a payload of any kind. Raises `FormatError` when it holds no conversation, in an object in one of *fields*."""
+def unpack(payload: Any, fields: Sequence[str] = FIELDS, begin: Begin = no_beginning) -> Parcel:
+    """Open a payload of any kind. *begin* knows JSON texts that were opened before (`refold.beginnings`). Raises `FormatError` when it holds no conversation, in an object in one of *fields*."""
     if isinstance(payload, bytes | bytearray | memoryview):
-        return _of_json(bytes(payload), fields)
+        return _of_json(bytes(payload), fields, begin)
     if isinstance(payload, str):
-        return _of_json(payload, fields)
+        return _of_json(payload, fields, begin)
     if isinstance(payload, Mapping):
         return _of_body(payload, fields)
     if isinstance(payload, Sequence):
@@ -133,8 +133,8 @@ def _lone(wires: list[Any]) -> Any:
     return wires[0] if len(wires) == 1 and isinstance(wires[0], str) else wires
 
 
-def _of_json(source: Source, fields: Sequence[str]) -> Parcel:
-    document = open_json(source, fields)
+def _of_json(source: Source, fields: Sequence[str], begin: Begin) -> Parcel:
+    document = open_json(source, fields, begin)
     found = document.found
     return Parcel(document.field, document.body, found.wires, lambda out: rejoin(source, found, out))
 

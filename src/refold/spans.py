@@ -15,7 +15,7 @@ from hashlib import blake2b
 from io import BytesIO
 from itertools import chain, islice, repeat
 from json.decoder import WHITESPACE, JSONDecoder  # type: ignore[attr-defined]
-from typing import Any, overload
+from typing import Any, Protocol, overload
 
 from refold.errors import FormatError
 
@@ -54,9 +54,7 @@ class Span:
     @property
     def fingerprint(self) -> bytes:
         """Hash of the spelling: 15 bytes, which as a Python object take 48, and one more would take 64."""
-        spelling = self.spelling
-        data = spelling if isinstance(spelling, bytes) else spelling.encode("utf-8", "surrogatepass")
-        return blake2b(data, digest_size=15).digest()
+        return _mark(self.spelling)
 
     def load(self) -> Any:
         """The parsed value."""
@@ -64,12 +62,29 @@ class Span:
 
 
 class Spans(Sequence[Span]):
-    """Values inside one JSON text, in order, in the space of two numbers each."""
+    """Values inside one JSON text, in order, in the space of two numbers each. *marks* are the fingerprints of the first, as
+    far as they are known."""
 
-    __slots__ = ("_source", "_starts", "_stops")
+    __slots__ = ("_marks", "_source", "_starts", "_stops")
 
-    def __init__(self, source: Source, starts: Iterable[int] = (), stops: Iterable[int] = ()) -> None:
+    def __init__(
+        self, source: Source, starts: Iterable[int] = (), stops: Iterable[int] = (), marks: Iterable[bytes] = ()
+    ) -> None:
         self._source, self._starts, self._stops = source, array("q", starts), array("q", stops)
+        self._marks = list(marks)
+
+    def marks(self, start: int = 0) -> list[bytes]:
+        """The fingerprints from the position *start* on."""
+        have, source = len(self._marks), self._source
+        if have < len(self):
+            spans = zip(self._starts[have:], self._stops[have:], strict=True)
+            self._marks[have:] = [_mark(source[at:end]) for at, end in spans]
+        return self._marks[start:]
+
+    @property
+    def table(self) -> tuple["array[int]", "array[int]", list[bytes]]:
+        """Where they begin and end, and their fingerprints as far as they will be known. For `refold.beginnings`."""
+        return self._starts, self._stops, self._marks
 
     def add(self, start: int, stop: int) -> None:
         """One more value."""
@@ -96,6 +111,28 @@ class Spans(Sequence[Span]):
         return map(Span, repeat(self._source), self._starts, self._stops)
 
 
+def _mark(spelling: Source) -> bytes:
+    data = spelling if isinstance(spelling, bytes) else spelling.encode("utf-8", "surrogatepass")
+    return blake2b(data, digest_size=15).digest()
+
+
+class Reading(Protocol):
+    """What is known of a list of entries before it is read (`refold.beginnings`)."""
+
+    wires: Spans
+
+    def done(self, wires: Spans) -> None:
+        """All entries are found."""
+
+
+Begin = Callable[[Source, int], Reading | None]
+"""What is known of the list that begins at a position of a text."""
+
+
+def no_beginning(source: Source, start: int) -> None:
+    """Nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Conversation:
     """The list of entries inside a JSON text; a lone string is its own only entry."""
@@ -116,10 +153,10 @@ class Document:
     found: Conversation
 
 
-def open_json(source: Source, fields: Sequence[str]) -> Document:
+def open_json(source: Source, fields: Sequence[str], begin: Begin = no_beginning) -> Document:
     """Find the conversation: the list itself, or the value of one of *fields*, the first that is
-    there. Raises `FormatError` for malformed JSON and where there is none."""
-    reader = _Reader(source, source if isinstance(source, str) else source.decode("latin-1"), fields)
+    there. *begin* knows lists that were read before. Raises `FormatError` for malformed JSON and where there is none."""
+    reader = _Reader(source, source if isinstance(source, str) else source.decode("latin-1"), fields, begin)
     start = reader.skip(reader.first)
     if reader.at(start, "["):
         found = reader.array(start)
@@ -212,6 +249,7 @@ class _Reader:
     text: str
     """The source as text whose positions are those of the source."""
     fields: Sequence[str]
+    begin: Begin
     exact: bool = field(init=False)
     """Does *text* say what the source says? Latin-1 does for ASCII."""
 
@@ -232,14 +270,20 @@ class _Reader:
         return WHITESPACE.match(self.text, at).end()  # type: ignore[no-any-return]
 
     def array(self, start: int) -> Conversation:
-        wires, at = Spans(self.source), self.skip(start + 1)
-        if self.at(at, "]"):
-            return Conversation(start, at + 1, wires)
-        more = True
+        reading = self.begin(self.source, start)
+        wires = reading.wires if reading is not None else Spans(self.source)
+        if wires:
+            at, more = self.next(wires.reach(slice(0, len(wires))).stop, "]")
+        else:
+            at = self.skip(start + 1)
+            more = not self.at(at, "]")
+            at += not more
         while more:
             stop = _scan(self.text, at)[1]
             wires.add(at, stop)
             at, more = self.next(stop, "]")
+        if reading is not None:
+            reading.done(wires)
         return Conversation(start, at, wires)
 
     def object(self, at: int) -> tuple[Document, int]:

@@ -1,5 +1,6 @@
 """What a compactor knows of one conversation."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -7,7 +8,7 @@ from refold.codec import Codec
 from refold.envelope import Envelope, Parcel
 from refold.lens import Lens
 from refold.log import Log
-from refold.spans import Span
+from refold.spans import Span, Spans
 from refold.triggers import Mark
 from refold.view import View
 
@@ -65,7 +66,7 @@ class State:
 
     def goes_on_in(self, parcel: Parcel) -> bool:
         """Does *parcel* hold this conversation, grown or not, in the same frame?"""
-        return self.frame.holds(parcel) and self.seen.begins(parcel.wires[len(self.frame.head) :])
+        return self.frame.holds(parcel) and self.seen.begins(marks(parcel.wires, len(self.frame.head)))
 
     def emptied(self) -> "State":
         """The same without the text it came from, for as long as it is only remembered."""
@@ -79,6 +80,11 @@ class State:
         ground = self.kept.ground.through(lens)
         kept, view = self.kept, self.view
         return replace(self, kept=kept.over(ground, kept.envelope), view=view.over(ground, view.envelope))
+
+
+def marks(wires: Sequence[Any], start: int) -> Sequence[Any]:
+    """Entries from the position *start* on, those of a JSON text as their fingerprints."""
+    return wires.marks(start) if isinstance(wires, Spans) else wires[start:]
 
 
 def copy_of(value: Any) -> Any:

@@ -11,6 +11,7 @@ from refold.codecs.blocks import kind_of
 from refold.envelope import FIELDS, Envelope, Parcel, unpack
 from refold.errors import FormatError
 from refold.messages import Message
+from refold.spans import Begin, no_beginning
 from refold.summary import previous
 
 CODECS: tuple[Codec, ...] = (openai_chat, anthropic, openai_responses, gemini)
@@ -22,14 +23,14 @@ _SURE = 3
 """How far the best format must be ahead of the next for the rest not to be looked at."""
 
 
-def open_payload(payload: Any, format: str | Codec | None = None) -> Envelope:
+def open_payload(payload: Any, format: str | Codec | None = None, begin: Begin = no_beginning) -> Envelope:
     """Open a list of messages, a request body, or the JSON text of either (`str` or `bytes`).
 
     The format is recognised by shape; *format* names it: `openai_chat`, `anthropic`,
-    `openai_responses`, `gemini`; a codec of your own, or an adapter's, is given as it is. Raises
-    `FormatError`, which says what was tried.
+    `openai_responses`, `gemini`; a codec of your own, or an adapter's, is given as it is. *begin* knows JSON texts that
+    were opened before (`refold.beginnings`). Raises `FormatError`, which says what was tried.
     """
-    return envelop(unpack(payload, fields_of(format)), format)
+    return envelop(unpack(payload, fields_of(format), begin), format)
 
 
 def fields_of(format: str | Codec | None) -> tuple[str, ...]:

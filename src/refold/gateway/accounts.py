@@ -1,7 +1,9 @@
 """How requests are read: by the format of their API, and by the rules of the accounts that they are sent for."""
 
 from dataclasses import replace
+from functools import partial
 
+from refold.beginnings import Beginnings
 from refold.codec import Codec, with_rules
 from refold.codecs import anthropic, open_payload
 from refold.envelope import Envelope
@@ -18,10 +20,9 @@ def format_of(settings: Settings, incoming: Incoming) -> str | Codec:
     return OLDER if is_older else incoming.api
 
 
-def opened(settings: Settings, incoming: Incoming) -> Envelope:
-    """The request taken apart. Raises `FormatError`."""
-    envelope = open_payload(
-        incoming.body, incoming.api
-    )  # by name, for then it is looked at whether it is of that format
-    format = format_of(settings, incoming)
+def opened(settings: Settings, incoming: Incoming, begun: Beginnings) -> Envelope:
+    """The request taken apart, but for what its caller has sent before. Raises `FormatError`."""
+    begin = partial(begun.begin, scope=incoming.credential.encode())
+    envelope = open_payload(incoming.body, incoming.api, begin)
+    format = format_of(settings, incoming)  # only now: by its name it is looked at whether the body is of it
     return envelope if isinstance(format, str) else replace(envelope, codec=format)

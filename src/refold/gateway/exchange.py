@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+from refold.beginnings import Beginnings
 from refold.envelope import Envelope
 from refold.errors import FormatError
 from refold.gateway import again, native
@@ -57,6 +58,7 @@ class Exchange:
         self.turns = Turns(
             settings, Watched(store, self._storing), self.counters, self.ask, Claiming(store, self._patient)
         )
+        self._opened = partial(opened, settings, begun=Beginnings(settings.threads))
         self.belonging, self._again = Belonging(self.threads, self.turns), again.Again(self.turns)
         if clerk is not None:
             self.turns.listen = partial(listener, clerk, then=settings.on_event)
@@ -155,7 +157,7 @@ class Exchange:
         """Decode, identify, load, compact, save, encode."""
         if incoming.api not in APIS or is_aside(incoming.path):
             return Outgoing(incoming.body, reason="path")
-        envelope = opened(self.settings, incoming)
+        envelope = self._opened(incoming)
         if field := delta_of(incoming.api, envelope.body):
             return self._delta(incoming, envelope, field)
         if not len(envelope):
@@ -182,7 +184,7 @@ class Exchange:
 
     def _shown(self, incoming: Incoming) -> Outgoing:
         """What is shown of a conversation, for a look: nothing is begun, nothing more is done to it."""
-        envelope = opened(self.settings, incoming)
+        envelope = self._opened(incoming)
         if not len(envelope) or delta_of(incoming.api, envelope.body) or not self._breaker.allows():
             return Outgoing(incoming.body)
         thread = self.belonging.looked_at(incoming, envelope)
@@ -220,7 +222,7 @@ class Exchange:
     # --- after a refusal --------------------------------------------------------------------------
 
     def _unbound(self, job: Job, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing:
-        envelope = opened(self.settings, incoming)
+        envelope = self._opened(incoming)
         thread = job.thread = self.belonging.thread_of(incoming, envelope)
         turn = Turn(incoming, envelope, thread)
         with Held(thread, self.settings.patience):
@@ -229,7 +231,7 @@ class Exchange:
         return outgoing if sealed.body == outgoing.body else sealed
 
     def _smaller(self, job: Job, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing:
-        envelope = opened(self.settings, incoming)
+        envelope = self._opened(incoming)
         if not len(envelope) or delta_of(incoming.api, envelope.body):
             return outgoing
         thread = job.thread = self.belonging.thread_of(incoming, envelope)
@@ -272,7 +274,7 @@ class Exchange:
         thought, and a long history would not fit. Where nothing was, the request as it came."""
         if not thread.noted:
             return Outgoing(incoming.body, outcome="failed", reason=reason)
-        turn = Turn(incoming, opened(self.settings, incoming), thread)
+        turn = Turn(incoming, self._opened(incoming), thread)
         return self._sealed(turn, self.turns.from_memory(turn), reason, "failed")
 
     # --- what those threads ask for ---------------------------------------------------------------

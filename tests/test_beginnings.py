@@ -1,0 +1,124 @@
+"""JSON texts that go on from one another are read as if each was the first."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refold
+from refold.beginnings import MOVING, Beginnings
+from refold.codecs import open_payload
+from refold.envelope import unpack
+from refold.errors import FormatError
+
+ENTRIES = st.lists(
+    st.one_of(
+        st.text(max_size=12),
+        st.integers(),
+        st.lists(st.text(max_size=3), max_size=3),
+        st.dictionaries(st.text(max_size=4), st.text('ab\\"[]{},é你😀', max_size=9), max_size=3),
+    ),
+    max_size=20,
+)
+CHANGES = st.sampled_from(["grow", "grow", "again", "rewind", "change", "break", "head"])
+
+
+def spelled(entries: list[Any], head: str, ascii: bool) -> bytes:
+    held = ", ".join(json.dumps(one, ensure_ascii=ascii) for one in entries)
+    return f'{{"model": {json.dumps(head)}, "messages": [ {held}], "stream": true}}'.encode()
+
+
+def read(source: bytes, **more: Any) -> Any:
+    try:
+        parcel = unpack(source, **more)
+    except FormatError as error:
+        return str(error)
+    wires = parcel.wires
+    return (
+        parcel.field,
+        parcel.body,
+        [(one.start, one.stop, one.load()) for one in wires],
+        wires.marks(),
+        wires.marks(1),
+    )
+
+
+@given(
+    ENTRIES,
+    st.lists(st.tuples(CHANGES, ENTRIES, st.integers(0, 30)), max_size=12),
+    st.booleans(),
+    st.text("m", max_size=2),
+)
+def test_what_is_read_is_what_it_would_be_without(entries, changes, ascii, head):
+    begun = Beginnings(most=3, least=0)
+    for change, more, at in [("again", [], 0), *changes]:
+        source = spelled(entries, head, ascii)
+        match change:
+            case "grow":
+                entries = [*entries, *more]
+            case "rewind":
+                entries = entries[:at]
+            case "change" if at < len(entries):
+                entries = [*entries[:at], "other", *entries[at + 1 :]]
+            case "head":
+                head += "m"
+            case "break":
+                source = source[: len(source) - at]
+        if change != "break":
+            source = spelled(entries, head, ascii)
+        assert read(source, begin=begun.begin) == read(source)
+        assert len(begun) <= 6
+
+
+def grown(turns: int) -> bytes:
+    messages = [{"role": "user", "content": f"{turn} " + "word " * 2_000} for turn in range(turns)]
+    return json.dumps({"model": "m", "messages": messages}).encode()
+
+
+def test_only_what_is_new_is_looked_for() -> None:
+    begun = Beginnings()
+    open_payload(grown(10), begin=begun.begin)
+    known = begun.begin(grown(11), grown(11).index(b"["))
+    assert known is not None and len(known.wires) == 10
+    open_payload(grown(11), begin=begun.begin)
+    assert len(begun) == 1, "the longer list has taken the place of the one that it goes on from"
+    for turns in (16, 17, 20):
+        open_payload(grown(turns), begin=begun.begin)
+        assert len(begun) == 2, "whole, and without what moves"
+    moved = grown(20).replace(b"18 word", b"18 w0rd")
+    known = begun.begin(moved, moved.index(b"["))
+    assert known is not None and len(known.wires) == 20 - MOVING
+    assert begun.begin(grown(2), 0) is None, "a short text is as soon read"
+    assert begun.begin(grown(11).decode(), 0) is None
+
+
+def test_what_one_tenant_sent_is_not_known_of_another() -> None:
+    begun, source = Beginnings(), grown(10)
+    at = source.index(b"[")
+    reading = begun.begin(source, at, b"one")
+    assert reading is not None
+    reading.done(unpack(source).wires)
+    known = [len(found.wires) for scope in (b"one", b"two") if (found := begun.begin(source, at, scope))]
+    assert known == [10, 0]
+
+
+@pytest.mark.parametrize("tail", [b"", b"]", b"]}", b",", b', {"role": "user"', b"]} x"])
+def test_a_text_that_breaks_behind_what_is_known_says_so_as_ever(tail: bytes) -> None:
+    begun, source = Beginnings(), grown(10)
+    open_payload(source, begin=begun.begin)
+    broken = source[:-2] + tail
+    expected = read(broken)
+    assert read(broken, begin=begun.begin) == expected
+    assert isinstance(expected, str) or tail == b"]}"
+
+
+def test_a_compactor_that_is_sent_bytes_shows_the_same() -> None:
+    """With what it began with known, and by another one that knows nothing."""
+    budget = refold.Budget(trigger=30_000, target=15_000)
+    one = refold.Compactor(refold.default_strategies(15_000), budget)
+    for turns in range(8, 30, 3):
+        shown = one(grown(turns)).payload
+        other = refold.Compactor(refold.default_strategies(15_000), budget, store=one.store)
+        assert other(grown(turns)).payload == shown
