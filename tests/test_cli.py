@@ -331,6 +331,24 @@ def test_check_repairs_into_another_file(unanswered) -> None:
     assert refold("check", target).code == 0
 
 
+def test_check_tells_what_was_not_kept_of_the_request_before(tmp_path) -> None:
+    earlier, later = tmp_path / "earlier.json", tmp_path / "later.json"
+    thought = {"type": "thinking", "thinking": "hm", "signature": "x"}
+    answer = {"role": "assistant", "content": [thought, {"type": "text", "text": "Three."}]}
+    messages = [{"role": "user", "content": "How many tests fail?"}]
+    earlier.write_text(json.dumps({"model": "claude-opus-5-5", "messages": messages}))
+    later.write_text(
+        json.dumps({"model": "claude-opus-5-5", "messages": [{"role": "user", "content": "How many?"}, answer]})
+    )
+    assert refold("check", later).code == 0
+    done = refold("check", later, "--before", earlier)
+    assert (done.code, "#1 AN-7" in done.out) == (1, True)
+    assert refold("check", later, "--before", later).code == 0
+    assert refold("check", later, "--before", tmp_path / "none.json").code == 2
+    refused = refold("check", later, "--before", earlier, "--repair", "-o", tmp_path / "mended.json")
+    assert (refused.code, "leave out --repair" in refused.err) == (2, True)
+
+
 def test_a_broken_file_among_several_does_not_hide_a_violation(unanswered) -> None:
     (unanswered.parent / "none.json").write_text("nothing")
     assert refold("check", unanswered.parent).code == 1

@@ -121,6 +121,11 @@ def test_an_14_another_system_prompt_or_other_tools(fields: dict[str, Any]) -> N
     assert found(bare, BEFORE) == []
 
 
+def test_an_14_tools_that_are_loaded_later_may_be_added() -> None:
+    later = {"name": "search", "input_schema": {}, "defer_loading": True}
+    assert found({**GROWN, "tools": [*GROWN["tools"], later]}, BEFORE) == []
+
+
 def test_an_14_a_leading_system_message_is_part_of_the_system_prompt() -> None:
     lead = {"role": "system", "content": "Today is Monday."}
     assert found(claude(lead, FIRST, *turn("a")), claude(lead, FIRST)) == []

@@ -125,20 +125,28 @@ def history(inputs: Inputs, as_json: bool) -> None:
 @SESSIONS
 @looks_at_sessions
 @click.option("--sent", is_flag=True, help="Check what the edits show instead of what was said.")
+@click.option("--before", metavar="EARLIER", help="The request that was sent before: what had to be kept of it, too.")
 @click.option("--repair", is_flag=True, help="Mend what can be mended without inventing content; needs --output.")
 @click.option("-o", "--output", metavar="PATH", help="Where the mended request goes (- for standard output).")
-def check(inputs: Inputs, sent: bool, repair: bool, output: str | None, as_json: bool) -> int:
+def check(inputs: Inputs, sent: bool, before: str | None, repair: bool, output: str | None, as_json: bool) -> int:
     """List what the provider's API would refuse, with rule and position; exit code 1 if there is any.
 
     With --repair the exit code says whether anything is left.
     """
     if repair != bool(output):
         raise click.UsageError("--repair and --output go together")
+    if repair and before:
+        raise click.UsageError(
+            "what was not kept of an earlier request cannot be mended: leave out --repair or --before"
+        )
     one_standard_output(output, as_json=as_json)
-    works = [inputs.one()] if repair else inputs.works()
+    works = [inputs.one()] if repair or before else inputs.works()
     if repair:
         guard_output(output, works)
-    rows = [_checked(work, work.view.payload if sent else work.view.revert().payload, repair) for work in works]
+    earlier = Inputs((before,), format=inputs.format).one().view.revert().payload if before else None
+    rows = [
+        _checked(work, work.view.payload if sent else work.view.revert().payload, repair, earlier) for work in works
+    ]
     if output and (repaired := rows[0][2]):
         write(output, repaired.payload)
     if as_json:
@@ -163,6 +171,6 @@ def _seen(work: WorkFile, effective: bool) -> WorkFile:
     return open_work(session, None, MemoryStore(), count=work.count)
 
 
-def _checked(work: WorkFile, payload: Any, repair: bool) -> tuple[WorkFile, Any, Any]:
+def _checked(work: WorkFile, payload: Any, repair: bool, before: Any) -> tuple[WorkFile, Any, Any]:
     format = work.view.envelope.codec.NAME if work.view.envelope is not None else work.session.format
-    return work, violations(payload, format), mended(payload, format) if repair else None
+    return work, violations(payload, format, before=before), mended(payload, format) if repair else None

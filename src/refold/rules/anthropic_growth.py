@@ -137,10 +137,15 @@ def _is_refused(before: Sent, after: Sent) -> bool:
 
 
 def _head(before: Sent, after: Sent) -> str:
-    """What of the request beside its messages differs; in what order the tools come makes no difference."""
+    """What of the request beside its messages differs."""
     if before.system != after.system:
         return "a system prompt"
-    return "" if Counter(before.tools) == Counter(after.tools) else "tools"
+    return "" if _tools(before) == _tools(after) else "tools"
+
+
+def _tools(sent: Sent) -> Counter[str]:
+    """The tools in any order, without those that are loaded later and are bound only then."""
+    return Counter(tool for tool in sent.tools if '"defer_loading":true' not in tool)
 
 
 def _holds(was: Bound, now: Bound, common: int, thought: Thought) -> bool:
