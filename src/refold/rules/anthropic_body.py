@@ -133,14 +133,14 @@ def _of_blocks(blocks: Any) -> Iterator[str]:
 
 def summaries(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
     """AN-CB: the content of a compaction block is a text or, where compaction failed, null."""
-    parts = ((at, part) for at, message in enumerate(messages) for part in message.parts)
-    blank = (at for at, part in parts if isinstance(part, Opaque) and part.kind == "compaction" and _is_blank(part))
+    strange = (at for at, message in enumerate(messages) if Opaque in map(type, message.parts))  # few, and soon known
+    blank = (at for at in strange for part in messages[at].parts if isinstance(part, Opaque) and _is_blank(part))
     text = "the content of a compaction block is empty; it is a text, or null where compaction failed"
     return Verdict(tuple(Violation("AN-CB", at, text, "compaction") for at in blank))
 
 
 def _is_blank(block: Opaque) -> bool:
-    value = parsed(block.json)
+    value = parsed(block.json) if block.kind == "compaction" else None
     return isinstance(value, dict) and value.get("content") == ""
 
 

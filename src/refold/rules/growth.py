@@ -73,12 +73,17 @@ def known(before: Sequence[Line], after: Sequence[Line]) -> Run:
         return Run(0, len(before), -len(before), is_whole=True)
     ends = (at + 1 for at, (said, _) in enumerate(after) if said == before[-1][0])
     common = same([said for said, _ in before], [said for said, _ in after])
-    return max((_run(before, after, end) for end in ends), default=Run(0, common, -common, is_whole=False))
+    best = max((_run(before, after, end, LOOK) for end in ends), default=None)
+    return Run(0, common, -common, is_whole=False) if best is None else _run(before, after, best.end, len(after))
 
 
-def _run(before: Sequence[Line], after: Sequence[Line], end: int) -> Run:
+LOOK = 200
+"""Most lines that are compared to tell which of several places is meant."""
+
+
+def _run(before: Sequence[Line], after: Sequence[Line], end: int, look: int) -> Run:
     """What is known if *before* ended where the first *end* lines of *after* do."""
-    back = map(after.__getitem__, range(end - 1, -1, -1))
+    back = map(after.__getitem__, range(end - 1, max(end - 1 - look, -1), -1))
     pairs = list(takewhile(lambda pair: pair[0][0] == pair[1][0], zip(reversed(before), back, strict=False)))
     kept = sum(1 for one, other in pairs if one[1] and one[1] == other[1])
     return Run(kept, len(pairs), -end, is_whole=len(pairs) == len(before))
