@@ -78,7 +78,7 @@ class Reading:
     def __init__(self, beginnings: Beginnings, source: bytes, start: int, scope: bytes) -> None:
         self._beginnings, self._source, self._view = beginnings, source, memoryview(source)
         self._reached = [(Place(start, start, b""), sha256(scope))]
-        """Where something is known, in order, with the hash up to there; first where the list begins."""
+        """Where something is known, with the hash up to there; first where the list begins."""
         self.wires = Spans(source)
         """The entries that need not be looked for."""
 
@@ -95,15 +95,19 @@ class Reading:
     def done(self, wires: Spans) -> None:
         """All entries are found."""
         starts, stops, marks = wires.table
-        new = list[tuple[Place, Known]]()
+        old, new = [place for place, _ in self._reached], list[tuple[Place, Known]]()
         for count in (len(wires) - MOVING, len(wires)):
             if count > 0:
-                reached = next(one for one in reversed(self._reached) if one[0].stop <= stops[count - 1])
-                place = self._after(reached, stops[count - 1])[0]
-                new.append((place, Known(starts[:count], stops[:count], marks)))
-        self._beginnings.learn((place for place, _ in self._reached), new)
+                reached = max((one for one in self._reached if one[0].stop <= stops[count - 1]), key=_stop)
+                self._reached.append(self._after(reached, stops[count - 1]))
+                new.append((self._reached[-1][0], Known(starts[:count], stops[:count], marks)))
+        self._beginnings.learn(old, new)
 
     def _after(self, reached: "tuple[Place, Hash]", stop: int) -> "tuple[Place, Hash]":
         place, total = reached[0], reached[1].copy()
         total.update(self._view[place.stop : stop])
         return Place(place.start, stop, total.digest()), total
+
+
+def _stop(reached: "tuple[Place, Hash]") -> int:
+    return reached[0].stop

@@ -73,9 +73,12 @@ class ClearToolResults:
 
     def __call__(self, view: View) -> Edits:
         """An edit for each message with results to clear, or none at all."""
-        plan = list(self._plan(view))
-        if sum(gain for gain, _ in plan) >= max(1, self.at_least):
-            yield from (edit for _, edit in plan)
+        plan: Iterable[tuple[int, Edit]] = self._plan(view)
+        if self.at_least > 1:  # else each is made only when it is wanted
+            plan = list(plan)
+            if sum(gain for gain, _ in plan) < self.at_least:
+                return
+        yield from (edit for _, edit in plan)
 
     def _plan(self, view: View) -> Iterator[tuple[int, Edit]]:
         """Each edit with the tokens it reclaims."""
@@ -83,15 +86,13 @@ class ClearToolResults:
         found = groups(view.transcript.messages[start:], start)
         results = {pair.answered for group in found for pair in group}
         stands = {s.at: s for s in standing(view) if s.at in results and not s.by.startswith(own)}
-        calls, plan, by = self._clearable(view, found, stands), dict[int, tuple[int, Edit]](), repr(self)
-        for at in calls:
+        calls, by = self._clearable(view, found, stands), repr(self)
+        order = least_first(self.scorer, view, calls)
+        for at in sorted(order, key=lambda at: stands[at].tokens >= self.min_tokens):
             cleared = self._cleared(view, stands[at], calls[at], view.name(at, at + 1, by))
             gain = stands[at].tokens - view.lens.count(cleared)
             if cleared.parts and gain > 0:
-                plan[at] = gain, view.swap(at, cleared, by)
-        order = least_first(self.scorer, view, plan)
-        for at in sorted(order, key=lambda at: stands[at].tokens >= self.min_tokens):
-            yield plan[at]
+                yield gain, view.swap(at, cleared, by)
 
     def _clearable(self, view: View, found: list[Group], stands: dict[int, Stand]) -> dict[int, dict[str, ToolCall]]:
         """Calls whose results may be cleared, by position of the result and call id."""

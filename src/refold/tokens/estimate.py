@@ -13,6 +13,7 @@ how, docs/tokens.md how well.
 
 import math
 import string
+from functools import lru_cache
 from operator import mul
 from zlib import adler32
 
@@ -86,6 +87,8 @@ SCRIPT = _scripts()
 """A letter for each script and for small letters, capitals and digits; `-` for the rest of ASCII."""
 
 
+SHORT = 16
+"""Characters up to which estimates are remembered."""
 PIECE = 16_384
 """Bytes worked on at a time: what fits a processor's cache takes half the time."""
 
@@ -97,6 +100,10 @@ def estimate(text: str) -> int:
     Japanese, Korean and emoji (docs/tokens.md). Linear in time (speed: docs/tokens.md);
     takes any text, lone surrogates included.
     """
+    return _short(text) if len(text) <= SHORT else _estimate(text)
+
+
+def _estimate(text: str) -> int:
     if not text:
         return 0
     raw = text.encode("utf-8", "surrogatepass")
@@ -105,6 +112,10 @@ def estimate(text: str) -> int:
     )
     tokens = STEP * weight + (0 if text.isascii() else _beyond_ascii(raw))
     return max((len(raw) + 127) // 128, min(len(raw), round(tokens)))
+
+
+_short = lru_cache(maxsize=4_096)(_estimate)
+"""Names of tools, roles and the like come again and again."""
 
 
 def _weight(raw: bytes) -> int:
