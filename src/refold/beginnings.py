@@ -31,8 +31,9 @@ class Place(NamedTuple):
 
 
 class Known(NamedTuple):
-    """The entries of such a list."""
+    """The entries of such a list: the first *size* of these."""
 
+    size: int
     starts: "array[int]"
     stops: "array[int]"
     marks: list[bytes]
@@ -88,8 +89,8 @@ class Reading:
         for stop in stops:
             passed = self._after(passed, stop)
             if known := self._beginnings.find(passed[0]):
-                count = len(known.starts)
-                self.wires = Spans(self._source, known.starts, known.stops, known.marks[:count])
+                count, starts, stops, marks = known
+                self.wires = Spans(self._source, starts[:count], stops[:count], marks[:count])
                 self._reached.append(passed)
 
     def done(self, wires: Spans) -> None:
@@ -100,7 +101,7 @@ class Reading:
             if count > 0:
                 reached = max((one for one in self._reached if one[0].stop <= stops[count - 1]), key=_stop)
                 self._reached.append(self._after(reached, stops[count - 1]))
-                new.append((self._reached[-1][0], Known(starts[:count], stops[:count], marks)))
+                new.append((self._reached[-1][0], Known(count, starts, stops, marks)))
         self._beginnings.learn(old, new)
 
     def _after(self, reached: "tuple[Place, Hash]", stop: int) -> "tuple[Place, Hash]":
