@@ -456,6 +456,24 @@ def test_foreign_words_for_a_context_error_become_those_of_the_callers_api(api: 
         assert any(w in text for w in ("context_length_exceeded", "prompt is too long", "maximum number of tokens"))
 
 
+@pytest.mark.parametrize("api", APIS)
+def test_foreign_words_that_begin_a_stream_become_a_status_of_the_callers_api(api: str) -> None:
+    """As OpenRouter and servers of open models say it after they have begun with 200."""
+    said = "the request exceeds the available context size (8192 tokens), try increasing it"
+    pieces = [f"data: {json.dumps({'error': {'code': 500, 'message': said}})}\n\n".encode(), b"data: [DONE]\n\n"]
+    with (
+        ScriptedUpstream([Played(pieces=pieces, type="text/event-stream")]) as upstream,
+        serving(config(upstream)) as gateway,
+    ):
+        answer = CLIENT.post(gateway.url + APIS[api][0], json=APIS[api][1] | {"stream": True})
+        text = answer.text.lower()
+        assert answer.status_code == 400 and answer.headers["content-type"] == "application/json"
+        assert any(w in text for w in ("context_length_exceeded", "prompt is too long", "maximum number of tokens"))
+        assert CLIENT.post(gateway.url + APIS[api][0], json=APIS[api][1]).status_code == 400, (
+            "the connection is in order"
+        )
+
+
 @pytest.mark.parametrize("api", ["anthropic", "openai_chat", "gemini"])
 @pytest.mark.parametrize(("words", "limit"), [(" (40000 tokens)", 8_192), ("", 0)])
 def test_foreign_figures_are_handed_on_and_none_made_up(api: str, words: str, limit: int) -> None:

@@ -193,8 +193,9 @@ class Relay:
         return is_context_error(call.incoming.api, 400 if opening.streamed else reply.status, opening.error)
 
     def _needs_words(self, call: Call, reply: Reply, opening: Opening) -> bool:
-        """Is the answer a context error in words that a client of this API would not recognise?"""
-        if opening.streamed or not self._is_too_long(call, reply, opening):
+        """Is the answer a context error in words that a client of this API would not recognise? One that begins a stream has
+        not been passed on yet, so that a status can still tell it."""
+        if not self._is_too_long(call, reply, opening):
             return False
         words = (opening.error or b"").lower()
         return not any(known in words for known in _NATIVE.get(call.incoming.api, _NATIVE_OPENAI))
