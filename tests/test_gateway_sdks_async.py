@@ -20,15 +20,11 @@ from refold.scripted_server import Reply
 from refold.scripted_upstream import Asked, ScriptedUpstream
 from refold.stores import MemoryStore
 from refold.windows import Window
+from test_gateway_http_sdks import PIXEL, pytestmark
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::UserWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+__all__ = ["pytestmark"]
+"""The same warnings of the SDKs' own are let pass."""
 
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 MODEL, CLAUDE, GEMINI = "gpt-local", "claude-local", "gemini-local"
 TEXT = "It is 晴 today."
 LIMIT = 90_000
