@@ -426,4 +426,4 @@ def test_without_langchain_the_extra_is_named(module):
         "except ImportError as error: print(error)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "pip install 'refold[langchain]'" in out
+    assert "pip install '.[langchain]'" in out

@@ -611,4 +611,7 @@ def test_without_click_it_says_what_to_install(tmp_path) -> None:
         [*REFOLD, "stats"], capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(tmp_path)}
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "refold: the command line needs click and rich: pip install 'refold[cli]'\n"
+    assert (
+        done.stderr
+        == "refold: the command line needs click and rich: install Refold with its extra 'cli', in a clone by pip install '.[cli]'\n"
+    )

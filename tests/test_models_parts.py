@@ -227,4 +227,4 @@ def test_a_missing_sdk_is_named_with_its_extra(name: str) -> None:
     sdk = name.lower()
     code = f"import sys; sys.modules[{sdk!r}] = None; from refold.models import {name}Model"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert f"pip install 'refold[{sdk}]'" in out.stderr
+    assert f"pip install '.[{sdk}]'" in out.stderr

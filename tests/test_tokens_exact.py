@@ -50,7 +50,7 @@ def test_cutting_long_texts_changes_no_total():
 
 
 def test_an_unknown_vocabulary_is_named_with_the_remedy():
-    with pytest.raises(RefoldError, match=r"(?s)'klingon'.*refold\[exact\]"):
+    with pytest.raises(RefoldError, match=r"(?s)'klingon'.*'\.\[exact\]'"):
         exact("klingon")
 
 
@@ -64,7 +64,7 @@ def test_without_the_extra_the_error_names_it():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "splintr is not installed; tiktoken is not installed" in out
-    assert "refold[exact]" in out
+    assert "pip install '.[exact]'" in out
 
 
 def test_a_counter_of_messages_from_an_exact_counter_of_texts():

@@ -15,3 +15,8 @@ class FormatError(RefoldError, ValueError):
 
 class StoreError(RefoldError):
     """The store could not be read or written; the message says which file and why."""
+
+
+def extra(name: str) -> str:
+    """How to get the packages of an extra, in words for an error's end."""
+    return f"install Refold with its extra {name!r}, in a clone by pip install '.[{name}]'"

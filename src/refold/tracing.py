@@ -1,4 +1,4 @@
-"""Compactions as OpenTelemetry spans: `Compactor(..., on_event=spans())`. Needs `refold[otel]`."""
+"""Compactions as OpenTelemetry spans: `Compactor(..., on_event=spans())`. Needs the extra `otel`."""
 
 from opentelemetry import trace
 from opentelemetry.trace import Tracer

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from refold.adapters.langchain_reading import SOURCE, slots_of
+from refold.errors import extra
 from refold.messages import Text
 from refold.models.faults import failed
 from refold.models.requests import turns_of
@@ -17,7 +18,7 @@ try:
     from langchain_core.runnables import RunnableConfig
     from langchain_core.runnables.config import merge_configs
 except ImportError as error:
-    raise ImportError("this adapter needs LangChain: pip install 'refold[langchain]'") from error
+    raise ImportError(f"this adapter needs LangChain: {extra('langchain')}") from error
 
 _FINISHES = {
     "stop": ("stop", "end_turn", "stop_sequence", "eos", "completed", "eos_token"),

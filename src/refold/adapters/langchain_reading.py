@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 from refold.canonical import canonical, canonical_text
 from refold.codec import Wire
 from refold.codecs.blocks import answer, contents, opaque
-from refold.errors import FormatError
+from refold.errors import FormatError, extra
 from refold.media import media
 from refold.messages import Content, Media, Message, Part, Text, Thinking, ToolCall, ToolResult
 
@@ -21,7 +21,7 @@ try:
         convert_to_messages,
     )
 except ImportError as error:
-    raise ImportError("this adapter needs LangChain: pip install 'refold[langchain]'") from error
+    raise ImportError(f"this adapter needs LangChain: {extra('langchain')}") from error
 
 SOURCE = "summarization"
 """What `additional_kwargs["lc_source"]` of a summary says, as LangChain's own middleware has it."""

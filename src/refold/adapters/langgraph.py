@@ -5,7 +5,7 @@ from typing import Any
 
 from refold.adapters import langchain
 from refold.compactor import Compactor
-from refold.errors import FormatError
+from refold.errors import FormatError, extra
 from refold.view import View
 
 try:
@@ -13,7 +13,7 @@ try:
     from langchain_core.runnables import Runnable, RunnableLambda
     from langgraph.graph.message import REMOVE_ALL_MESSAGES
 except ImportError as error:
-    raise ImportError("this adapter needs LangGraph: pip install 'refold[langchain]'") from error
+    raise ImportError(f"this adapter needs LangGraph: {extra('langchain')}") from error
 
 MESSAGES = "messages"
 HOOKED = "llm_input_messages"

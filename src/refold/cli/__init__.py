@@ -2,6 +2,8 @@
 
 import sys
 
+from refold.errors import extra
+
 INTERRUPTED = 130
 """The exit code after Ctrl-C."""
 
@@ -18,7 +20,7 @@ except ImportError as missing:
 def main() -> None:
     """Run the command line, and say how to install what it needs where that is missing."""
     if run is None:
-        sys.stderr.write("refold: the command line needs click and rich: pip install 'refold[cli]'\n")
+        sys.stderr.write(f"refold: the command line needs click and rich: {extra('cli')}\n")
         sys.exit(2)
     try:
         sys.exit(run(sys.argv[1:]))

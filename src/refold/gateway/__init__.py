@@ -6,6 +6,8 @@ Names are imported when they are first used; those that speak HTTP need the extr
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from refold.errors import extra
+
 if TYPE_CHECKING:
     from refold.gateway.app import Gateway
     from refold.gateway.config import Config, from_environment, load, upstream
@@ -67,7 +69,7 @@ def __getattr__(name: str) -> Any:
     except ImportError as missing:
         if missing.name is None or missing.name.partition(".")[0] not in _NEEDED:
             raise
-        raise ImportError(f"the gateway needs {missing.name}: pip install 'refold[gateway]'") from missing
+        raise ImportError(f"the gateway needs {missing.name}: {extra('gateway')}") from missing
     return value
 
 

@@ -1,7 +1,7 @@
 """What answers an `Ask`: a provider's SDK, an HTTP endpoint, a function, or a ladder of these.
 
 Names are imported when they are first used, so that importing this needs no SDK; each SDK is an
-extra of its own (`refold[openai]`, `refold[anthropic]`, `refold[litellm]`).
+extra of its own (`openai`, `anthropic`, `litellm`).
 """
 
 from importlib import import_module

@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, null
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
+from refold.errors import extra
 from refold.models.faults import failed
 from refold.models.model import TIMEOUT, Price, priced, shorter
 from refold.models.replies import plain, read_messages
@@ -15,7 +16,7 @@ from refold.strategy import Answer, Ask
 try:
     from anthropic import Anthropic, AsyncAnthropic
 except ImportError as error:
-    raise ImportError("AnthropicModel needs the Anthropic SDK: pip install 'refold[anthropic]'") from error
+    raise ImportError(f"AnthropicModel needs the Anthropic SDK: {extra('anthropic')}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from refold.errors import extra
 from refold.models.faults import failed
 from refold.models.model import TIMEOUT, Price, priced, shorter
 from refold.models.replies import plain, read_chat
@@ -13,7 +14,7 @@ from refold.strategy import Answer, Ask
 try:
     from litellm import acompletion, completion
 except ImportError as error:
-    raise ImportError("LiteLLMModel needs LiteLLM: pip install 'refold[litellm]'") from error
+    raise ImportError(f"LiteLLMModel needs LiteLLM: {extra('litellm')}") from error
 
 
 @dataclass(frozen=True, slots=True)

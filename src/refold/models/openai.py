@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, null
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
+from refold.errors import extra
 from refold.models.faults import failed
 from refold.models.model import TIMEOUT, Price, priced, shorter
 from refold.models.replies import plain, read_chat, read_responses
@@ -15,7 +16,7 @@ from refold.strategy import Answer, Ask
 try:
     from openai import AsyncOpenAI, OpenAI
 except ImportError as error:
-    raise ImportError("OpenAIModel needs the OpenAI SDK: pip install 'refold[openai]'") from error
+    raise ImportError(f"OpenAIModel needs the OpenAI SDK: {extra('openai')}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from refold.adapters import langchain
 from refold.adapters.langchain import ChatModel
 from refold.adapters.langchain_reading import SOURCE
 from refold.attempt import Outcome
+from refold.errors import extra
 from refold.loop import AsyncAsker
 from refold.models.endpoint import HTTPModel
 from refold.models.model import awaited
@@ -26,7 +27,7 @@ try:
     from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
 except ImportError as error:
-    raise ImportError("these compressors need LangChain: pip install 'refold[langchain]'") from error
+    raise ImportError(f"these compressors need LangChain: {extra('langchain')}") from error
 
 CONFIGURABLE = "compression"
 KEPT = "refold_steps_kept"

@@ -10,6 +10,7 @@ from refold.adapters import langchain
 from refold.adapters.langchain import ChatModel
 from refold.adapters.langgraph import MESSAGES, messages_of, replaced
 from refold.compose import Picks
+from refold.errors import extra
 from refold.presets.koog_sessions import LLM, ReadSession
 from refold.presets.koog_strategies import HistoryCompressionStrategy
 
@@ -21,7 +22,7 @@ try:
     from langgraph.graph import END, START, StateGraph, add_messages
     from langgraph.graph.state import CompiledStateGraph
 except ImportError as error:
-    raise ImportError("these nodes need LangGraph: pip install 'refold[langchain]'") from error
+    raise ImportError(f"these nodes need LangGraph: {extra('langchain')}") from error
 
 T = TypeVar("T")
 TooLong = Callable[[ReadSession], bool]

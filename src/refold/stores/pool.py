@@ -8,14 +8,14 @@ from threading import Condition, RLock
 from time import monotonic
 from typing import Any, TypeVar
 
-from refold.errors import StoreError
+from refold.errors import StoreError, extra
 from refold.stores.migrating import MIGRATIONS, migrate
 
 try:
     import psycopg
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
 except ImportError as missing:
-    raise ImportError("a PostgreSQL store needs psycopg: pip install 'refold[postgresql]'") from missing
+    raise ImportError(f"a PostgreSQL store needs psycopg: {extra('postgresql')}") from missing
 
 T = TypeVar("T")
 Row = tuple[Any, ...]

@@ -1,4 +1,4 @@
-"""Exact text counters, offline: `pip install refold[exact]`. Imported on demand, never by `import refold`."""
+"""Exact text counters, offline: the extra `exact`. Imported on demand, never by `import refold`."""
 
 import re
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
-from refold.errors import RefoldError
+from refold.errors import RefoldError, extra
 
 CHUNK = 100_000
 """Characters given to an encoder at once. Both recurse or panic on a million of one character."""
@@ -39,7 +39,7 @@ def exact(vocabulary: str = "o200k_base") -> Callable[[str], int]:
             tried.append(f"{load.__name__.strip('_')}: {error}")
     raise RefoldError(
         f"no exact counter for {vocabulary!r} ({'; '.join(tried)}); "
-        "pip install 'refold[exact]' brings splintr-rs, which has its vocabularies with it"
+        f"{extra('exact')}, which brings splintr-rs with its vocabularies"
     )
 
 
