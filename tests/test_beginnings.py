@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
-from refold.beginnings import MOVING, Beginnings
+from refold.beginnings import MOVING, ROOM, Beginnings
 from refold.codecs import open_payload
 from refold.envelope import unpack
 from refold.errors import FormatError
@@ -122,3 +122,23 @@ def test_a_compactor_that_is_sent_bytes_shows_the_same() -> None:
         shown = one(grown(turns)).payload
         other = refold.Compactor(refold.default_strategies(15_000), budget, store=one.store)
         assert other(grown(turns)).payload == shown
+
+
+def test_a_number_at_the_end_may_go_on() -> None:
+    begun = Beginnings(least=0)
+    for text in (
+        b'{"input": ["a", 1]}',
+        b'{"input": ["a", 12]}',
+        b'{"input": ["a", 12, "b"]}',
+        b'{"input": ["a", 123, "b"]}',
+    ):
+        assert read(text, begin=begun.begin) == read(text)
+
+
+def test_what_is_known_has_a_bound() -> None:
+    """A body of very many small entries pushes out the others, and is not known itself."""
+    begun = Beginnings(least=0)
+    open_payload(grown(10), begin=begun.begin)
+    many = b'{"messages": [' + b",".join([b"{}"] * (ROOM // 2 + MOVING + 1)) + b"]}"
+    unpack(many, begin=begun.begin)
+    assert begun.entries <= ROOM and len(begun) == 1

@@ -20,6 +20,7 @@ from refold.scripted_upstream import Asked, ScriptedUpstream
 from refold.stores import MemoryStore
 from refold.windows import Window
 from signing import refusal, signature
+from test_gateway_core import Failing
 from test_preview import thought
 
 MODEL = "claude-opus-5-5"
@@ -61,8 +62,16 @@ class Place:
     def start(self) -> Serving:
         settings = Settings(windows={MODEL: Window(100_000)}, deadline=30)
         config = Config(upstreams=(Upstream(name="up", url=self.upstream.url),), settings=settings, salt=b"s")
-        self.gateway = Gateway(config, Exchange(settings, MemoryStore()))
+        self.store = Failing()
+        self.gateway = Gateway(config, Exchange(settings, self.store))
         return Serving(self.gateway).__enter__()
+
+    def counted(self) -> httpx.Response:
+        """The count of what would be sent, asked for in chunks, as clients do that do not know how long their body is."""
+        body = json.dumps({"model": MODEL, "messages": self.history}).encode()
+        headers = {**HEADERS, "x-api-key": self.key}
+        with httpx.Client(base_url=self.served.url, timeout=60, headers=headers) as client:
+            return client.post("/v1/messages/count_tokens", content=iter([body[:9_000], body[9_000:]]))
 
     def ask(self, path: str = "/v1/messages", **more: Any) -> httpx.Response:
         body = {"model": MODEL, "messages": self.history}
@@ -157,6 +166,29 @@ def test_what_is_counted_is_what_would_be_sent(place, zipped: bool) -> None:
     assert place.ask().status_code == 200
     assert json.loads(place.upstream.asked[-1].body)["messages"] == counted["messages"]
     assert place.refused() == 0
+
+
+def test_a_count_in_chunks_is_read_too(place) -> None:
+    edited(place)
+    assert place.counted().status_code == 200
+    assert place.refused() == 0
+
+
+def test_a_count_is_of_what_is_shown_while_the_store_fails(place) -> None:
+    edited(place)
+    place.store.down = True
+    for _ in range(5):  # and when it is not asked any more
+        assert place.counted().status_code == 200
+    assert place.refused() == 0
+
+
+def test_a_count_that_is_refused_is_mended_like_a_request(place) -> None:
+    edited(place)
+    place.key = "k2"
+    assert place.counted().status_code == 200
+    assert place.refused() == 1
+    place.turn(10)
+    assert place.refused() == 1, "it stays mended"
 
 
 def test_a_count_that_is_no_known_conversations_goes_as_it_came(place) -> None:

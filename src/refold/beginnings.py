@@ -18,8 +18,14 @@ if TYPE_CHECKING:
 
 LEAST = 32_768
 """Bytes of a text from which on it is worth while."""
+ROOM = 500_000
+"""Entries that are known of all texts together: of so many a text of a million small ones is not worth it."""
 MOVING = 12
 """Entries at the end that may be spelled otherwise in the next text: clients move `cache_control` every turn."""
+
+
+_CLOSED = b'}]"'
+"""How an entry ends that no further byte belongs to: of a number one may."""
 
 
 class Place(NamedTuple):
@@ -49,6 +55,11 @@ class Beginnings:
     def __len__(self) -> int:
         return len(self._known)
 
+    @property
+    def entries(self) -> int:
+        """Entries that are known, all together."""
+        return sum(known.size for known in self._known.values())
+
     def begin(self, source: Any, start: int, scope: bytes = b"") -> "Reading | None":
         """What is known of the list that begins at *start*; None for a text that is short, or no bytes."""
         if not isinstance(source, bytes) or len(source) - start < self._least:
@@ -69,8 +80,9 @@ class Beginnings:
             for place in old:
                 self._known.pop(place, None)
             self._known.update(new)
-            while len(self._known) > self._most:
-                self._known.popitem(last=False)
+            entries = self.entries
+            while self._known and (len(self._known) > self._most or entries > ROOM):
+                entries -= self._known.popitem(last=False)[1].size
 
 
 class Reading:
@@ -98,7 +110,7 @@ class Reading:
         starts, stops, marks = wires.table
         old, new = [place for place, _ in self._reached], list[tuple[Place, Known]]()
         for count in (len(wires) - MOVING, len(wires)):
-            if count > 0:
+            if count > 0 and self._source[stops[count - 1] - 1] in _CLOSED:
                 reached = max((one for one in self._reached if one[0].stop <= stops[count - 1]), key=_stop)
                 self._reached.append(self._after(reached, stops[count - 1]))
                 new.append((self._reached[-1][0], Known(count, starts, stops, marks)))

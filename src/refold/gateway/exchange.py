@@ -28,7 +28,7 @@ from refold.gateway.plan import NEVER
 from refold.gateway.settings import Settings
 from refold.gateway.sides import gained_only_text, side_of
 from refold.gateway.threads import Held, Latest, Thread, Threads
-from refold.gateway.traffic import APIS, REASONS, Incoming, Outcome, Outgoing, Refusal, is_aside
+from refold.gateway.traffic import APIS, REASONS, Incoming, Outcome, Outgoing, Refusal, is_aside, is_count
 from refold.gateway.turn import named
 from refold.gateway.turns import Turn, Turns, model_of
 from refold.gateway.watched import Watched
@@ -95,7 +95,7 @@ class Exchange:
         if light_body(incoming, self.settings) is not None:
             return Outgoing(incoming.body)
         job = Job(self.settings.patience)
-        return await self._guarded(incoming, job, partial(self._shown, incoming), self.settings.deadline)
+        return await self._guarded(incoming, job, partial(self._shown, job, incoming), self.settings.deadline)
 
     async def harder(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
         """After the upstream's context error with this body: a smaller request to send once more. None when
@@ -114,7 +114,8 @@ class Exchange:
         self, counted: str, work: Callable[..., Outgoing], incoming: Incoming, outgoing: Outgoing, error: bytes
     ) -> Outgoing | None:
         """What *work* makes of a request that was refused, None where that is nothing new."""
-        if outgoing.outcome == "refused" or incoming.api not in APIS or is_aside(incoming.path):
+        aside = is_aside(incoming.path) and not is_count(incoming.path)
+        if outgoing.outcome == "refused" or incoming.api not in APIS or aside:
             return None
         job = Job(self.settings.patience)
         retried = await self._guarded(
@@ -182,12 +183,14 @@ class Exchange:
         self._breaker.succeeded()
         return self._sealed(turn, view, reason)
 
-    def _shown(self, incoming: Incoming) -> Outgoing:
+    def _shown(self, job: Job, incoming: Incoming) -> Outgoing:
         """What is shown of a conversation, for a look: nothing is begun, nothing more is done to it."""
         envelope = self._opened(incoming)
-        if not len(envelope) or delta_of(incoming.api, envelope.body) or not self._breaker.allows():
+        if not len(envelope) or delta_of(incoming.api, envelope.body):
             return Outgoing(incoming.body)
-        thread = self.belonging.looked_at(incoming, envelope)
+        thread = job.thread = self.belonging.looked_at(incoming, envelope)
+        if not self._breaker.allows():
+            return self._held(incoming, thread, "resting")
         turn = Turn(incoming, envelope, thread)
         with Held(thread, self.settings.deadline / 2):
             view = thread.compactor(turn.history)

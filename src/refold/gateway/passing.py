@@ -3,13 +3,14 @@ conversations whose tokens are to be counted."""
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 
 from refold.gateway.caller import Caller, watch
 from refold.gateway.client import Client, Order
 from refold.gateway.config import Config
 from refold.gateway.copying import copy
 from refold.gateway.core import Core
+from refold.gateway.counting import Counting
 from refold.gateway.encodings import decoded
 from refold.gateway.intake import Receive, body_pieces, read_body
 from refold.gateway.reply import Reply
@@ -17,15 +18,12 @@ from refold.gateway.traffic import Incoming, is_aside, is_count
 from refold.gateway.upstreams import Upstream, choose
 from refold.gateway.wire import Head, back, credential, is_keyed, model_in, onward, spoken, text, texts
 
-_CODED = (b"content-encoding", b"content-md5")
-"""Headers that are true of a body as it came alone."""
-
 
 class Passing:
     """Passes requests on as they are."""
 
     def __init__(self, config: Config, client: Client, exchange: Core) -> None:
-        self._config, self._client, self._exchange = config, client, exchange
+        self._config, self._client, self._counting = config, client, Counting(client, exchange)
 
     async def answer(
         self, head: Head, candidates: tuple[Upstream, ...], path: str, receive: Receive, caller: Caller
@@ -45,7 +43,7 @@ class Passing:
             return False
         small = head.length is not None and head.length <= self._config.limits.body_bytes
         if not any(one.models for one in candidates):
-            return small and is_count(path)
+            return is_count(path) and (small or head.length is None)
         return is_aside(path) or (small and b"json" in head.get(b"content-type").lower())
 
     async def _read(
@@ -56,32 +54,17 @@ class Passing:
         raw = await read_body(receive, limits.body_bytes, limits.body_seconds, head.length)
         plain = decoded(raw, text(head.get(b"content-encoding")), limits.body_bytes)
         upstream = choose(candidates, spoken(head, path), named_in(plain), keyed=is_keyed(head))
-        caller.note.received_bytes = len(raw)
+        caller.note.received_bytes, caller.note.upstream = len(raw), upstream.name
         stop = watch(receive, caller, asyncio.current_task())
         try:
-            shown = await self._shown(head, upstream, path, plain, caller) if is_count(path) else None
-            await self._sent(head, upstream, path, shown or raw, caller, drop=_CODED if shown else ())
+            if is_count(path) and plain is not None:
+                key = credential(head, self._config.salt)
+                incoming = Incoming("anthropic", upstream.name, path, texts(head.headers), plain, key)
+                await self._counting.answer(head, upstream, incoming, raw, caller)
+            else:
+                await self._sent(head, upstream, path, raw, caller)
         finally:
             stop()
-
-    async def _shown(
-        self, head: Head, upstream: Upstream, path: str, plain: bytes | None, caller: Caller
-    ) -> bytes | None:
-        """The conversation as it would be sent; None where that is as it came, or it cannot be read."""
-        if plain is None:
-            return None
-        key = credential(head, self._config.salt)
-        incoming = Incoming("anthropic", upstream.name, path, texts(head.headers), plain, key)
-        out = await self._exchange.counted(incoming)
-        note = caller.note
-        note.outcome, note.reason, note.edits, note.before, note.after = (
-            out.outcome,
-            out.reason,
-            len(out.edits),
-            out.before,
-            out.after,
-        )
-        return None if out.body is plain else out.body
 
     async def _streamed(self, head: Head, upstream: Upstream, path: str, receive: Receive, caller: Caller) -> None:
         """The body goes on as it arrives."""
@@ -92,19 +75,12 @@ class Passing:
             upload.stop()
 
     async def _sent(
-        self,
-        head: Head,
-        upstream: Upstream,
-        path: str,
-        body: bytes | AsyncIterator[bytes] | None,
-        caller: Caller,
-        *,
-        drop: Iterable[bytes] = (),
+        self, head: Head, upstream: Upstream, path: str, body: bytes | AsyncIterator[bytes] | None, caller: Caller
     ) -> None:
-        """Send it without the headers *drop*, and pass the answer back."""
+        """Send it, and pass the answer back."""
         caller.note.upstream = upstream.name
         target = f"{path}?{head.query}" if head.query else path
-        headers = onward(head.headers, drop=drop)
+        headers = onward(head.headers)
         if body is not None and not isinstance(body, bytes) and head.length is not None:
             headers.append((b"content-length", b"%d" % head.length))
         reply = await self._client.send(Order(upstream, head.method, target, headers, body))

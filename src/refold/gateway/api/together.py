@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 from refold.gateway.api.desk import Desk
@@ -27,7 +27,8 @@ async def answered(desk: Desk, peers: Peers, operation: Operation, asked: Json) 
             return _merged(_known(listed), asked)
         case "history":
             said = await _all(askers, operation, asked)
-            return max(_known(said), key=_last_seen, default=None) or _body(said[0])
+            known = _known(said)
+            return _history(known) if known else _body(said[0])
         case "accept":
             return await _whoever(askers, operation, asked)
         case "preview" | "revert" | "recall" if "session" in asked:
@@ -99,6 +100,12 @@ def _known(said: Iterable[Said]) -> list[Json]:
 
 def _last_seen(history: Json) -> float:
     return float(history["session"]["last_seen"])
+
+
+def _history(known: Sequence[Json]) -> Json:
+    """What who saw the session last tells of it; what it sent through any process is summed up."""
+    later = max(known, key=_last_seen)
+    return later | {"session": reduce(_both, (one["session"] for one in known))}
 
 
 def _merged(answers: Iterable[Json], asked: Json) -> Json:
