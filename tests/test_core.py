@@ -1,7 +1,7 @@
 """Small facts about the values and the engine that the laws do not pin down."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -15,7 +15,7 @@ from refold.log import Log
 from refold.loop import adrive, drive, first_sight, steps
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 from refold.rules import anthropic
-from refold.rules.verdict import Rule, Rules, Verdict, Violation, free
+from refold.rules.verdict import Growth, Rule, Rules, Sent, Verdict, Violation, free
 from refold.settle import BY, resettle, settle
 from refold.strategy import Answer, Ask, Ending, is_local
 from refold.testing import ScriptedModel
@@ -58,6 +58,7 @@ def test_tips_name_prefixes_and_salts_keep_them_apart():
     assert Transcript.of(talk("a"), salt="s").tips[0] != ""
     assert Transcript.of(talk("a"), salt="s").tips[1] != one.tips[1]
     assert one.extend(talk("x")).tips[:3] == tuple(one.tips)
+    assert Transcript.of((), salt="\ud800").tips[0] not in ("", Transcript.of((), salt="\ud801").tips[0])
     assert all(len(tip) == 32 for tip in list(one.tips)[1:])
 
 
@@ -624,6 +625,19 @@ def test_settle_hides_what_a_late_edit_unbinds_and_nothing_else():
     assert settle(view, view) is view
 
 
+def test_settle_looks_from_the_earliest_late_edit_on():
+    """AN-7: of several edits made at once, in whatever order, the first in the history unbinds all behind it."""
+    said = [
+        message
+        for at in range(4)
+        for message in (user(f"{at} " * 50), Message("assistant", (Thinking("hm", "s"), Text("b"))))
+    ]
+    view = View.of(said, lens=LENS)
+    for first, then in ((0, 4), (4, 0)):
+        late = view.apply(view.swap(first, user("x")), view.swap(then, user("y")))
+        assert not any(isinstance(part, Thinking) for message in settle(late, view).messages for part in message.parts)
+
+
 def test_settle_hides_a_message_that_only_thought():
     said = (user("a" * 90), thinking(), user("b"), thinking("c"))
     view = View.of(said, lens=LENS)
@@ -792,3 +806,31 @@ def test_what_an_ambiguous_id_is_called():
     digit = next(d for d in "0123456789abcdef" if sum(e.id.startswith(d) for e in view.edits) > 1)
     with pytest.raises(EditError, match=f"^more than one edit of this view starts with '{digit}'$"):
         view.find(digit)
+
+
+# --- what is put on --------------------------------------------------------------------------
+
+
+def test_an_edit_below_another_shows_nothing_and_makes_nothing_smaller():
+    view = View.of(talk(*"abcdefgh"), lens=Lens(words))
+    under = view.swap(4, user(""), by="inner")
+    stack = view.apply(view.fold(0, 2, user("x")), view.fold(2, 6, user("y"))).stack()
+    with pytest.raises(EditError, match=rf"edit {under.id} \(4:5\) makes nothing smaller"):
+        stack.add(replace(under, insert=(user("e"),)), smaller=True)
+    assert len(stack.edits) == 2
+    stack.add(replace(under, insert=(user("e"),)))
+    assert [edit.by for edit in stack.edits][2:] == ["inner"] and stack.estimate == 4
+
+
+def test_what_a_request_must_keep_is_asked_of_the_rules_for_its_thinking():
+    one, other = Sent(talk("a"), ["a"]), Sent(talk("a", "b"), ["a", "b"])
+    asked: list[tuple[Sent, Sent]] = []
+
+    def judge(before: Sent, after: Sent) -> list[Violation]:
+        asked.append((before, after))
+        return [Violation("G-2", 1, "later"), Violation("G-1", 1, "as late"), Violation("G-2", 0, "first")]
+
+    growths = (Growth("G", "grows", judge, ("bound",)), Growth("L", "never", judge, ("loop",)))
+    found = Rules(thinking="bound", grown=growths).kept(one, other)
+    assert asked == [(one, other)] and [(v.at, v.rule) for v in found] == [(0, "G-2"), (1, "G-1"), (1, "G-2")]
+    assert Rules(thinking="free", grown=growths).kept(one, other) == ()

@@ -137,6 +137,21 @@ def test_validity_of_any_subset_of_the_edits(messages, rules, data):
 def test_progress(messages):
     before, after = look(messages), compacted(messages)
     assert after.tokens < before.tokens if after.edits else after.tokens == before.tokens
+    for wordier in (longer, repeated):
+        done = drive(steps(before, [wordier], TIGHT), answer)
+        assert done.view is before, "what makes nothing smaller is not taken"
+
+
+def longer(view):
+    """A strategy that says more than was said."""
+    for at, message in enumerate(view.transcript.messages):
+        yield view.swap(at, replace(message, parts=(*message.parts, Text("and more"))), by="longer")
+
+
+def repeated(view):
+    """One that says as much."""
+    for at, message in enumerate(view.transcript.messages):
+        yield view.swap(at, replace(message, parts=message.parts), by="repeated")
 
 
 @given(any_transcript)
