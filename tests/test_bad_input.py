@@ -146,3 +146,24 @@ def test_very_many_empty_messages():
     history = [{"role": "user", "content": ""}, {"role": "assistant", "content": []}] * 100_000
     view = refold.compact(history, to=1_000)
     assert view.revert().payload == history
+
+
+def test_an_entry_that_holds_itself_is_refused_in_words() -> None:
+    history: list[dict[str, object]] = [{"role": "user", "content": "x"}]
+    history[0]["self"] = history
+    with pytest.raises(refold.FormatError, match="holds itself, or is nested too deeply"):
+        refold.compact(history, to=10)
+
+
+def test_a_number_that_python_does_not_read_is_not_called_malformed() -> None:
+    text = '[{"role": "user", "content": "x", "a": ' + "9" * 4_301 + "}]"
+    with pytest.raises(refold.FormatError, match="a number in this JSON is longer than Python reads"):
+        refold.compact(text, to=10)
+
+
+def test_a_tuple_comes_back_as_a_tuple() -> None:
+    history = ({"role": "user", "content": "x " * 500}, {"role": "assistant", "content": "y " * 500}) * 20
+    for payload in (history, {"messages": history}):
+        view = refold.compact(payload, to=4_000)
+        assert view.edits and view.revert().payload == payload
+        assert type(view.payload) is type(payload)

@@ -345,6 +345,10 @@ def test_check_tells_what_was_not_kept_of_the_request_before(tmp_path) -> None:
     assert (done.code, "#1 AN-7" in done.out) == (1, True)
     assert refold("check", later, "--before", later).code == 0
     assert refold("check", later, "--before", tmp_path / "none.json").code == 2
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({"input": [{"type": "message", "role": "user", "content": "How many?"}]}))
+    refused = refold("check", later, "--before", other)
+    assert (refused.code, "other.json is no request of the same kind" in refused.err) == (2, True)
     refused = refold("check", later, "--before", earlier, "--repair", "-o", tmp_path / "mended.json")
     assert (refused.code, "leave out --repair" in refused.err) == (2, True)
 

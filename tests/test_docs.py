@@ -39,3 +39,11 @@ def test_every_page_is_linked_from_the_readme() -> None:
     for page in PAGES[1:]:
         if page.parent.name == "docs":
             assert f"docs/{page.name}" in readme, f"README.md does not link docs/{page.name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_tests_and_sources_that_are_named_are_there(page: Path) -> None:
+    named = re.findall(
+        r"`((?:tests|src/refold|benchmarks)/[a-z0-9_/]+\.(?:py|toml|json))`", page.read_text(encoding="utf-8")
+    )
+    assert [one for one in named if not (ROOT / one).exists()] == []

@@ -77,6 +77,11 @@ KINDS = {
     "何か質問があれば、チャットで気軽に聞いてくださいね。\n",
     "korean": "내일 오전에 새로운 프로젝트에 대해 이야기할 예정입니다. 관련 자료를 미리 준비해 주세요. "
     "궁금한 점이 있으면 언제든지 채팅방에 남겨 주시기 바랍니다.\n",
+    "flags": "🇩🇪 Germany, 🇫🇷 France, 🇯🇵 Japan, 🇰🇷 Korea, 🇧🇷 Brazil: 🇺🇸🇬🇧🇨🇦\n",
+    "flags alone": "🇩🇪, 🇫🇷, 🇯🇵, 🇰🇷, 🇨🇳, 🇮🇳, 🇧🇷, 🇺🇸, 🇬🇧, 🇨🇦, ",
+    "symbols": "⚠️ careful ❤️ thanks ✔️ done ⚙️ settings ☀️ sun ▶️ play ℹ️ info\n",
+    "key caps": "1️⃣ first 2️⃣ second 3️⃣ third\n",
+    "families": "👨‍👩‍👧 family, 👩‍💻 coder, 🧑‍🚀 pilot, 👍🏽 yes\n",
     "emoji": "Great job team! 🎉🎉 We shipped it 🚀 and the tests pass ✅ 😀 see you tomorrow 👋🏽 ❤️\n",
 }
 O200K = {
@@ -88,6 +93,11 @@ O200K = {
     "chinese": 50,
     "japanese": 49,
     "korean": 43,
+    "flags": 43,
+    "flags alone": 51,
+    "symbols": 25,
+    "key caps": 12,
+    "families": 30,
     "emoji": 28,
 }
 """Tokens of each text by o200k_base (splintr-rs 0.22)."""

@@ -104,14 +104,15 @@ def _gone(_: Iterable[slice | Any]) -> Any:
     raise FormatError("the text that this came from is gone")
 
 
-def _laid(wires: Sequence[Any], pieces: Iterable[slice | Any]) -> list[Any]:
+def _laid(wires: Sequence[Any], pieces: Iterable[slice | Any]) -> Any:
+    """A list, or a tuple where *wires* are one."""
     out = list[Any]()
     for piece in pieces:
         if isinstance(piece, slice):
             out += wires[piece]
         else:
             out.append(piece)
-    return out
+    return tuple(out) if isinstance(wires, tuple) else out
 
 
 def _of_body(payload: Mapping[str, Any], fields: Sequence[str]) -> Parcel:

@@ -237,8 +237,10 @@ def _scan(text: str, at: int) -> tuple[Any, int]:
         return _scan_once(text, at)  # type: ignore[no-any-return]  # as its documentation says
     except StopIteration as stop:
         raise FormatError(f"malformed JSON: {json.JSONDecodeError('Expecting value', text, stop.value)}") from None
-    except ValueError as error:
+    except json.JSONDecodeError as error:
         raise FormatError(f"malformed JSON: {error}") from error
+    except ValueError as error:  # it is JSON, with an integer of thousands of digits
+        raise FormatError(f"a number in this JSON is longer than Python reads: {error}") from error
     except RecursionError as error:
         raise FormatError("malformed JSON: nested too deeply to read") from error
 

@@ -13,6 +13,7 @@ from refold.cli.options import SESSION, SESSIONS, looks_at_sessions
 from refold.cli.outputs import one_standard_output, write
 from refold.cli.parts import parts
 from refold.cli.show import diff_lines, message_lines, view_lines
+from refold.errors import FormatError
 from refold.recalling import recall as search
 from refold.repairing import repair as mended
 from refold.stores import MemoryStore
@@ -144,9 +145,12 @@ def check(inputs: Inputs, sent: bool, before: str | None, repair: bool, output: 
     if repair:
         guard_output(output, works)
     earlier = Inputs((before,), format=inputs.format).one().view.revert().payload if before else None
-    rows = [
-        _checked(work, work.view.payload if sent else work.view.revert().payload, repair, earlier) for work in works
-    ]
+    try:
+        rows = [
+            _checked(work, work.view.payload if sent else work.view.revert().payload, repair, earlier) for work in works
+        ]
+    except FormatError as error:
+        raise click.UsageError(f"{before} is no request of the same kind: {error}" if before else str(error)) from error
     if output and (repaired := rows[0][2]):
         write(output, repaired.payload)
     if as_json:
