@@ -175,13 +175,14 @@ def is_blank(text: str) -> bool:
 
 RULES: tuple[Rule, ...] = (
     Rule("AN-1", "calls are answered in the next user message, results first", answers, settle, SAME_ID),
-    Rule("AN-2", "results answer a call of the assistant turn before them", calls, drop_strays, SAME_ID),
+    Rule("AN-2", "results answer a call of the assistant turn before them", calls, drop_strays, SAME_ID, joins=False),
     Rule("AN-3", "server tools keep call and result together", server_tools, strip_halves, ALONE),
     Rule(
         "AN-4",
         "the user speaks first; system messages in the middle only on Opus 4.8 and later",
         roles,
         limit="a user's message would have to be invented, or what another role said be removed or said by the user",
+        joins=False,
     ),
     Rule(
         "AN-5",
@@ -189,6 +190,7 @@ RULES: tuple[Rule, ...] = (
         empties,
         drop_empties,
         limit="without it the conversation would be empty or begin with the assistant",
+        joins=False,
     ),
     *anthropic_body.RULES,
 )

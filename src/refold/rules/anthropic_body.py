@@ -145,11 +145,27 @@ def _is_blank(block: Opaque) -> bool:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("AN-9", "what happens to thinking whose prefix has changed is error or drop_block", binding, limit=CHOICE),
-    Rule("AN-CB", "a compaction block is a text, or null", summaries, limit="what was summarised is not here"),
-    Rule("AN-CC", "four cache marks at most, the longer ones first", marks, limit=CHOICE),
     Rule(
-        "AN-CE", "thinking is cleared first and not all of it; compaction from 50,000 tokens on", editing, limit=CHOICE
+        "AN-9",
+        "what happens to thinking whose prefix has changed is error or drop_block",
+        binding,
+        limit=CHOICE,
+        joins=False,
+    ),
+    Rule(
+        "AN-CB",
+        "a compaction block is a text, or null",
+        summaries,
+        limit="what was summarised is not here",
+        joins=False,
+    ),
+    Rule("AN-CC", "four cache marks at most, the longer ones first", marks, limit=CHOICE, joins=False),
+    Rule(
+        "AN-CE",
+        "thinking is cleared first and not all of it; compaction from 50,000 tokens on",
+        editing,
+        limit=CHOICE,
+        joins=False,
     ),
 )
 """All rules of this API that concern the rest of the request."""

@@ -178,6 +178,7 @@ RULES: tuple[Rule, ...] = (
         turns,
         join_turns,
         limit="nothing stands before the calls, and a user's content would have to be invented",
+        joins=False,
     ),
     Rule("GE-2", "as many responses as calls, in their order", responses, settle, SAME_ID),
     Rule(
@@ -185,6 +186,7 @@ RULES: tuple[Rule, ...] = (
         "contents start with the user; roles are user and model",
         roles,
         limit="a user's content would have to be invented, or what another role said be removed or said by the user",
+        joins=False,
     ),
 )
 """All rules of this API that concern one request."""

@@ -131,7 +131,7 @@ def _reasoning(sent: Sent) -> list[Line]:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("DS-2", "every call and every tool message has an id", ids, give_ids),
+    Rule("DS-2", "every call and every tool message has an id", ids, give_ids, joins=False),
     Rule(
         "OA-1", "tool messages directly follow the message that calls them, one for each call", answers, settle, SAME_ID
     ),

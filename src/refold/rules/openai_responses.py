@@ -151,6 +151,7 @@ RULES: tuple[Rule, ...] = (
         "requests that are not stored carry encrypted reasoning",
         sealed,
         limit="the encrypted content is not here, and without their reasoning the calls it led to are refused (OA-4)",
+        joins=False,
     ),
     *openai_responses_body.RULES,
 )

@@ -70,8 +70,8 @@ def put_last(entries: Sequence[Entry], body: Body) -> Mended:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("OA-6", "context management knows compaction alone", management, limit=CHOICE),
+    Rule("OA-6", "context management knows compaction alone", management, limit=CHOICE, joins=False),
     Rule("OA-9", "what asks for compaction is the last item", trigger, put_last),
-    Rule("OA-10", "truncation is auto or disabled", truncation, limit=CHOICE),
+    Rule("OA-10", "truncation is auto or disabled", truncation, limit=CHOICE, joins=False),
 )
 """All rules of this API that concern the rest of the request, and what stands in for a field of it."""

@@ -47,6 +47,8 @@ class Rule:
     """Mends what `judge` finds, where that needs no invention; None where it always would."""
     limit: str = ""
     """What would have to be invented or lost to mend what `mend` leaves, in a sentence."""
+    joins: bool = True
+    """May its verdicts join messages? One that never does is not asked for cuts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,9 @@ class Rules:
 
     def cuts(self, messages: Sequence[Message]) -> frozenset[int]:
         """Positions where *messages* may be cut: whatever stands between two of them may be hidden."""
-        return free(len(messages), (pair for rule in self.rules for pair in rule.judge(messages, {}).joined))
+        return free(
+            len(messages), (pair for rule in self.rules if rule.joins for pair in rule.judge(messages, {}).joined)
+        )
 
 
 def free(length: int, joined: Iterable[tuple[int, int]]) -> frozenset[int]:
