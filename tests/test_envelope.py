@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.codecs import decode_all, open_payload
+from refold.document import dump
 from refold.envelope import Envelope, unpack
 from refold.errors import FormatError
 from refold.messages import Text
-from refold.spans import dump
 
 ITEM = '{"role":"user","content":"hi"}'
 

@@ -137,7 +137,9 @@ class Pairs:
 @pytest.mark.parametrize("form", ["list", "body", "text"])
 def test_a_codec_of_ones_own_reads_bodies_with_a_field_of_its_own(form):
     pairs = [[one["role"], one["content"]] for one in talk(60)]
-    payload = {"list": pairs, "body": {"talk": pairs, "model": "m"}, "text": refold.spans.dump({"talk": pairs})}[form]
+    payload = {"list": pairs, "body": {"talk": pairs, "model": "m"}, "text": refold.document.dump({"talk": pairs})}[
+        form
+    ]
     view = refold.compact(payload, to=2_000, format=Pairs())
     assert view.tokens <= 2_000 and view.revert().payload == payload
     assert not isinstance(payload, dict) or view.payload["model"] == "m"

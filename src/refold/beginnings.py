@@ -44,10 +44,16 @@ class Known(NamedTuple):
     stops: "array[int]"
     marks: list[bytes]
 
+    def inside(self, source: bytes) -> Spans:
+        """These entries in a text that has them at the same places."""
+        return Spans(source, self.starts[: self.size], self.stops[: self.size], self.marks[: self.size])
+
 
 class Beginnings:
-    """The latest *most* lists of entries, each whole and without those that move, of texts with *least* bytes. What is known in one scope (of a tenant, say) is not known in another. Calls may come
-    from several threads."""
+    """The latest *most* lists of entries, each whole and without those that move, of texts with *least* bytes.
+
+    What is known in one scope (of a tenant, say) is not known in another. Calls may come from several threads.
+    """
 
     def __init__(self, most: int = 256, least: int = LEAST) -> None:
         self._most, self._least, self._known, self._lock = 2 * most, least, OrderedDict[Place, Known](), Lock()
@@ -101,8 +107,7 @@ class Reading:
         for stop in stops:
             passed = self._after(passed, stop)
             if known := self._beginnings.find(passed[0]):
-                count, starts, stops, marks = known
-                self.wires = Spans(self._source, starts[:count], stops[:count], marks[:count])
+                self.wires = known.inside(self._source)
                 self._reached.append(passed)
 
     def done(self, wires: Spans) -> None:

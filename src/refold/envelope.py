@@ -11,9 +11,10 @@ from itertools import chain
 from typing import Any
 
 from refold.codec import Codec, Wire
+from refold.document import Begin, conversation_field, no_beginning, open_json, rejoin
 from refold.errors import FormatError
 from refold.messages import Part
-from refold.spans import Begin, Source, Span, Spans, conversation_field, no_beginning, open_json, rejoin
+from refold.spans import Source, Span, Spans
 
 FIELDS = ("messages", "input", "contents")
 """Fields that hold a conversation, in the formats we know."""

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from refold.cli import screen
-from refold.spans import dump
+from refold.document import dump
 
 
 def guard_target(target: str | None) -> None:

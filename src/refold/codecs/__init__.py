@@ -8,10 +8,10 @@ from typing import Any, overload
 from refold.codec import Codec, Wire
 from refold.codecs import anthropic, gemini, openai_chat, openai_responses
 from refold.codecs.blocks import kind_of
+from refold.document import Begin, no_beginning
 from refold.envelope import FIELDS, Envelope, Parcel, unpack
 from refold.errors import FormatError
 from refold.messages import Message
-from refold.spans import Begin, no_beginning
 from refold.summary import previous
 
 CODECS: tuple[Codec, ...] = (openai_chat, anthropic, openai_responses, gemini)

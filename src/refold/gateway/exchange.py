@@ -21,15 +21,13 @@ from refold.gateway.claims import Claiming
 from refold.gateway.counters import Counters
 from refold.gateway.deltas import delta_of, refusal
 from refold.gateway.errors import figures
-from refold.gateway.faults import why
-from refold.gateway.light import light_body
-from refold.gateway.logs import LOGGER, told
+from refold.gateway.faults import passed_through, why
+from refold.gateway.light import light_body, light_request
 from refold.gateway.plan import NEVER
 from refold.gateway.settings import Settings
 from refold.gateway.sides import gained_only_text, side_of
 from refold.gateway.threads import Held, Latest, Thread, Threads
 from refold.gateway.traffic import APIS, REASONS, Incoming, Outcome, Outgoing, Refusal, is_aside, is_count
-from refold.gateway.turn import named
 from refold.gateway.turns import Turn, Turns, model_of
 from refold.gateway.watched import Watched
 from refold.gateway.workers import Job, Workers
@@ -70,7 +68,7 @@ class Exchange:
     async def prepare(self, incoming: Incoming) -> Outgoing:
         """What to send for *incoming*. Never raises: what cannot be read or decided in time goes through
         unchanged, with a reason, a counter and a line in the log."""
-        if light := self._light(incoming):
+        if light := light_request(incoming, self.settings, self.turns.rooms.holds):
             self._count("requests", incoming, light)
             return light
         job = Job(self.settings.patience)
@@ -79,15 +77,6 @@ class Exchange:
         if isinstance(outgoing.thread, Ticket):
             self.ahead.prepare(outgoing.thread.thread)
         return outgoing
-
-    def _light(self, incoming: Incoming) -> Outgoing | None:
-        """What goes out for a request that is so short that it passes unread (`Settings.floor`)."""
-        if incoming.api not in APIS or is_aside(incoming.path):
-            return None
-        body = light_body(incoming, self.settings)
-        if body is None or not self.turns.rooms.holds(incoming, body):
-            return None
-        return Outgoing(incoming.body, reason="light", model=named(incoming.path, body))
 
     async def counted(self, incoming: Incoming) -> Outgoing:
         """What to count in place of a conversation whose tokens are asked for: what would be sent of it, as it was decided
@@ -138,7 +127,7 @@ class Exchange:
             try:
                 learned(ticket, now, outgoing, usage)
             except Exception as error:  # noqa: BLE001 - books are no reason to fail
-                self._tell(incoming, "internal", error)
+                passed_through(self.counters, incoming.api, "internal", error)
 
     async def aside(self, work: Callable[[], T]) -> T:
         """The outcome of *work* that no request waits for, in a thread; it may ask models. Raises `Late` after
@@ -259,7 +248,7 @@ class Exchange:
             return Outgoing(incoming.body, outcome="opaque", reason="unreadable")
         except Exception as error:  # noqa: BLE001 - whatever it is, the request must flow
             reason = why(error)
-            self._tell(incoming, reason, error)
+            passed_through(self.counters, incoming.api, reason, error)
         if reason == "store" or job.storing:
             self._breaker.failed(reason)
         if job.thread is None:
@@ -269,7 +258,7 @@ class Exchange:
         try:
             return await self._workers.run(held, Job(0.0), self.settings.deadline)
         except Exception as error:  # noqa: BLE001 - likewise
-            self._tell(incoming, why(error), error)
+            passed_through(self.counters, incoming.api, why(error), error)
             return Outgoing(incoming.body, outcome="failed", reason=reason)
 
     def _held(self, incoming: Incoming, thread: Thread, reason: str) -> Outgoing:
@@ -304,9 +293,3 @@ class Exchange:
         if outgoing.edits:
             self.counters.add("tokens_before", outgoing.before, api=labels["api"])
             self.counters.add("tokens_after", outgoing.after, api=labels["api"])
-
-    def _tell(self, incoming: Incoming, reason: str, error: BaseException) -> None:
-        """A line in the log: never content, never a key. What an error says may quote either, so only its kind is told."""
-        said = {"reason": reason, "meaning": REASONS[reason], "api": incoming.api, **told(error)}
-        LOGGER.warning("passed through", extra={"fields": said})
-        self.counters.add("failures", reason=reason)

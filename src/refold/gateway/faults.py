@@ -1,7 +1,10 @@
 """What went wrong with a request, told without a word of what was sent."""
 
 from refold.errors import StoreError
+from refold.gateway.counters import Counters
+from refold.gateway.logs import LOGGER, told
 from refold.gateway.threads import Busy
+from refold.gateway.traffic import REASONS
 from refold.gateway.workers import Late
 
 
@@ -9,3 +12,11 @@ def why(error: BaseException) -> str:
     """The reason (`refold.gateway.traffic.REASONS`) that a request passes through after *error*."""
     kinds = ((StoreError, "store"), (Late, "deadline"), (Busy, "busy"))
     return next((reason for kind, reason in kinds if isinstance(error, kind)), "internal")
+
+
+def passed_through(counters: Counters, api: str, reason: str, error: BaseException) -> None:
+    """Count a failure, and say it in the log: never content, never a key. What an error says may quote either, so only its
+    kind is told."""
+    said = {"reason": reason, "meaning": REASONS[reason], "api": api, **told(error)}
+    LOGGER.warning("passed through", extra={"fields": said})
+    counters.add("failures", reason=reason)

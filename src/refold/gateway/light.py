@@ -1,14 +1,15 @@
 """Requests so short that nothing in them is worth an edit. They pass without being taken apart."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from refold.gateway import caps
 from refold.gateway.deltas import delta_of
 from refold.gateway.plan import Levels
 from refold.gateway.settings import Settings
-from refold.gateway.traffic import Incoming
+from refold.gateway.traffic import APIS, Incoming, Outgoing, is_aside
+from refold.gateway.turn import named
 
 SIGNS = (
     b"tool_result",
@@ -38,6 +39,18 @@ def light_body(incoming: Incoming, settings: Settings) -> Mapping[str, Any] | No
     except (ValueError, RecursionError):
         return None
     return body if isinstance(body, dict) and not delta_of(incoming.api, body) else None
+
+
+def light_request(
+    incoming: Incoming, settings: Settings, holds: Callable[[Incoming, Mapping[str, Any]], bool]
+) -> Outgoing | None:
+    """What goes out for a request that is so short that it passes unread, if its window *holds* it (`Rooms.holds`)."""
+    if incoming.api not in APIS or is_aside(incoming.path):
+        return None
+    body = light_body(incoming, settings)
+    if body is None or not holds(incoming, body):
+        return None
+    return Outgoing(incoming.body, reason="light", model=named(incoming.path, body))
 
 
 def has_room(api: str, body: Mapping[str, Any], size: int, limits: Levels) -> bool:
