@@ -13,6 +13,10 @@ from refold.gateway.turns import Turns, model_of
 from refold.transcript import digest
 
 
+ENTRY = 500
+"""Bytes of memory that an entry of a history takes at least, however short it is."""
+
+
 @dataclass(frozen=True, eq=False)
 class Belonging:
     """Finds the conversations of requests."""
@@ -25,11 +29,11 @@ class Belonging:
         key, salt, make = self._named(incoming, envelope)
         family = hashed("thread", salt)
         if key.name:
-            return self.threads.find(family, len(incoming.body), partial(make, family))
+            return self.threads.find(family, _weight(incoming, envelope), partial(make, family))
         known = self.threads.family(family)
         found = continued(known, envelope)
         name = found.name if found else named(salt, envelope, (one.name for one in known))
-        thread = self.threads.find(name, len(incoming.body), lambda: found or make(name))
+        thread = self.threads.find(name, _weight(incoming, envelope), lambda: found or make(name))
         thread.opening = opened(envelope)
         thread.heard = thread.heard or answers(envelope)  # to be known by, should this turn fail
         return thread
@@ -47,6 +51,11 @@ class Belonging:
         salt, model = salt_of(incoming, key, envelope.tools), model_of(incoming, envelope)
         make = partial(self.turns.opened, salt=salt, tenant=tenant_of(incoming), incoming=incoming, model=model)
         return key, salt, make
+
+
+def _weight(incoming: Incoming, envelope: Envelope) -> int:
+    """What a conversation counts for in `Settings.known_bytes`: a body of very many tiny entries takes far more than its bytes."""
+    return max(len(incoming.body), ENTRY * len(envelope))
 
 
 def continued(known: Sequence[Thread], envelope: Envelope) -> Thread | None:

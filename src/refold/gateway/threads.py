@@ -82,7 +82,7 @@ class Thread:
     spared: int = 0
     """Estimated tokens that those were smaller by, all together."""
     size: int = 0
-    """Bytes of the latest request."""
+    """Bytes that it counts for: those of its latest request, or more where that has very many short entries."""
     refused: tuple[str, int] | None = None
     """A model, and the tokens of the smallest request that was too long for it, where its provider named no limit."""
 
