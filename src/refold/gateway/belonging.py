@@ -12,7 +12,6 @@ from refold.gateway.traffic import Incoming
 from refold.gateway.turns import Turns, model_of
 from refold.transcript import digest
 
-
 ENTRY = 500
 """Bytes of memory that an entry of a history takes at least, however short it is."""
 
