@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -32,6 +33,7 @@ def page() -> dict[str, tuple[str, str, str]]:
     return {id: (what, name, proof) for id, what, name, proof in LINE.findall(text)}
 
 
+@cache
 def proofs() -> dict[tuple[str, str], set[str]]:
     """The rows that each test's docstring names, by file and function."""
     found = {}
