@@ -6,20 +6,36 @@ from pathlib import Path
 import pytest
 
 import refold
+from page_environments import environment, readings, run
 from pages import PAGES, ROOT, blocks
 from refold import strategies
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_code_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The Python blocks of a page run in order, in one namespace, in an empty directory."""
-    monkeypatch.chdir(tmp_path)
-    namespace: dict[str, object] = {"__name__": "docs"}
-    for line, code in blocks(page, "python"):
-        exec(compile("\n" * (line - 1) + code, str(page), "exec"), namespace)
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", [page for page in PAGES if any(blocks(page, "python"))], ids=name_of)
+def test_f22_code_blocks_run_with_the_extras_that_the_page_names(page: Path, tmp_path_factory) -> None:
+    """The Python blocks of a page run from top to bottom where there is nothing but Refold and the extras that
+    the page has named above them, in an empty directory. Preset pages once needed a package that no extra has."""
+    environments = tmp_path_factory.getbasetemp() / "environments"
+    for extras, code in readings(page):
+        python = environment(extras, environments)
+        done = run(python, code, page, tmp_path_factory.mktemp("reader"))
+        assert done.returncode == 0, f"with {sorted(extras) or 'no extra'}:\n{done.stderr}"
+
+
+def test_f22_an_environment_has_what_its_extras_name_and_nothing_else(tmp_path: Path) -> None:
+    """hypothesis is in the environment of the tests; of a reader's only if the page names its extra."""
+    code = "from refold.testing import ScriptedModel, check_strategy, transcripts"
+    bare = run(environment(frozenset(), tmp_path), code, ROOT / "README.md", tmp_path)
+    assert "random transcripts need hypothesis: install Refold with its extra 'testing'" in bare.stderr
+    named = run(environment(frozenset(["testing"]), tmp_path), code, ROOT / "README.md", tmp_path)
+    assert (named.returncode, named.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
         if "://" not in target:
@@ -41,7 +57,7 @@ def test_every_page_is_linked_from_the_readme() -> None:
             assert f"docs/{page.name}" in readme, f"README.md does not link docs/{page.name}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_tests_and_sources_that_are_named_are_there(page: Path) -> None:
     named = re.findall(
         r"`((?:tests|src/refold|benchmarks)/[a-z0-9_/]+\.(?:py|toml|json))`", page.read_text(encoding="utf-8")

@@ -1,0 +1,92 @@
+"""For tests of code that uses or extends Refold: random transcripts, a scripted model, and checks
+that a strategy or a store keeps the laws. `transcripts` needs `hypothesis` (the extra `testing`), and
+is imported when it is first used; the rest needs nothing but Refold (F22)."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from refold.budget import Budget
+from refold.lens import Lens
+from refold.loop import drive, first_sight, steps
+from refold.messages import Message
+from refold.rules.verdict import Rules
+from refold.stores.check import check_store
+from refold.strategy import Answer, Ask, Strategy, is_local
+from refold.view import View
+
+if TYPE_CHECKING:
+    from refold.testing.random_transcripts import transcripts
+
+
+@dataclass
+class ScriptedModel:
+    """A model that answers from a list, for tests: `ask=ScriptedModel(["a summary"])`.
+
+    When the list is used up it answers None, as when nobody can answer. `asked` is what it was asked.
+    """
+
+    answers: Sequence[str | Answer] = ()
+    asked: list[Ask] = field(default_factory=list)
+
+    def __call__(self, ask: Ask) -> Answer | None:
+        """The next answer."""
+        self.asked.append(ask)
+        if len(self.asked) > len(self.answers):
+            return None
+        answer = self.answers[len(self.asked) - 1]
+        return Answer(answer) if isinstance(answer, str) else answer
+
+
+def proposals(view: View, strategy: Strategy, ask: Callable[[Ask], Answer | None] | None = None) -> View:
+    """*view* with everything *strategy* proposes for it, whatever the budget."""
+    if is_local(strategy):
+        return view.keep(first_sight(view, [strategy]))
+    return drive(steps(view, [strategy], Budget(0, 0)), ask).view
+
+
+def check_strategy(strategy: Strategy, rules: Rules | None = None, *, examples: Iterable[tuple[Message, ...]]) -> None:
+    """Check that *strategy* keeps the laws on *examples* (draw them from `transcripts()`), with a model
+    that answers nine questions by "A summary.".
+
+    Raises AssertionError with the law's name: validity (no new violation, nor by any single edit
+    alone), progress (never more tokens than before), determinism (a second run on the same history gives
+    the same view), reversibility and, for local ones, memorylessness.
+    """
+    for messages in examples:
+        bare = View.of(messages, lens=Lens(rules=rules or Rules()))
+        view = proposals(bare, strategy, ScriptedModel(["A summary."] * 9))
+        _valid(bare, view)
+        assert view.estimate <= bare.estimate, f"progress: {view.estimate} > {bare.estimate} tokens"
+        assert proposals(bare, strategy, ScriptedModel(["A summary."] * 9)) == view, "determinism"
+        assert view.revert().messages == tuple(messages), "reversibility"
+        for edit in view.edits:
+            _valid(bare, bare.keep([edit]))
+        if is_local(strategy):
+            _memoryless(bare, view, strategy)
+
+
+def _valid(bare: View, view: View) -> None:
+    rules = bare.lens.rules
+    before = {(v.rule, v.subject) for v in rules.check(bare.messages)}
+    after = {(v.rule, v.subject) for v in rules.check(view.messages)}
+    assert after <= before, f"validity: {sorted(after - before)} by {[e.by for e in view.edits]}"
+
+
+def _memoryless(bare: View, at_once: View, strategy: Strategy) -> None:
+    grown = View.of((), lens=bare.lens)
+    for message in bare.transcript.messages:
+        grown = grown.grow([message])
+        grown = grown.keep(first_sight(grown.revert(), [strategy], len(grown.transcript) - 1))
+    assert grown.messages == at_once.messages, "memorylessness: turn by turn is not at once"
+
+
+def __getattr__(name: str) -> Any:
+    if name != "transcripts":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = import_module("refold.testing.random_transcripts").transcripts
+    return value
+
+
+__all__ = ["ScriptedModel", "check_store", "check_strategy", "proposals", "transcripts"]
