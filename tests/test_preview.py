@@ -8,10 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import refold
-from refold.strategies import ClearToolResults, Summarize
+from refold.edits import Edit
+from refold.messages import user
+from refold.readable import plain_text, readable
+from refold.strategies import ClearToolInputs, ClearToolResults, ClipResults, DropDuplicates, Summarize
 from refold.strategy import Answer, Ask
 from refold.summarizer import Summary
-from refold.testing import ScriptedModel
+from refold.testing import ScriptedModel, transcripts
 from refold.vanished import Vanished, vanished
 from test_compactor import STRATEGIES, conversation
 
@@ -224,3 +227,48 @@ def test_accepting_late_takes_the_thinking_along_that_came_since_the_preview():
     compact.accept(preview)
     assert "signature" not in str(compact({**body, "messages": thought(15)}).payload)
     assert str(compact({**body, "messages": thought(16)}).payload).count("signature") == 1
+
+
+def read_files(count: int) -> list[dict]:
+    """A task, and so many files read; the words of a result name nothing."""
+    history = [{"role": "user", "content": "Read them all."}]
+    for n in range(count):
+        use = {
+            "type": "tool_use",
+            "id": f"c{n}",
+            "name": "read",
+            "input": {"path": f"src/harbor_{n}.py", "why": "so " * 400},
+        }
+        answer = {"type": "tool_result", "tool_use_id": f"c{n}", "content": f"{n} words of it " * 200}
+        history += [{"role": "assistant", "content": [use]}, {"role": "user", "content": [answer]}]
+    return history
+
+
+OURS = [ClearToolResults(keep=1), ClipResults(400), DropDuplicates(), ClearToolInputs(keep=1)]
+
+
+@pytest.mark.parametrize("strategy", OURS, ids=lambda one: type(one).__name__)
+def test_f18_what_would_vanish_names_no_edit_of_ours(strategy):
+    """A user read 47 identifiers that a summary would cost; each was the id of a stub of ours."""
+    history = read_files(30) + read_files(30)[1:]
+    store, last = refold.MemoryStore(), Summarize(keep=1, summarizer=ByModel())
+    assert refold.Compactor([strategy], refold.Budget(10, 10), store)(history).top
+    model = ScriptedModel(["Much was read."])
+    preview = refold.Compactor([strategy, last], refold.Budget(FAR, 10), store, ask=model).preview(history)
+    assert preview.vanished.identifiers or preview.vanished.paths
+    names = (*preview.vanished.paths, *preview.vanished.identifiers)
+    ids = {edit.id[:8] for edit in (*preview.before.edits, *preview.view.edits)}
+    assert [name for name in names if any(id in name for id in ids)] == []
+
+
+@settings(max_examples=30, deadline=None)
+@given(transcripts(), st.sampled_from(OURS))
+def test_f18_what_would_vanish_was_said(messages, strategy):
+    """Law: nothing is listed that nobody said, whatever showed before."""
+    before = refold.View.of(messages)
+    before = before.keep(edit for edit in strategy(before) if isinstance(edit, Edit))
+    stop = max(before.cuts)
+    after = before.keep([before.fold(0, stop, user("Gone."), by="all")] if stop else [])
+    gone = vanished(before, after)
+    text = "\n".join(one(message) for message in messages for one in (plain_text, readable))
+    assert all(name in text for name in (*gone.paths, *gone.identifiers, *gone.requests, *gone.constraints))

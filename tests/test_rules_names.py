@@ -169,3 +169,11 @@ def test_paths_in_any_script_are_reported_as_vanished() -> None:
         return len(found.paths)
 
     assert gone("src/订单/单元_{}.py") >= gone("src/orders/unit_{}.py") > 50
+
+
+@pytest.mark.parametrize("source", ["said", "result", "call"])
+def test_f18_the_index_of_names_lists_no_edit_of_ours(source: Source) -> None:
+    """Who feeds the compacted messages back as history had our stubs' ids in each later summary."""
+    stub = "[read(src/m1.py): result of 2,504 characters cleared (edit 1a2b3c4d)]"
+    text = f"{stub}\n[… 99 characters left out (edit 5e6f7a8b), among them:\nKeyError: order_id"
+    assert names(text, source) == {"src/m1.py", "order_id", "KeyError"}

@@ -1,8 +1,8 @@
 """What a compaction would take out of sight: names, paths, constraints and requests that stand nowhere in
 what would be sent."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from refold.messages import Content, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
@@ -49,12 +49,34 @@ def vanished(before: View, after: View) -> Vanished:
 
 
 def _digest(before: View, after: View) -> Digest:
-    """What the rules find in the messages that are gone; of earlier summaries, what they told."""
+    """What the rules find in the messages that are gone; of earlier summaries, what they told. Words
+    of ours, such as a stub with its edit's id, were never said and are not in it (finding F18)."""
     left = set(after.messages)
-    gone = [message for message in before.messages if message not in left]
-    earlier = [text for text in map(previous, gone) if text is not None]
-    rest = (message for message in map(without_summary, gone) if message.parts)
-    return reduce(merge, [*map(parse, earlier), gather(rest)], Digest())
+    earlier, shown, said = list[str](), list[Message](), list[Message]()
+    for item in before.each():
+        gone = [message for message in item.shown if message not in left]
+        earlier += [text for text in map(previous, gone) if text is not None]
+        rest = [message for message in map(without_summary, gone) if message.parts]
+        shown += rest
+        if item.edit and rest:
+            said += before.transcript.messages[item.start : item.stop]
+        else:
+            said += rest
+    names = {edit.id[:size] for edit in before.edits for size in (8, None)}
+    own = _said_only(gather(shown), gather(said), names) if shown != said else gather(shown)
+    return reduce(merge, [*map(parse, earlier), own], Digest())
+
+
+def _said_only(shown: Digest, said: Digest, ids: Collection[str]) -> Digest:
+    """What *shown* has and *said* has too, without the *ids* of edits."""
+    names = {*said.files, *(entry.text for entry in said.index)}.difference(ids)
+    return replace(
+        shown,
+        requests=tuple(text for text in shown.requests if text in said.requests),
+        constraints=tuple(text for text in shown.constraints if text in said.constraints),
+        files={path: state for path, state in shown.files.items() if path in names},
+        index=tuple(entry for entry in shown.index if entry.text in names),
+    )
 
 
 def _told(view: View) -> set[str]:

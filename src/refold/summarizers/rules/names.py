@@ -44,6 +44,8 @@ _VALUE = re.compile(
     r"\"(\w{0,40}(?:id|Id|ID|number|code|sha|hash|ref|key|email|uuid|token|name|path|url|date|Date|号|號|编号|編號|码|碼|标识|標識|路径|路徑|日期|邮箱|郵箱))\"\s{0,4}:\s{0,4}\"?([\w@.:/+#-]{3,80})(?=[\",\s}\]])"
 )
 _NUMBER = re.compile(r"[0-9a-f]*\d[0-9a-f]*")
+_HANDLE = re.compile(r"\bedit [0-9a-f]{8}\b")
+"""How a stub of ours names its edit, where a caller feeds what was sent back as history."""
 _FIELD = re.compile(r"\"((?:[^\W\d]|\$)[\w$-]{2,60})\"\s{0,4}:")
 
 
@@ -78,7 +80,7 @@ class Tally:
 
 def note(tally: Tally, text: str, at: int, source: Source = "said") -> None:
     """Take down the identifiers of one text of message *at*; of a `result` also fields and definitions."""
-    text = scanned(text)
+    text = _HANDLE.sub("edit", scanned(text))
     if source == "result":
         tally.defined.update(_DEFINED.findall(text))
         if '":' in text or '" :' in text:
