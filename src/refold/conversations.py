@@ -59,7 +59,9 @@ class Conversations:
 
     def recall(self, envelope: Envelope) -> State | None:
         """The longest known state that *envelope* continues."""
-        known = [state for state in self._states if state.codec is envelope.codec and len(state.seen) <= len(envelope)]
+        known = [
+            state for state in self._states if state.codec is envelope.codec and 0 < len(state.seen) <= len(envelope)
+        ]
         wires = marks(envelope.parcel.wires, envelope.head) if known else ()
         exact = max((s for s in known if s.seen.begins(wires)), key=lambda s: len(s.seen), default=None)
         if exact is not None:
@@ -110,7 +112,7 @@ class Conversations:
     def advance(self, state: State | None, envelope: Envelope) -> Generator[Effect, Any, State]:
         """The state with what *envelope* holds beyond it."""
         since = len(state.seen) if state else 0
-        if state is None or not state.frame.holds(envelope.parcel):
+        if state is None or not state.frame.holds(envelope.parcel, envelope.head):
             state = self._framed(state, envelope)
         new = decode_all(envelope, since, state.kept.transcript.messages)
         try:

@@ -30,12 +30,14 @@ class Frame(NamedTuple):
         parcel = envelope.parcel
         return cls(parcel.field, copy_of(parcel.body), [copy_of(wire) for wire in parcel.wires[: envelope.head]])
 
-    def holds(self, parcel: Parcel) -> bool:
-        """Is *parcel* one of this frame?"""
+    def holds(self, parcel: Parcel, head: int) -> bool:
+        """Is *parcel*, whose first *head* entries are the system prompt's, one of this frame? An old head that is
+        only the beginning of the new one is another: what came to it would be neither counted nor kept (C2)."""
         return (
             self.field == parcel.field
             and self.body == parcel.body
-            and self.head == list(parcel.wires[: len(self.head)])
+            and len(self.head) == head
+            and self.head == list(parcel.wires[:head])
         )
 
 
@@ -65,8 +67,10 @@ class State:
     """Tokens of the widest window it had, where its model was ever changed."""
 
     def goes_on_in(self, parcel: Parcel) -> bool:
-        """Does *parcel* hold this conversation, grown or not, in the same frame?"""
-        return self.frame.holds(parcel) and self.seen.begins(marks(parcel.wires, len(self.frame.head)))
+        """Does *parcel* hold this conversation, grown or not, in the same frame? One that has no entry yet tells
+        nothing: every other begins with it (C2)."""
+        head = len(self.frame.head)
+        return bool(self.seen) and self.frame.holds(parcel, head) and self.seen.begins(marks(parcel.wires, head))
 
     def emptied(self) -> "State":
         """The same without the text it came from, for as long as it is only remembered."""

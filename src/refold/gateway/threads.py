@@ -100,7 +100,7 @@ class Thread:
     def continues(self, view: View) -> bool:
         """Does *view* continue a history that was seen in this conversation?"""
         tips = view.transcript.tips
-        return any(length < len(tips) and tips[length] == tip for length, tip in self.ends)
+        return any(0 < length < len(tips) and tips[length] == tip for length, tip in self.ends)
 
     def remember(self, view: View) -> None:
         """Take *view* as the latest history."""

@@ -76,7 +76,7 @@ def is_current(view: View, last: Report) -> bool:
     appended since make no difference, nor do edits of those alone.
     """
     tips = view.transcript.tips
-    return last.length < len(tips) and tips[last.length] == last.tip and _shown(view, last.length) == last.edits
+    return 0 < last.length < len(tips) and tips[last.length] == last.tip and _shown(view, last.length) == last.edits
 
 
 def anchor(view: View, last: Report | None, ratio: float = 1.0, window: int | None = None) -> Anchor | Scale:
