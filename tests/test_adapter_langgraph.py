@@ -1,16 +1,26 @@
 """Compaction as a node of a LangGraph graph, against LangGraph itself."""
 
 import asyncio
-from typing import Annotated, TypedDict
+import pickle
+from pathlib import Path
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph, add_messages
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-from refold import Budget, Compactor, FormatError, check
+from refold import Budget, Compactor, FormatError, SQLiteStore, check
 from refold.adapters import langchain
-from refold.adapters.langgraph import HOOKED, compact_node, messages_of, reduced, replaced
+from refold.adapters.langgraph import (
+    HOOKED,
+    CompactedState,
+    compact_and_discard_node,
+    compact_node,
+    messages_of,
+    reduced,
+    replaced,
+)
 from refold.strategies import Summarize
 from refold.summary import previous
 
@@ -34,7 +44,7 @@ def graph(state, node):
 @pytest.mark.parametrize("colour", ["invoke", "ainvoke"])
 def test_a_node_replaces_the_messages_of_a_state(colour):
     """S0-02: kept messages keep their ids; the reducer removes and appends."""
-    made = graph(MessagesState, compact_node(compactor()))
+    made = graph(MessagesState, compact_and_discard_node(compactor()))
     state = {"messages": history()}
     end = made.invoke(state) if colour == "invoke" else asyncio.run(made.ainvoke(state))
     messages = end["messages"]
@@ -45,26 +55,70 @@ def test_a_node_replaces_the_messages_of_a_state(colour):
     assert again["messages"] == messages
 
 
-def test_a_state_may_keep_everything_and_send_a_view():
+@pytest.mark.parametrize("colour", ["invoke", "ainvoke"])
+def test_a_state_keeps_everything_and_sends_a_view(colour):
     """S0-02: what a `pre_model_hook` returns."""
-
-    class State(TypedDict):
-        messages: Annotated[list[BaseMessage], add_messages]
-        llm_input_messages: list[BaseMessage]
-
-    end = graph(State, compact_node(compactor(), into=HOOKED)).invoke({"messages": history()})
-    assert len(end["messages"]) == 25
+    made, state = graph(CompactedState, compact_node(compactor())), {"messages": history()}
+    end = made.invoke(state) if colour == "invoke" else asyncio.run(made.ainvoke(state))
+    assert end["messages"] == history()
     assert len(end[HOOKED]) < 10
     assert end[HOOKED][-1] == end["messages"][-1]
 
 
+def agent(place: Path, checkpoints: bytes = b""):
+    """An agent's graph with its edits in a file and these checkpoints, as a new process makes it."""
+    compact = Compactor([Summarize(keep=4)], Budget(1_500, 1_000), SQLiteStore(place / "edits.db"), format=langchain)
+
+    def answer(state):
+        return {"messages": [AIMessage(f"Seen {len(state[HOOKED])} of {len(state['messages'])}.")]}
+
+    kept = InMemorySaver()
+    for table, rows in zip(tables(kept), pickle.loads(checkpoints) if checkpoints else (), strict=False):
+        table.update(rows)
+    nodes = StateGraph(CompactedState).add_sequence([("compact", compact_node(compact)), ("model", answer)])
+    return compact, nodes.add_edge(START, "compact").compile(checkpointer=kept), kept
+
+
+def tables(kept: InMemorySaver):
+    return kept.storage, kept.writes, kept.blobs
+
+
+def test_f20_the_originals_are_there_after_a_restart(tmp_path):
+    """The default node left 6 of 62 messages in the state; what was said was in no file any more."""
+    at = {"configurable": {"thread_id": "t"}}
+    said = [*history(30), HumanMessage("And now?", id="last")]
+    _, graph, kept = agent(tmp_path)
+    first = graph.invoke({"messages": said}, at)
+    assert len(said) == 62 and len(first[HOOKED]) < 10
+    checkpoints = pickle.dumps([dict(table) for table in tables(kept)])
+
+    compact, graph, _ = agent(tmp_path, checkpoints)  # another process
+    state = graph.get_state(at).values
+    assert state["messages"][:62] == said
+    view = compact(state["messages"])
+    assert view.top and view.payload[: len(first[HOOKED])] == first[HOOKED], "the same edits show"
+    assert view.unfold(view.top[0].edit.id) == said[: view.top[0].edit.stop]
+    assert compact.revert(state["messages"]).payload == state["messages"]
+    then = graph.invoke({"messages": [HumanMessage("Go on.", id="more")]}, at)
+    assert then["messages"][:62] == said and then["messages"][-2].id == "more"
+
+
+@pytest.mark.parametrize("into", ["", "messages"])
+def test_f20_what_loses_the_originals_is_asked_for_by_its_name(into):
+    with pytest.raises(ValueError, match="compact_and_discard_node"):
+        compact_node(compactor(), into=into)
+    assert "originals\n    are lost" in compact_and_discard_node.__doc__
+
+
 def test_under_the_trigger_there_is_no_update():
-    assert compact_node(compactor()).invoke({"messages": history(1)}) == {"messages": []}
+    assert compact_and_discard_node(compactor()).invoke({"messages": history(1)}) == {"messages": []}
+    assert compact_node(compactor()).invoke({"messages": history(1)}) == {HOOKED: history(1)}
 
 
 def test_a_compactor_for_another_format_is_refused():
-    with pytest.raises(ValueError, match="format=refold"):
-        compact_node(Compactor([], Budget(1, 1)))
+    for node in (compact_node, compact_and_discard_node):
+        with pytest.raises(ValueError, match="format=refold"):
+            node(Compactor([], Budget(1, 1)))
 
 
 def test_updates_for_the_reducer():

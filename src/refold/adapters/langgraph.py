@@ -1,6 +1,6 @@
 """Compaction as a node of a LangGraph graph, and updates for its `add_messages` reducer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from refold.adapters import langchain
@@ -11,7 +11,7 @@ from refold.view import View
 try:
     from langchain_core.messages import BaseMessage, RemoveMessage
     from langchain_core.runnables import Runnable, RunnableLambda
-    from langgraph.graph.message import REMOVE_ALL_MESSAGES
+    from langgraph.graph.message import REMOVE_ALL_MESSAGES, MessagesState
 except ImportError as error:
     raise ImportError(f"this adapter needs LangGraph: {extra('langchain')}") from error
 
@@ -46,24 +46,50 @@ def reduced(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     return out
 
 
-def compact_node(compactor: Compactor, *, key: str = MESSAGES, into: str = "") -> Runnable[Any, Any]:
-    """A node that compacts the messages of a state, in both colours.
+class CompactedState(MessagesState, total=False):
+    """A state for `compact_node`: every message, and beside them what is to be sent."""
 
-    *compactor* must have `format=refold.adapters.langchain`. The state's messages are replaced; with
-    *into* (`HOOKED` for a `pre_model_hook`) they stay, and what is to be sent stands under that key.
+    llm_input_messages: list[BaseMessage]
+
+
+def compact_node(compactor: Compactor, *, key: str = MESSAGES, into: str = HOOKED) -> Runnable[Any, Any]:
+    """A node that puts what is to be sent under *into*; the state keeps every message, in both colours.
+
+    *compactor* must have `format=refold.adapters.langchain`, and the graph's state a field *into*, as `CompactedState`
+    and the state of a `pre_model_hook` have. So an edit can be taken back after a restart too: the checkpointer has what
+    it hides. Raises ValueError for another compactor, and where *into* is *key*: that is `compact_and_discard_node`.
     """
+    _check(compactor)
+    if not into or into == key:
+        raise ValueError("the originals under this key would be lost: say so by compact_and_discard_node")
+    return _node(compactor, key, lambda _, view: {into: view.payload})
+
+
+def compact_and_discard_node(compactor: Compactor, *, key: str = MESSAGES) -> Runnable[Any, Any]:
+    """A node that **deletes** the state's messages and puts in their place what the view shows: the originals
+    are lost, in the state and in every later checkpoint, and neither `unfold` nor `revert` brings them back.
+
+    For a checkpointer that must not hold the whole conversation. *compactor* as for `compact_node`.
+    """
+    _check(compactor)
+    return _node(compactor, key, lambda before, view: {key: replaced(before, view.payload)})
+
+
+def _check(compactor: Compactor) -> None:
     if compactor.format is not langchain:
         raise ValueError("a node needs a Compactor with format=refold.adapters.langchain")
 
-    def update(state: Any, view: View) -> dict[str, Any]:
-        before = messages_of(state, key)
-        return {into: view.payload} if into else {key: replaced(before, view.payload)}
 
+def _node(
+    compactor: Compactor, key: str, update: Callable[[list[BaseMessage], View], dict[str, Any]]
+) -> Runnable[Any, Any]:
     def run(state: Any) -> dict[str, Any]:
-        return update(state, compactor(messages_of(state, key)))
+        before = messages_of(state, key)
+        return update(before, compactor(before))
 
     async def arun(state: Any) -> dict[str, Any]:
-        return update(state, await compactor.acompact(messages_of(state, key)))
+        before = messages_of(state, key)
+        return update(before, await compactor.acompact(before))
 
     return RunnableLambda(run, arun, name="compact")
 

@@ -63,8 +63,9 @@ def node_llm_compress_history(
     memory: Picks | None = None,
     key: str = MESSAGES,
 ) -> Runnable[Any, Any]:
-    """A node that compresses the state's messages and lets everything else in the state pass, such as
-    results that were received and not sent yet; the calls they answer stay (S3-09).
+    """A node that **replaces** the state's messages by compressed ones, as koog's does: the originals are lost in
+    the state and in every later checkpoint (`refold.adapters.langgraph.compact_node` keeps them). Everything else in the
+    state passes, such as results that were received and not sent yet; the calls they answer stay (S3-09).
 
     *model* and *retrieval_model*, which is asked in its place, are chat models of LangChain's or
     anything else that answers an `Ask`. Without *strategy* it is `WholeHistory()` (S3-13, S3-14).
