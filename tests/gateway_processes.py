@@ -17,6 +17,12 @@ def free_port() -> int:
         return listening.getsockname()[1]
 
 
+def default_signals() -> None:
+    """Give a child the signals as a shell gives them to a program, whatever `nohup` or `&` made of ours."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Process:
     """`refold serve` with a configuration, in *place*."""
 
@@ -26,7 +32,9 @@ class Process:
         self.log = place / f"{name}.log"
         command = [sys.executable, "-m", "refold.cli", "serve", "--config", f"{name}.toml", *flags]
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(command, cwd=place, stderr=log, stdout=log, env=environment or None)
+            self.process = subprocess.Popen(
+                command, cwd=place, stderr=log, stdout=log, env=environment or None, preexec_fn=default_signals
+            )
 
     @property
     def url(self) -> str:
@@ -39,7 +47,7 @@ class Process:
             return False
 
     def wait(self) -> None:
-        for _ in range(300):
+        for _ in range(1_200):
             if self.is_ready():
                 return
             assert self.process.poll() is None, self.log.read_text()
@@ -48,11 +56,11 @@ class Process:
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(20)
+        self.process.wait(60)
 
     def stop(self) -> int:
         self.process.terminate()
-        return self.process.wait(30)
+        return self.process.wait(60)
 
 
 @contextmanager

@@ -149,6 +149,54 @@ def test_chunk_extensions_and_trailers_without_end_are_cut_off(place, path: byte
             assert pour(line, b"a" * 8_192, 4_000)
 
 
+BESIDE = {
+    "extensions": (b"1;" + b"e" * 4_000 + b"\r\nx\r\n", 100),
+    "extensions of large chunks": (b"1000;" + b"e" * 4_000 + b"\r\n" + b"x" * 4_096 + b"\r\n", 100),
+    "leading zeros": (b"0" * 4_000 + b"1\r\nx\r\n", 100),
+    "chunks of a byte": (b"1\r\nx\r\n" * 1_000, 300),
+    "trailers": (b"0\r\n" + b"x: " + b"t" * 4_000 + b"\r\n", 1),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_c18_what_stands_beside_a_body_has_one_limit_a_request(name: str) -> None:
+    """An endless request of many chunks, each with an extension below the limit, was read for ever."""
+    piece, times = BESIDE[name]
+    head = b"POST /v1/files HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    trailers = b"x: " + b"t" * 4_000 + b"\r\n"
+    with ScriptedUpstream() as upstream:
+        limits = replace(LIMITS, upload_bytes=10_000_000, head_seconds=60, body_seconds=60)
+        config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=limits)
+        with serving(config) as gateway:
+            more = [trailers] * 100 if name == "trailers" else [piece] * times
+            answer = talk(gateway.port, head, piece, *more, b"0\r\n\r\n", wait=60)
+            assert statuses(answer) in ([431], []), "closed, though its answer may be lost on the way"
+            assert eventually(lambda: gateway.gateway.under_way == 0)
+
+
+def test_c18_a_large_body_in_honest_chunks_is_taken() -> None:
+    """Sizes and line ends of chunks are no attack, however many there are: 200,000 bytes beside 400,000 of body."""
+    head = b"POST /v1/files HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with ScriptedUpstream() as upstream:
+        limits = replace(LIMITS, upload_bytes=10_000_000, head_seconds=60, body_seconds=60)
+        config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=limits)
+        with serving(config) as gateway:
+            raw = head + b"a\r\n0123456789\r\n" * 40_000 + b"0\r\n\r\n"
+            assert statuses(talk(gateway.port, raw, wait=60)) == [200]
+        assert upstream.asked[0].body == b"0123456789" * 40_000
+
+
+def test_c17_only_http_1_is_spoken(place) -> None:
+    """`GET /path` alone (HTTP/0.9) and a request line with HTTP/2.0 went on to the upstream as if they were HTTP/1.1."""
+    upstream, gateway = place
+    for line in (b"GET /v1/models", b"GET /v1/models HTTP/0.9", b"GET /v1/models HTTP/2.0"):
+        answer = talk(gateway.port, line + b"\r\nHost: x\r\n\r\n", wait=60)
+        assert statuses(answer) == [505] and b"connection: close" in answer, line
+    for line in (b"GET /v1/models HTTP/1.2", b"GET /v1/models HTTP/3.0", b"GET /v1/models HTTP/11"):
+        assert statuses(talk(gateway.port, line + b"\r\nHost: x\r\n\r\n", wait=60)) == [400], line
+    assert upstream.asked == []
+
+
 def test_trailers_do_not_become_headers(place) -> None:
     upstream, gateway = place
     raw = (

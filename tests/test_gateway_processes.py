@@ -80,6 +80,21 @@ def test_one_that_is_killed_is_replaced_and_the_others_go_on(served):
     assert "a worker is replaced" in process.log.read_text()
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_c19_a_terminal_that_is_closed_ends_nothing(tmp_path, workers):
+    """SIGHUP ended the gateway at once, with all that was under way; workers too."""
+    with ScriptedUpstream(["Hello."]) as upstream:
+        process = Process(tmp_path, "hung", f'[[upstream]]\nurl = "{upstream.url}"\n', "--workers", workers)
+        with running(process):
+            assert workers == "1" or eventually(lambda: len(children(process)) == 2)
+            for pid in (*children(process), process.process.pid):
+                os.kill(pid, signal.SIGHUP)
+            for _ in range(10):
+                assert ask(process) == 200
+            assert process.process.poll() is None
+        assert "replaced" not in process.log.read_text()
+
+
 def test_figures_are_summed_by_name_and_labels():
     one = '# HELP a_total Of a.\n# TYPE a_total counter\na_total{x="1 2"} 3\n# TYPE h histogram\nh_sum 0.5\nh_count 2\n'
     two = '# TYPE b gauge\nb 1\n# HELP a_total Of a.\n# TYPE a_total counter\na_total{x="1 2"} 4\na_total{x="3"} 1\n'

@@ -3,12 +3,12 @@
 import os
 import signal
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing import get_context
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
-from threading import Thread
+from threading import Thread, current_thread, main_thread
 from types import FrameType
 
 from refold.gateway.logs import LOGGER
@@ -18,6 +18,22 @@ PAUSE = 1.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 can_fork = hasattr(os, "fork")
+
+
+@contextmanager
+def surviving_hangup() -> Iterator[None]:
+    """Ignore SIGHUP within it, in this process and in those that it forks: a terminal that is closed ends nothing (C19).
+
+    Outside the main thread, and where the system has no such signal, nothing is changed.
+    """
+    if not hasattr(signal, "SIGHUP") or current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 class Processes:

@@ -22,17 +22,23 @@ class _UnfitError(Exception):
     """Thrown through the parser, which stops at it."""
 
 
+_VERSIONS = ("1.0", "1.1")
+
+
 class Guarded(HttpToolsProtocol):
     """The protocol of uvicorn with limits on the request's head: bytes, headers, seconds; without targets that
-    name another server, without headers that come after the body, and without more than a little between
-    the pieces of a body (chunk extensions, trailers).
+    name another server, without headers that come after the body, and without more than a little beside
+    the body of a request (chunk extensions, trailers, chunks of a byte or two): one limit for all of it.
 
     An upgrade is ignored (RFC 9110, 7.8): Java's client offers `h2c` with every first request. The parser would take
     what follows such a head for another protocol, so another one goes on with the head without its `upgrade`."""
 
     _limits = Limits()
     _timer: TimerHandle | None = None
-    _head_bytes = 0
+    _bytes_beside = 0
+    """Bytes that came since the last head or message ended and that are no body, less what honest chunks need."""
+    _chunk_bytes = 0
+    """Bytes of the body in this chunk."""
     _header_bytes = 0
     _is_reading_head = True
     _has_begun = False
@@ -53,6 +59,7 @@ class Guarded(HttpToolsProtocol):
         if line is not None and line.family in (AF_INET, AF_INET6):
             line.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)  # asyncio leaves it off for some listening sockets
         self._extensions = {LEAVING: self.leaving}
+        self._body_pieces = list[bytes]()
         self.transport = Together(transport, self.loop, self._limits.silence_seconds)  # type: ignore[assignment]  # it is one but for `write`
         self._wait()
 
@@ -81,13 +88,13 @@ class Guarded(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Close where much comes that is neither a whole head nor a body."""
-        self._head_bytes += len(data)
+        self._bytes_beside += len(data)
         self._unset_keepalive_if_required()
         while data:
             data = self._read(data)
         if self._has_begun and self._timer is None:  # as a rule a head comes whole, and needs no timer
             self._wait()
-        if self._head_bytes > 2 * self._limits.head_bytes and not self.transport.is_closing():
+        if self._bytes_beside > 2 * self._limits.head_bytes and not self.transport.is_closing():
             self._refused = (431, "Request Header Fields Too Large")
             self.send_400_response("")
 
@@ -95,6 +102,7 @@ class Guarded(HttpToolsProtocol):
         """Read *data*. What is returned is to be read next: the head again and what follows, where an upgrade is ignored."""
         try:
             self.parser.feed_data(data)
+            self._hand_over_body()
         except httptools.HttpParserUpgrade as found:
             return self._plain_head() + data[found.args[0] :]
         except httptools.HttpParserError:
@@ -131,9 +139,12 @@ class Guarded(HttpToolsProtocol):
             raise _UnfitError
 
     def on_headers_complete(self) -> None:
-        """The head is whole: only a path of ours is a target."""
-        self._is_reading_head, self._has_begun, self._head_bytes = False, False, 0
+        """The head is whole: only a path of ours is a target, only HTTP/1.0 and 1.1 are spoken (RFC 9110, 15.6.6)."""
+        self._is_reading_head, self._has_begun, self._bytes_beside = False, False, 0
         self._stop_waiting()
+        if self.parser.get_http_version() not in _VERSIONS:
+            self._refused = (505, "HTTP Version Not Supported")
+            raise _UnfitError
         if not self.url.startswith(b"/") or b"#" in self.url or self.parser.get_method() == b"CONNECT":
             raise _UnfitError  # an absolute target or CONNECT: this is no proxy
         self._is_upgrade = self.parser.should_upgrade()
@@ -142,16 +153,33 @@ class Guarded(HttpToolsProtocol):
             self._upgrades = ()
             super().on_headers_complete()
 
+    def on_chunk_header(self) -> None:
+        """A chunk begins."""
+        self._chunk_bytes = 0
+
+    def on_chunk_complete(self) -> None:
+        """A chunk is whole: its size and line ends are forgiven, up to as many bytes as it carries."""
+        self._bytes_beside -= min(len(b"%x" % self._chunk_bytes) + 4, self._chunk_bytes)
+
     def on_body(self, body: bytes) -> None:
         """A piece of the body, which others count."""
-        self._head_bytes = 0
-        super().on_body(body)
+        self._bytes_beside -= len(body)
+        self._chunk_bytes += len(body)
+        self._body_pieces.append(body)
 
     def on_message_complete(self) -> None:
         """The next that comes is a head."""
-        self._is_reading_head, self._head_bytes = True, 0
+        self._hand_over_body()
+        self._is_reading_head, self._bytes_beside = True, 0
         if not self._is_upgrade:
             super().on_message_complete()
+
+    def _hand_over_body(self) -> None:
+        """Pass on what was read of a body in one piece: the server copies all of it for each piece."""
+        if self._body_pieces:
+            body = b"".join(self._body_pieces)
+            self._body_pieces.clear()
+            super().on_body(body)
 
     def shutdown(self) -> None:
         """The gateway is stopping: a request that has not come whole has a little time for that."""

@@ -23,7 +23,7 @@ from refold.gateway.config import SALT, Config, from_environment, load, upstream
 from refold.gateway.counters import Counters
 from refold.gateway.exchange import Exchange
 from refold.gateway.logs import LOGGER, write_json_lines
-from refold.gateway.processes import Processes
+from refold.gateway.processes import Processes, surviving_hangup
 from refold.gateway.protocol import guarded
 from refold.gateway.salts import salt_of
 from refold.gateway.scrapes import Scrapes
@@ -94,12 +94,13 @@ def server(config: Config, app: Application) -> uvicorn.Server:
 
 
 def run(config: Config) -> None:
-    """Serve until stopped (SIGINT, SIGTERM), with as many processes as `config.workers` says. Raises as `gateway`
-    does, and OSError where the port is taken."""
+    """Serve until stopped (SIGINT, SIGTERM; not SIGHUP), with as many processes as `config.workers` says. Raises as
+    `gateway` does, and OSError if the port is taken."""
     config = salted(config.checked())
     write_json_lines(config.log)
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    with socket.create_server((config.host.strip("[]"), config.port), family=family, backlog=2_048) as listening:
+    address = config.host.strip("[]"), config.port
+    with surviving_hangup(), socket.create_server(address, family=family, backlog=2_048) as listening:
         if config.workers == 1:
             _serve(config, listening)
             return
