@@ -47,6 +47,8 @@ class Config:
     """Processes that answer."""
     record: str = ""
     """How long transcripts are kept after they grew last: `7d`, `12h`. Empty: none are kept."""
+    memory: str = ""
+    """An SQLite file for the facts that the API's `compact` takes out of what it hides. Empty: none are kept."""
     settings: Settings = field(default_factory=Settings)
     limits: Limits = field(default_factory=Limits)
     answer_headers: bool = True
@@ -144,6 +146,7 @@ _PLAIN: Mapping[str, Kind] = {
     "store": str,
     "workers": int,
     "record": str,
+    "memory": str,
     "log": str,
     "answer_headers": bool,
     "hold_seconds": float,

@@ -1,7 +1,7 @@
 """One request's way through the gateway, without HTTP: decode, identify, load, compact, save, encode."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -43,12 +43,22 @@ HARDER = 0.6
 
 
 class Exchange:
-    """Prepares requests for their upstreams and learns from the answers. One process, one event loop at a time."""
+    """Prepares requests for their upstreams and learns from the answers. One process, one event loop at a time.
+
+    *closes* is called at the end: what lets go of the store, where nobody else uses it.
+    """
 
     def __init__(
-        self, settings: Settings, store: Store, counters: Counters | None = None, clerk: Clerk | None = None
+        self,
+        settings: Settings,
+        store: Store,
+        counters: Counters | None = None,
+        clerk: Clerk | None = None,
+        *,
+        closes: Iterable[Callable[[], None]] = (),
     ) -> None:
         self.settings, self.store, self.clerk = settings, store, clerk
+        self._closes = tuple(closes)
         self.counters = counters or Counters()
         self.threads = Threads(settings.threads, settings.known_bytes)
         self._workers = Workers(settings.workers, settings.ask)
@@ -135,11 +145,14 @@ class Exchange:
         return await self.ahead.run(work, self.settings.patience)
 
     async def aclose(self) -> None:
-        """Stop background work."""
+        """Stop background work, and let go of what is to be closed: only then does the file of a store hold all
+        that was written to it (C8)."""
         await self.ahead.aclose()
         self._workers.close()
         if self.clerk is not None:
             await asyncio.to_thread(self.clerk.close)
+        for close in self._closes:
+            await asyncio.to_thread(close)
 
     # --- one request, in a worker's thread --------------------------------------------------------
 

@@ -27,6 +27,7 @@ from refold.gateway.processes import Processes, surviving_hangup
 from refold.gateway.protocol import guarded
 from refold.gateway.salts import salt_of
 from refold.gateway.scrapes import Scrapes
+from refold.memory import SQLiteMemories
 from refold.pricing import find_rates
 from refold.store import Store
 from refold.stores.linked import Linked
@@ -51,9 +52,12 @@ def gateway(config: Config, inner: Application | None = None, peers: Peers | Non
     settings = replace(settings, floor=0) if config.record else settings  # what is recorded is read
     counters = Counters()
     books = clerk(config.store, config.record, partial(find_rates, given=settings.prices), counters, settings.clock)
-    exchange = Exchange(settings, opened(config.store), counters, books)
+    store, memories = opened(config.store), SQLiteMemories(config.memory) if config.memory else None
+    closes = [held.close for held in (store, memories) if isinstance(held, Linked)]
+    exchange = Exchange(settings, store, counters, books, closes=closes)
     books.start()
-    return Gateway(config, exchange, Api(Desk.of(exchange, config.salt), config.limits, inner, peers))
+    desk = Desk.of(exchange, config.salt, memories.within if memories else None)
+    return Gateway(config, exchange, Api(desk, config.limits, inner, peers))
 
 
 def application(environment: Mapping[str, str] = os.environ) -> Gateway:

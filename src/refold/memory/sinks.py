@@ -4,6 +4,7 @@ import os
 import sqlite3
 import weakref
 from collections.abc import Iterable, Sequence
+from copy import copy
 from threading import Lock
 from typing import Any, Literal
 
@@ -48,6 +49,8 @@ class SQLiteMemories(Linked):
     """
 
     _link: Link
+    _whole: "SQLiteMemories | None" = None
+    """Whose connection this uses, so that it lives as long."""
 
     def __init__(
         self,
@@ -62,6 +65,12 @@ class SQLiteMemories(Linked):
         with self._link.at("open"):
             close_over_forks(self._link)
         weakref.finalize(self, self._link.close)
+
+    def within(self, scope: str) -> "SQLiteMemories":
+        """The memories of another *scope* in the same file, over the same connection."""
+        other = copy(self)
+        other.scope, other._whole = _clean(scope), self  # noqa: SLF001 - of its own kind
+        return other
 
     def store(self, memories: Iterable[Memory]) -> int:
         """Keep *memories*, all or none; what is known stays as it is. How many were new. Raises `StoreError`."""

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from refold.gateway.exchange import Exchange
 from refold.gateway.threads import Thread
+from refold.memory import MemorySink
 from refold.presets.soft_hard import SoftHardCompactor
 from refold.presets.soft_hard_commands import Dispatcher
 from refold.preview import Preview
@@ -38,10 +39,11 @@ class Desk:
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     @classmethod
-    def of(cls, exchange: Exchange, salt: bytes) -> "Desk":
-        """The desk before *exchange*: its store, and its model for summaries."""
+    def of(cls, exchange: Exchange, salt: bytes, memory: Callable[[str], MemorySink] | None = None) -> "Desk":
+        """The desk before *exchange*: its store, and its model for summaries. *memory* makes of an agent's id the sink
+        for what `compact` hides."""
         model = exchange.ask if exchange.settings.ask is not None else None
-        return cls(exchange, salt, Dispatcher(SoftHardCompactor(store=exchange.store, model=model)))
+        return cls(exchange, salt, Dispatcher(SoftHardCompactor(store=exchange.store, model=model, memory=memory)))
 
     async def aside(self, work: Callable[[], T]) -> T:
         """The outcome of *work*, done in a thread. Raises `Late`, and what *work* raises."""
