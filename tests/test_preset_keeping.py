@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import refold
 from refold.messages import Message, Text, user
-from refold.presets.in_place import Unabridged
 from refold.presets.keeping import KeepFrom, LastMessages, LastTurns, OnlyBeyond
 from refold.strategies import Summarize
 from refold.summarizer import Summary
@@ -70,19 +69,6 @@ def test_a_long_request_that_the_model_is_still_at_does_not_refuse_the_summary()
     view = proposals(history, Summarize(keep=2, max_tokens=4_000, summarizer=Fills()))
     assert view.edits
     assert task.strip() in "".join(message.text for message in view.messages)
-
-
-def test_a_list_that_was_compacted_is_known_by_how_it_begins():
-    lists, said_, shown = Unabridged(), ["a", "b", "c"], ["summary", "c"]
-    messages = list(said_)
-    lists.show(messages, lists.said(messages), shown)
-    assert messages == shown
-    messages.append("d")
-    assert lists.said(messages) == ["a", "b", "c", "d"]
-    lists.show(messages, lists.said(messages), ["second", "d"])
-    assert lists.said(messages) == ["a", "b", "c", "d"]
-    messages[0] = "changed"
-    assert lists.said(messages) == ["changed", "d"]
 
 
 def test_a_hysteresis_of_0_never_holds_back():

@@ -1,39 +1,142 @@
 """Lists that are compacted in place, with everything they ever said kept beside them."""
 
-from collections.abc import Sequence
-from typing import Any
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from sys import getrefcount
+from threading import Lock
+from typing import Any, NamedTuple
 
-REMEMBERED = 8
-"""How many lists are known again."""
+from refold.codec import Codec
+from refold.codecs import decode_all, open_payload
+from refold.errors import FormatError
+
+FEW = 64
+"""So many entries are put into lists, or as many as were in use, before what nobody holds is looked for."""
+
+
+class Made(NamedTuple):
+    """An entry that was put into a list, and the entries that it stands for."""
+
+    entry: Any
+    """The very object: while it is held here, no other has its id."""
+    spelled: Any
+    """What it said when it was made."""
+    originals: tuple[Any, ...]
 
 
 class Unabridged:
-    """Knows what a list said before it was compacted in place, by how it begins now (C1-10, S4-24, X-5).
+    """Knows what lists said before they were compacted in place (C1-10, S4-24, X-5), however many they are.
 
-    A list that its owner changed otherwise than by adding to it is another list: what it says now is
-    then all that is known. In this process only; give the whole history and a store to a
-    `refold.Compactor` where that is not enough.
+    A list is known by the very objects that were put into it, never by what it looks like (F2): two lists
+    that say the same are two conversations. A list that holds such objects goes on from it: grown, cut
+    short, copied entry by entry, forked. Of copies of those objects (out of JSON, after a restart), and of
+    one that its owner changed so that it says something else in *format*, nothing is known but what they say.
+
+    Originals are kept for as long as anybody else holds the entry that stands for them, and in this process
+    only. Give the whole history and a store to a `refold.Compactor` where that is not enough. Calls may come
+    from several threads, each with a list of its own.
     """
 
-    def __init__(self) -> None:
-        self._known: tuple[tuple[list[Any], list[Any]], ...] = ()
+    def __init__(self, format: str | Codec = "openai_chat") -> None:
+        self._format = format
+        self._made = dict[int, Made]()
+        self._next = FEW
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        """How many entries are known that stand for others."""
+        return len(self._made)
 
     def said(self, messages: Sequence[Any]) -> list[Any]:
         """Everything that *messages* said, what was compacted away included."""
-        for shown, said in self._known:
-            if messages[: len(shown)] == shown:
-                return [*said, *messages[len(shown) :]]
-        return list(messages)
+        return [entry for shown in messages for entry in self._originals(shown)]
 
-    def show(self, messages: list[Any], said: list[Any], payload: Sequence[Any]) -> None:
-        """Let *messages*, which said *said*, show *payload* from now on."""
-        before = next((one for one in self._known if messages[: len(one[0])] == one[0]), None)
-        messages[:] = payload
-        if len(payload) == len(said) and all(map(_same, payload, said)):
-            return
-        others = (one for one in self._known if one is not before)
-        self._known = ((list(payload), said), *others)[:REMEMBERED]
+    def show(self, messages: list[Any], said: Sequence[Any], payload: Sequence[Any], seen: int | None = None) -> None:
+        """Let *messages*, of which the first *seen* entries (all, without it) said *said*, show *payload*
+        instead of those from now on."""
+        seen = len(messages) if seen is None else seen
+        known = {tuple(map(id, made.originals)): made for made in map(self._known, messages[:seen]) if made}
+        messages[:seen] = [
+            shown if originals is None else self._put(shown, originals, known)
+            for shown, originals in _shares(said, payload)
+        ]
+        with self._lock:
+            if len(self._made) > self._next:
+                self._forget()
+
+    def _known(self, entry: Any) -> Made | None:
+        """What was made as *entry*, unless its owner made it say something else."""
+        made = self._made.get(id(entry))
+        return made if made is None or self._says_same(entry, made.spelled) else None
+
+    def _says_same(self, entry: Any, spelled: Any) -> bool:
+        """Is what was changed no more than a mark, such as one for a cache?"""
+        if entry == spelled:
+            return True
+        try:
+            now, then = open_payload([entry], self._format), open_payload([spelled], self._format)
+            return (now.system, decode_all(now)) == (then.system, decode_all(then))
+        except FormatError:
+            return False
+
+    def _originals(self, entry: Any) -> tuple[Any, ...]:
+        made = self._known(entry)
+        return (entry,) if made is None else made.originals
+
+    def _put(self, shown: Any, originals: tuple[Any, ...], known: dict[tuple[int, ...], Made]) -> Any:
+        """An object of this list's own that says what *shown* does: the one that stood there, if it does."""
+        before = known.pop(tuple(map(id, originals)), None)
+        if before is not None and before.spelled == shown:
+            return before.entry
+        entry = deepcopy(shown)
+        with self._lock:
+            self._made[id(entry)] = Made(entry, deepcopy(shown), originals)
+        return entry
+
+    def _forget(self) -> None:
+        """Forget entries that only this holds: nobody can ever come with them."""
+        self._made = {key: made for key, made in self._made.items() if _holders(made) > _ALONE}
+        self._next = FEW + 2 * len(self._made)
 
 
-def _same(one: Any, other: Any) -> bool:
-    return one is other
+def _shares(said: Sequence[Any], payload: Sequence[Any]) -> list[tuple[Any, tuple[Any, ...] | None]]:
+    """Each entry of *payload*, with its share of *said*; None for one that stands for itself alone. Together
+    the shares are *said*, in its order: entries that stayed the same objects say which part is whose."""
+    places = dict[int, list[int]]()
+    for at, entry in enumerate(said):
+        places.setdefault(id(entry), []).append(at)
+    out, at, strange = list[tuple[Any, tuple[Any, ...] | None]](), 0, list[Any]()
+    for shown in payload:
+        where = places.get(id(shown), [])
+        nth = bisect_left(where, at)
+        if nth == len(where):
+            strange.append(shown)
+            continue
+        before = tuple(said[at : where[nth]])
+        if before and not strange:  # nothing is shown for what was hidden: the next entry answers for it too
+            out.append((shown, (*before, said[where[nth]])))
+        else:
+            out += [*_divided(strange, before), (shown, None)]
+        at, strange = where[nth] + 1, []
+    rest = tuple(said[at:])
+    if rest and not strange and out:
+        shown, originals = out.pop()
+        out.append((shown, (*((said[at - 1],) if originals is None else originals), *rest)))
+    return [*out, *_divided(strange, rest)]
+
+
+def _divided(shown: Sequence[Any], originals: tuple[Any, ...]) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """One to one where they are as many, else the first stands for all."""
+    if len(shown) == len(originals):
+        yield from ((entry, (original,)) for entry, original in zip(shown, originals, strict=True))
+    else:
+        yield from ((entry, () if at else originals) for at, entry in enumerate(shown))
+
+
+def _holders(made: Made) -> int:
+    return getrefcount(made.entry)
+
+
+_ALONE = _holders(Made({}, {}, ()))
+"""What is counted of an entry that only its `Made` holds."""

@@ -206,7 +206,7 @@ class PruneAndCompact:
         each, over = Budget(0, 0, progress=0, hysteresis=0), Budget(Tokens(limits.usable + 1), limits.usable // 2)
         self._light = Compactor([prune(limits)], each, store, count=count, format=format)
         self._heavy = Compactor([compaction(limits)], over, store, ask=model, count=count, format=format)
-        self._lists = Unabridged()
+        self._lists = Unabridged(format)
 
     def finish_step(self, messages: list[Any], usage: Any = None) -> Step:
         """After a response, which *messages* ends with or the results of its calls: prune, look at the *usage*

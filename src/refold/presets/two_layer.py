@@ -102,7 +102,7 @@ class ContextCompactor:
         self._second = Compactor(
             auto_compact(settled), over, store, ask=model, count=count, format=format, before=self._before
         )
-        self._lists = Unabridged()
+        self._lists = Unabridged(format)
 
     def compact(self, messages: list[Any] | None, current_question: str = "") -> View | None:
         """Compact *messages* in place, before each round (S1-18, S1-33), and return the view that they show
@@ -121,7 +121,7 @@ class ContextCompactor:
         """As `compact`, for async code; *model*, if given, is awaited."""
         if messages is None or self.policy is None:
             return None
-        said = self._lists.said(messages)
+        said, seen = self._lists.said(messages), len(messages)
         view = await self._first.acompact(said)
         if not _few(view):
             reset = _question.set(current_question)
@@ -129,7 +129,7 @@ class ContextCompactor:
                 view = await self._second.acompact(said, model)
             finally:
                 _question.reset(reset)
-        self._lists.show(messages, said, view.payload)
+        self._lists.show(messages, said, view.payload, seen)  # while a model was asked, it may have grown
         return view
 
     def view(self, history: Any, current_question: str = "") -> View:

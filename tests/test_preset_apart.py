@@ -1,0 +1,336 @@
+"""Conversations never mix, whatever they have in common (F2): in every preset, and in the library itself."""
+
+import asyncio
+import copy
+import gc
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refold
+from refold import Budget, Compactor
+from refold.presets.gemini import Settings, compactor
+from refold.presets.in_place import FEW, Unabridged
+from refold.presets.koog import LLM
+from refold.presets.prune_compact import Limits, PruneAndCompact
+from refold.presets.soft_hard import CompactionConfig, SoftHardCompactor
+from refold.presets.two_layer import ContextCompactor, ContextPolicy
+from refold.strategies import ClearToolResults, Summarize
+from refold.strategy import Answer, Ask
+
+LIMITS = Limits(prune_protect=60, prune_minimum=60, model_limit=1_500, reserved_output=300, summary_max_tokens=200)
+POLICY = ContextPolicy(token_threshold=700, keep_recent_tools=1, max_tool_length=60, summary_max_tokens=200)
+SMALL = CompactionConfig(300, 500, 100, keep_recent_messages=2, summary_max_tokens=200)
+FORMATS = ("gemini", "openai_chat", "anthropic", "openai_responses")
+
+
+# --- conversations ---------------------------------------------------------------------------------
+
+
+def asks(format: str, text: str) -> list[dict]:
+    if format == "gemini":
+        return [{"role": "user", "parts": [{"text": text}]}]
+    return [{"role": "user", "content": text}]
+
+
+def answers(format: str, text: str) -> list[dict]:
+    if format == "gemini":
+        return [{"role": "model", "parts": [{"text": text}]}]
+    return [{"role": "assistant", "content": text}]
+
+
+def reads(format: str, step: int, result: str) -> list[dict]:
+    """A call and its result: the same call in every conversation, and no id at all in Gemini's format."""
+    id, arguments = f"call_{step}", {"path": "settings.toml"}
+    if format == "gemini":
+        return [
+            {"role": "model", "parts": [{"functionCall": {"name": "read", "args": arguments}}]},
+            {"role": "user", "parts": [{"functionResponse": {"name": "read", "response": {"output": result}}}]},
+        ]
+    if format == "anthropic":
+        return [
+            {"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": "read", "input": arguments}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": result}]},
+        ]
+    if format == "openai_responses":
+        return [
+            {"type": "function_call", "call_id": id, "name": "read", "arguments": json.dumps(arguments)},
+            {"type": "function_call_output", "call_id": id, "output": result},
+        ]
+    function = {"name": "read", "arguments": json.dumps(arguments)}
+    return [
+        {"role": "assistant", "content": None, "tool_calls": [{"id": id, "type": "function", "function": function}]},
+        {"role": "tool", "tool_call_id": id, "content": result},
+    ]
+
+
+def secret(owner: int) -> str:
+    return f"secret-of-{owner:03}"
+
+
+def lines(owner: int, step: int) -> str:
+    """A result that only this conversation may know, in the middle of what all of them see."""
+    return f"{'[database] host = localhost ' * 12}password = {secret(owner)} in step {step}. {'timeout = 30 ' * 12}"
+
+
+class Repeats:
+    """A model that repeats all the secrets that it is shown, so that one that should not be there is seen."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+
+    def __call__(self, ask: Ask) -> Answer:
+        text = ask.system + ask.prompt + "".join(message.text for message in ask.messages)
+        self.shown.append(text)
+        known = sorted({secret(owner) for owner in range(60) if secret(owner) in text})
+        return Answer(f"The settings were read. Seen: {' '.join(known)}.")
+
+
+def text_of(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=repr)
+
+
+def strangers(owner: int, value: Any) -> list[int]:
+    """Whose secrets are in *value* that are not *owner*'s."""
+    text = text_of(value)
+    return [other for other in range(60) if other != owner and secret(other) in text]
+
+
+# --- lists that are compacted in place --------------------------------------------------------------
+
+
+class InPlace:
+    """One compactor, and what every list that it compacts should still be known to have said."""
+
+    def __init__(self, kind: str, format: str) -> None:
+        self.model = Repeats()
+        self.format = format
+        if kind == "two_layer":
+            context = ContextCompactor(POLICY, self.model, format=format)
+            self.step: Callable[[list], Any] = context.compact
+            self.originals = context.originals
+        else:
+            flow = PruneAndCompact(self.model, LIMITS, format=format)
+            self.step = flow.before_send if kind == "before_send" else flow.finish_step
+            self.originals = flow.originals
+
+    def turn(self, owner: int, messages: list, said: list, new: list) -> None:
+        messages += new
+        said += copy.deepcopy(new)
+        asked = len(self.model.shown)
+        self.step(messages)
+        assert strangers(owner, messages) == []
+        assert strangers(owner, self.model.shown[asked:]) == []
+        assert self.originals(messages) == said
+        assert refold.check(messages, self.format) == () or refold.check(said, self.format)
+
+
+KINDS = ("two_layer", "finish_step", "before_send")
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("count", [2, 50])
+def test_f2_users_with_the_same_task_keep_their_files_to_themselves(kind, format, count):
+    """Two users (fifty) of one compactor, the same task, the same calls, results pruned: the one's list, originals
+    and summary had the other one's hidden text, and beyond eight lists originals were gone."""
+    one = InPlace(kind, format)
+    talks = [
+        (owner, asks(format, "Compare the settings."), asks(format, "Compare the settings.")) for owner in range(count)
+    ]
+    for step in range(3):
+        for owner, messages, said in talks:
+            one.turn(owner, messages, said, reads(format, step, lines(owner, step)))
+    for owner, messages, said in talks:
+        one.turn(owner, messages, said, [*answers(format, "Both are alike. " * 400), *asks(format, "Go on.")])
+    assert any(len(messages) < len(said) for _, messages, said in talks)
+
+
+STEPS = st.lists(
+    st.tuples(st.integers(0, 3), st.sampled_from(["read", "same", "ask", "fork", "pop", "json", "mark"])),
+    min_size=4,
+    max_size=24,
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(format=st.sampled_from(FORMATS), steps=STEPS)
+def test_f2_conversations_in_place_never_mix_whatever_they_have_in_common(kind, format, steps):
+    """Law: of any lists that one compactor serves in any order, each says what it said and nothing of another's; forks
+    and rewinds go on from what they come from; what comes back as a copy says what it says."""
+    one = InPlace(kind, format)
+    talks: dict[int, tuple[list, list]] = {owner: ([], []) for owner in range(4)}
+    for owner, what in steps:
+        messages, said = talks[owner]
+        if not messages:
+            one.turn(owner, messages, said, asks(format, "Compare the settings."))
+        elif what == "read":
+            one.turn(owner, messages, said, reads(format, len(said), lines(owner, 0)))
+        elif what == "same":
+            one.turn(owner, messages, said, reads(format, 0, "[database] host = localhost " * 30))
+        elif what == "ask":
+            one.turn(owner, messages, said, [*answers(format, "Done. " * 20), *asks(format, "Go on.")])
+        elif what == "fork":
+            talks[owner] = (list(messages), said)
+        elif what == "pop" and one.originals([messages[-1]]) == [messages[-1]]:
+            del messages[-1], said[-1]
+            one.turn(owner, messages, said, [])
+        elif what == "json":
+            messages = json.loads(json.dumps(messages))
+            talks[owner] = (messages, copy.deepcopy(messages))
+            one.turn(owner, *talks[owner], [])
+        elif what == "mark" and format == "anthropic" and isinstance(messages[0]["content"], list):
+            messages[0]["content"][0]["cache_control"] = {"type": "ephemeral"}
+            assert strangers(owner, one.originals(messages)) == []
+            talks[owner] = (messages, one.originals(messages))
+
+
+def test_f2_what_comes_back_as_a_copy_is_another_list():
+    """A list out of JSON, as after a restart: what it said before is not guessed from its looks."""
+    flow = PruneAndCompact(None, LIMITS, format="gemini")
+    ours, theirs = (asks("gemini", "Compare.") for _ in range(2))
+    for owner, messages in enumerate((ours, theirs)):
+        messages += [*reads("gemini", 0, lines(owner, 0)), *reads("gemini", 1, "ok " * 200)]
+        flow.before_send(messages)
+    assert ours == theirs
+    back = json.loads(json.dumps(ours))
+    assert flow.originals(back) == back
+    assert secret(0) in text_of(flow.originals(ours))
+    assert secret(1) in text_of(flow.originals(theirs))
+
+
+def test_f2_an_entry_that_its_owner_rewrites_says_what_he_wrote():
+    """Nothing that was hidden comes back in place of the owner's own words."""
+    flow = PruneAndCompact(None, LIMITS)
+    messages = [*asks("", "Compare."), *reads("", 0, lines(0, 0)), *reads("", 1, "ok " * 200)]
+    flow.before_send(messages)
+    assert messages[2]["content"].startswith("[Old tool result")
+    messages[2]["content"] = "nothing of note"
+    assert flow.originals(messages)[2]["content"] == "nothing of note"
+    flow.before_send(messages)
+    assert messages[2]["content"] == "nothing of note"
+
+
+def test_f2_a_mark_for_a_cache_loses_nothing():
+    """Clients of Anthropic's move `cache_control` every turn."""
+    flow = PruneAndCompact(None, LIMITS, format="anthropic")
+    said = [*asks("", "Compare."), *reads("anthropic", 0, lines(0, 0)), *reads("anthropic", 1, "ok " * 200)]
+    messages = copy.deepcopy(said)
+    flow.before_send(messages)
+    messages[2]["content"][0]["cache_control"] = {"type": "ephemeral"}
+    assert flow.originals(messages) == said
+
+
+def test_f2_a_rewind_keeps_what_was_hidden():
+    """A list that is cut short (retry, regenerate) goes on from what it was."""
+    context = ContextCompactor(POLICY)
+    said = [
+        entry for n in range(9) for entry in (*asks("", f"Question {n}. " * 20), *answers("", f"Answer {n}. " * 20))
+    ]
+    messages = copy.deepcopy(said)
+    context.compact(messages)
+    assert len(messages) < len(said)
+    messages.pop()
+    assert context.originals(messages) == said[:-1]
+
+
+def test_f2_what_was_added_while_a_model_was_asked_stays():
+    """Another task appends a message while the summary is being written."""
+    said = [
+        entry for n in range(9) for entry in (*asks("", f"Question {n}. " * 20), *answers("", f"Answer {n}. " * 20))
+    ]
+    messages = copy.deepcopy(said)
+    late = asks("", "One more thing.")
+
+    async def slow(_: Ask) -> Answer:
+        messages.extend(late)
+        return Answer("They talk.")
+
+    context = ContextCompactor(POLICY)
+    asyncio.run(context.acompact(messages, model=slow))
+    assert messages[-1] == late[0]
+    assert len(messages) < len(said)
+    assert context.originals(messages) == [*said, *late]
+
+
+def test_f2_what_nobody_holds_any_more_is_forgotten():
+    """A server's compactor serves many conversations, one after another: those that are over take no room."""
+    lists, held = Unabridged(), []
+    for n in range(20 * FEW):
+        said = asks("", f"question {n}")
+        messages = list(said)
+        lists.show(messages, said, asks("", "[summary]"))
+        if n % 100 == 0:
+            held.append((messages, said))
+    gc.collect()
+    assert len(lists) <= 4 * FEW
+    assert all(lists.said(messages) == said for messages, said in held)
+
+
+def test_f2_everything_that_was_said_is_somebodys_share():
+    """Law of the bookkeeping: whatever takes whose place, the list says all of it, in order."""
+
+    @given(st.lists(st.sampled_from("abcd"), max_size=8), st.lists(st.integers(-1, 7), max_size=8))
+    def law(words: list[str], shown: list[int]) -> None:
+        known = {word: {"role": "user", "content": word} for word in "abcd"}
+        said = [known[word] for word in words]
+        payload = [said[at] if 0 <= at < len(said) else {"role": "user", "content": "new"} for at in shown]
+        lists, messages = Unabridged(), list(said)
+        lists.show(messages, said, payload)
+        assert messages == payload
+        assert lists.said(messages) == (said if payload else [])
+        assert lists.said([*messages, *said]) == [*(said if payload else []), *said]
+
+    law()
+
+
+# --- whole histories --------------------------------------------------------------------------------
+
+
+def whole(kind: str, model: Repeats) -> Callable[[list], list]:
+    """One instance that serves all conversations, each given whole."""
+    if kind == "two_layer":
+        context = ContextCompactor(POLICY, model)
+        return lambda history: context.view(history).payload
+    if kind == "gemini":
+        snapshots = compactor(Settings(1_200, summary_tokens=300, min_saving=0), model, format="openai_chat")
+        return lambda history: snapshots(history).payload
+    if kind == "soft_hard":
+        desk = SoftHardCompactor(SMALL, model=model)
+        return lambda history: desk.compact(history, "agent", config={"use_llm": True}).compacted_messages
+    if kind == "koog":
+
+        async def compressed(history: list) -> list:
+            llm = LLM(history, ask=model)
+            async with llm.write_session() as session:
+                await session.replace_history_with_tldr()
+            return llm.history
+
+        return lambda history: asyncio.run(compressed(history))
+    strategies = [ClearToolResults(keep=1), Summarize(keep=2, max_tokens=200)]
+    plain = Compactor(strategies, Budget(500, 250), ask=model)
+    if kind == "library":
+        return lambda history: plain(history).payload
+    return lambda history: plain.session(history).view.payload
+
+
+@pytest.mark.parametrize("kind", ["two_layer", "gemini", "soft_hard", "koog", "library", "session"])
+@pytest.mark.parametrize("again", [False, True], ids=["whole", "compacted lists sent again"])
+@pytest.mark.parametrize("count", [2, 50])
+def test_f2_whole_histories_never_mix(kind, again, count):
+    """The same for who gives whole histories, or goes on with the compacted list: equal beginnings, equal calls."""
+    model = Repeats()
+    show = whole(kind, model)
+    talks = {owner: asks("", "Compare the settings.") for owner in range(count)}
+    for step in range(4):
+        for owner, before in talks.items():
+            history = [*before, *reads("", step, lines(owner, step) if step == 1 else "the same for all " * 40)]
+            asked = len(model.shown)
+            shown = show(list(history))
+            assert strangers(owner, shown) == []
+            assert strangers(owner, model.shown[asked:]) == []
+            talks[owner] = list(shown) if again else history
