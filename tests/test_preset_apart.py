@@ -160,7 +160,7 @@ STEPS = st.lists(
 @pytest.mark.parametrize("kind", KINDS)
 @given(format=st.sampled_from(FORMATS), steps=STEPS)
 def test_f2_conversations_in_place_never_mix_whatever_they_have_in_common(kind, format, steps):
-    """Law: of any lists that one compactor serves in any order, each says what it said and nothing of another's; forks
+    """Law (X-5): of any lists that one compactor serves in any order, each says what it said and nothing of another's; forks
     and rewinds go on from what they come from; what comes back as a copy says what it says."""
     one = InPlace(kind, format)
     talks: dict[int, tuple[list, list]] = {owner: ([], []) for owner in range(4)}
