@@ -1,0 +1,19 @@
+"""Who speaks: the person, operators, the client about the surroundings, tools. Decided here, for everything else."""
+
+from refold.speakers.segments import Segment, own_words, segments, steering
+from refold.speakers.staying import Staying, current, heard, heard_in, is_request, request_of, staying, stays
+
+__all__ = [
+    "Segment",
+    "Staying",
+    "current",
+    "heard",
+    "heard_in",
+    "is_request",
+    "own_words",
+    "request_of",
+    "segments",
+    "staying",
+    "stays",
+    "steering",
+]

@@ -1,0 +1,272 @@
+"""A message as segments, each in one voice: by its shape first, by the client's words second.
+
+The unit is a segment and not a message, since clients put their own texts beside a person's, and a person's at the end of a
+tool's. Work is linear in the length of the text.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from refold.messages import Media, Message, Opaque, Text, ToolResult
+from refold.speakers.carriers import (
+    BARE,
+    HINTED,
+    INSIDE,
+    NEW_TASK,
+    NOTE,
+    ORDER,
+    PERSON,
+    RAN,
+    REMINDER,
+    RESUMES,
+    SPOKEN_OF,
+    STEERED,
+    STEERS,
+    SUMMARISES,
+    SUMMARY,
+    TAGS,
+    TOOL,
+    Carrier,
+    Voice,
+)
+from refold.summary import previous, without_summary
+
+LIFTED = "(This stood at the end of a tool's result.)"
+"""Before words that a client had put behind a tool's, where they now stand alone."""
+NAME = 64
+"""Characters of a tag's name, at most."""
+
+_OPEN = re.compile(rf"<([A-Za-z_][\w.:-]{{0,{NAME}}})(\s[^<>\n]{{0,500}})?(/?)>")
+_PLAIN = {"system", "error", "output", "returncode", "env", "feedback", "notification"}
+"""Tags that a person may write, too: what else stands in the text is then a person's, and so are they."""
+_KNOWN = re.compile(
+    rf"^[ \t]*<({'|'.join(map(re.escape, TAGS.keys() - _PLAIN))})(?:\s[^<>\n]{{0,500}})?>", re.MULTILINE
+)
+_LAST = re.compile(rf"</([A-Za-z_][\w.:-]{{0,{NAME}}})>\s*\Z")
+_NUMBER = re.compile(r"(?<![\w/.\\-])\d[\d.,:-]*(?![\w/\\])")
+
+
+def _any_of(words: Iterable[str]) -> str:
+    return "|".join(map(re.escape, words))
+
+
+_BARE, _INSIDE = dict(BARE), dict((*BARE, *INSIDE))
+_FIRST_BARE, _FIRST_INSIDE = re.compile(_any_of(_BARE)), re.compile(_any_of(_INSIDE))
+_NEXT = re.compile(f"^(?:{_any_of((STEERED, *_INSIDE))})", re.MULTILINE)
+_ARGUMENTS = re.compile(r"<command-args>\s*([^<\s][^<]*)</command-args>")
+_HEADING = 120
+"""Characters of a first line that tell kinds apart."""
+
+
+class Segment(NamedTuple):
+    """A stretch of a message in one voice."""
+
+    voice: Voice
+    text: str
+    """As it stood, the client's wrapper included; empty for a medium that is a request by itself."""
+    part: int
+    """Which part of the message it is, or is in."""
+    kind: str = ""
+    """What it is about, of context and summaries."""
+    is_whole: bool = False
+    """Does it replace what was said before of its kind?"""
+    is_lifted: bool = False
+    """Did it stand at the end of a tool's result?"""
+    is_sure: bool = True
+    """False where a person's text may as well be a client's, as one about summaries."""
+
+
+def segments(message: Message) -> tuple[Segment, ...]:
+    """Who says what in *message*, in order. The model's words, tools' results and our own summaries have no segment. Pure."""
+    if message.role == "assistant":
+        return ()
+    if previous(message) is not None:
+        message = without_summary(message)
+    found = list[Segment]()
+    for at, part in enumerate(message.parts):
+        if isinstance(part, Text):
+            found += (_segment(text, carrier, message.role, at) for text, carrier in _pieces(part.text, message.role))
+        elif isinstance(part, ToolResult):
+            found += (Segment("person", text, at, is_lifted=True) for text in steering(part))
+    if not found and message.role == "user" and not message.results:
+        media = (at for at, part in enumerate(message.parts) if isinstance(part, Media | Opaque))
+        found += (Segment("person", "", at) for at in media)
+    return tuple(found)
+
+
+def steering(result: ToolResult) -> list[str]:
+    """What a person says at the end of a tool's result, each in the client's wrapper, in order."""
+    text = next((part.text for part in reversed(result.content) if isinstance(part, Text)), "")
+    return [element for element in reversed(list(_tail(text))) if _steers(_inside(element))]
+
+
+def own_words(segment: Segment) -> str:
+    """What a person's segment says without the client's wrapper."""
+    text = segment.text.removeprefix(LIFTED).strip()
+    if arguments := _ARGUMENTS.search(text):
+        return arguments[1].strip()
+    text = text.partition(REMINDER)[0].rstrip() if REMINDER in text else text
+    found = _OPEN.match(text)
+    closes = found is not None and text.endswith(f"</{found[1]}>")
+    return text[found.end() : -len(found[1]) - 3].strip() if found and closes else text
+
+
+def without_numbers(text: str) -> str:
+    """*text* as it is the same for another date, count or port."""
+    return _NUMBER.sub("", text)
+
+
+def _segment(text: str, carrier: Carrier, role: str, at: int) -> Segment:
+    if carrier.voice == "person" and role == "user":
+        return Segment("person", text, at, is_sure=not SUMMARISES.search(text[:SPOKEN_OF]))
+    kind = carrier.kind or _heading(text)
+    whole = carrier.is_whole and (not text.lstrip().startswith("<environment_context>") or "<cwd>" in text)
+    return Segment(carrier.voice, text, at, kind, whole)
+
+
+def _heading(text: str) -> str:
+    """What makes texts be of one kind: the tag and the first line inside, without digits."""
+    text = text.strip()
+    opened = _OPEN.match(text)
+    line = next((line for line in _inside(text)[: 4 * _HEADING].splitlines() if line.strip()), "")
+    return without_numbers(f"{opened[1] if opened else ''}: {line.strip()[:_HEADING]}")
+
+
+# --- cutting a text -----------------------------------------------------------------------------
+
+
+def _pieces(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
+    """The stretches of one text, and what each is."""
+    bare = text.strip()
+    if not bare:
+        return
+    if carrier := _whole(bare, role):
+        yield text, carrier
+        return
+    spans = _only_elements(text) or list(_known_elements(text))
+    at = 0
+    for start, stop in spans:
+        before, element = text[at:start], text[start:stop]
+        if before.strip() == LIFTED:
+            yield text[at:stop].strip(), _element(element)
+            at = stop
+            continue
+        if before.strip():
+            yield from _free(before, role)
+        yield element, _element(element)
+        at = stop
+    if text[at:].strip():
+        yield from _free(text[at:], role)
+
+
+def _whole(bare: str, role: str) -> Carrier | None:
+    """What a text is that is one thing from its first words on."""
+    if bare.startswith(("<command-name>", "<command-message>")):
+        return PERSON if _ARGUMENTS.search(bare) else TOOL
+    if role != "user":
+        return None
+    if bare.startswith("<task-notification>"):
+        return TOOL
+    if bare.startswith(RAN[0]) and RAN[1] in bare:
+        return TOOL
+    if found := _FIRST_BARE.match(bare):
+        known = _BARE[found[0]]
+        return PERSON if known is TOOL and NEW_TASK in bare else known
+    return SUMMARY if RESUMES in bare[-400:] else None
+
+
+def _free(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
+    """Text outside of elements: a person's as the user; else orders, cut where known words begin a line."""
+    if role == "user":
+        yield text, PERSON
+        return
+    starts = sorted({0, *(found.start() for found in _NEXT.finditer(text))})
+    for start, stop in zip(starts, [*starts[1:], len(text)], strict=True):
+        if (piece := text[start:stop]).strip():
+            yield piece, _words(piece) or ORDER
+
+
+def _element(text: str) -> Carrier:
+    """What an element is: its inside decides, then its tag; one that nobody knows is context."""
+    found = _OPEN.search(text)
+    known = TAGS.get(found[1], NOTE) if found else NOTE
+    return known if known.voice == "person" else _words(_inside(text)) or known
+
+
+def _words(text: str) -> Carrier | None:
+    """What the first words of a text say that it is."""
+    text = text.lstrip()
+    if _steers(text):
+        return PERSON
+    found = _FIRST_INSIDE.match(text)
+    return _INSIDE[found[0]] if found else None
+
+
+def _steers(text: str) -> bool:
+    """Does a client say here that a person spoke while the model worked?"""
+    text = text.lstrip()
+    if known := _FIRST_INSIDE.match(text):
+        return _INSIDE[known[0]].voice == "person"
+    head = text[:HINTED]
+    return bool(STEERS.search(head)) and not SUMMARISES.search(head)
+
+
+def _inside(element: str) -> str:
+    """An element's inside; of one inside another that of the inner. Any other text as it is."""
+    text = element.strip()
+    found = _OPEN.match(text)
+    end = text.rfind(f"</{found[1]}") if found else -1
+    return text[found.end() : end].strip() if found and end >= found.end() else text
+
+
+def _only_elements(text: str) -> list[tuple[int, int]]:
+    """Where the elements of a text stand that is nothing else; empty for any other."""
+    spans, at, end = list[tuple[int, int]](), 0, len(text.rstrip())
+    while at < end:
+        start = _behind_blanks(text, at)
+        found = _OPEN.match(text, start)
+        if found is None or (stop := _end(text, found)) < 0:
+            return []
+        spans.append((start, stop))
+        at = stop
+    return spans
+
+
+def _known_elements(text: str) -> Iterator[tuple[int, int]]:
+    """Where elements of known tags stand that begin a line; one that never closes is no element."""
+    at, missing = 0, set[str]()
+    while found := _KNOWN.search(text, at):
+        stop = -1 if found[1] in missing else _end(text, found)
+        if stop < 0:
+            missing.add(found[1])
+            at = found.end()
+        else:
+            yield found.start(), stop
+            at = stop
+
+
+def _end(text: str, found: "re.Match[str]") -> int:
+    """Where an element ends that opens as *found*; -1 where it does not."""
+    if found.re is _OPEN and found[3]:
+        return found.end()
+    close = text.find(f"</{found[1]}", found.end())
+    stop = text.find(">", close, close + NAME + 500) if close >= 0 else -1
+    return stop + 1 if stop >= 0 else -1
+
+
+def _behind_blanks(text: str, at: int) -> int:
+    while at < len(text) and text[at].isspace():
+        at += 1
+    return at
+
+
+def _tail(text: str) -> Iterator[str]:
+    """The elements at the end of a text, the last first."""
+    end = len(text)
+    while end and (found := _LAST.search(text, max(0, end - NAME - 40), end)):
+        start = text.rfind(f"<{found[1]}", 0, found.start())
+        if start < 0:
+            return
+        yield text[start:end].strip()
+        end = start

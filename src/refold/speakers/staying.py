@@ -1,0 +1,226 @@
+"""What of a conversation stays word for word when a stretch of it is hidden, whatever hides it."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from refold.messages import Media, Message, Opaque, Text
+from refold.speakers.carriers import BARE, NEW_TASK
+from refold.speakers.segments import LIFTED, Segment, own_words, segments, without_numbers
+from refold.summary import carried, without_summary
+from refold.view import View
+
+SHARE = 10
+"""Of a request, context of unknown kinds may take one part in so many; the oldest of it goes first."""
+EXAMPLE = "example"
+"""The kind of orders that are told as a dialogue: the answers belong to them."""
+
+Heard = Sequence[tuple[Segment, ...]]
+"""The segments of each message."""
+Picks = Callable[[Segment], bool]
+
+
+class Staying(NamedTuple):
+    """What stands beside a summary."""
+
+    messages: tuple[tuple[int, Message], ...] = ()
+    """In the order of the transcript, each with its position."""
+    left_out: int = 0
+    """Segments of context of unknown kinds that found no room."""
+
+
+def heard_in(view: View) -> Heard:
+    """Who says what in each message of a view's transcript, worked out once for each while it grows."""
+    return heard(view.transcript.messages, view.ground.column(segments))
+
+
+def heard(messages: Sequence[Message], known: Heard | None = None) -> Heard:
+    """Who says what in each of *messages*. A text that begins with a line of its own ending in a colon, as another does,
+    is a tool's: so do clients label what is no person's, and people do not twice."""
+    found = list(map(segments, messages)) if known is None else list(known)
+    labels = dict[str, int]()
+    for at, spoken in enumerate(found):
+        if carried(messages, at):
+            found[at] = ()
+        for segment in spoken:
+            if label := _label(segment):
+                labels[label] = labels.get(label, 0) + 1
+    if all(count == 1 for count in labels.values()):
+        return found
+    return [tuple(_labelled(segment, labels) for segment in spoken) if spoken else () for spoken in found]
+
+
+def is_request(message: Message) -> bool:
+    """Does a person speak here, in the user's role?"""
+    return message.role == "user" and any(segment.voice == "person" for segment in segments(message))
+
+
+def request_of(message: Message) -> str:
+    """The person's own words in *message*, in whatever role and without the client's wrapper; empty where none are."""
+    own = (own_words(segment) for segment in segments(message) if segment.voice == "person")
+    return "\n\n".join(filter(None, own))
+
+
+def current(messages: Sequence[Message], spoken: Heard) -> dict[int, tuple[Segment, ...]]:
+    """Everything that a person has said since the model last ended a turn before it, by position.
+
+    Where nobody surely has, the newest text that may be a person's. Steering adds to a request and does not replace it.
+    """
+    return (
+        _open_words(messages, spoken, lambda segment: segment.voice == "person" and segment.is_sure)
+        or _open_words(messages, spoken, lambda segment: segment.voice == "person")
+        or _newest(messages, spoken)
+    )
+
+
+def staying(view: View, stop: int) -> Staying:
+    """What of `messages[:stop]` stays when it is hidden: the words of the current request, every order, and the newest
+    context of each kind. *Context of kinds that nobody knows* takes at most a tenth of the request."""
+    return stays(view.transcript.messages, stop, heard_in(view), view)
+
+
+def stays(messages: Sequence[Message], stop: int, spoken: Heard | None = None, view: View | None = None) -> Staying:
+    """As `staying`, of a list of messages; without a *view* context has all the room it needs."""
+    spoken = heard(messages) if spoken is None else spoken
+    chosen = dict[int, list[Segment]]()
+    if not _is_over(messages, stop):
+        for at, own in current(messages, spoken).items():
+            if at < stop:
+                chosen[at] = list(own)
+    room = view.tokens // SHARE if view is not None else 0
+    states, bodies, left_out = set[str](), set[str](), 0
+    for at in reversed(range(len(messages))):
+        for segment in reversed(spoken[at]):
+            if not _holds(segment, states, bodies) or at >= stop or segment in chosen.get(at, ()):
+                continue
+            if view is not None and _is_unknown(segment):
+                room -= view.lens.count(Message("user", (Text(segment.text),)))
+                if room < 0:
+                    left_out += 1
+                    continue
+            chosen.setdefault(at, []).append(segment)
+    return Staying(tuple(_told(messages, chosen, stop)), left_out)
+
+
+def _holds(segment: Segment, states: set[str], bodies: set[str]) -> bool:
+    """Is this something that stays, and was not said later: in the same words, or anew of a kind that is whole?"""
+    if segment.voice in ("person", "tool") or (segment.voice != "instruction" and segment.kind in states):
+        return False
+    body = segment.text if segment.voice == "instruction" else without_numbers(segment.text)
+    if segment.is_whole:
+        states.add(segment.kind)
+    new = body not in bodies
+    bodies.add(body)
+    return new
+
+
+def _told(messages: Sequence[Message], chosen: dict[int, list[Segment]], stop: int) -> list[tuple[int, Message]]:
+    out = list[tuple[int, Message]]()
+    for at in sorted(chosen):
+        out.append((at, _message(messages[at], chosen[at])))
+        answer = at + 1
+        dialogue = any(segment.kind == EXAMPLE for segment in chosen[at])
+        if dialogue and answer < stop and messages[answer].role == "assistant" and not messages[answer].calls:
+            out.append((answer, messages[answer]))
+    return out
+
+
+def _message(message: Message, chosen: Sequence[Segment]) -> Message:
+    """*message* as far as it stays; itself where all of it does."""
+    message = without_summary(message)
+    by_part = dict[int, list[Segment]]()
+    for segment in sorted(chosen, key=lambda segment: segment.part):
+        by_part.setdefault(segment.part, []).append(segment)
+    asks = any(segment.voice == "person" for segment in chosen)
+    parts = list[Text | Media | Opaque]()
+    for at, part in enumerate(message.parts):
+        if isinstance(part, Media) or (isinstance(part, Opaque) and not part.opens and not part.closes):
+            parts += [part] if asks or not message.text else []
+        elif at in by_part:
+            parts += _texts(part.text if isinstance(part, Text) else "", by_part[at])
+    told = Message("user" if message.results else message.role, tuple(parts))
+    return message if told == message else told
+
+
+def _texts(whole: str, chosen: Sequence[Segment]) -> list[Text]:
+    """What stays of one part, in the order in which it stood."""
+    ordered = sorted(chosen, key=lambda segment: whole.find(segment.text))
+    texts = [f"{LIFTED}\n{segment.text}" if segment.is_lifted else segment.text for segment in ordered]
+    return [Text(whole)] if "".join(texts) == whole else [Text("\n\n".join(text.strip("\n") for text in texts))]
+
+
+# --- the request ------------------------------------------------------------------------------
+
+
+def _open_words(messages: Sequence[Message], spoken: Heard, is_own: Picks) -> dict[int, tuple[Segment, ...]]:
+    found, known = dict[int, tuple[Segment, ...]](), set[str]()
+    for at in reversed(range(len(messages))):
+        if messages[at].role == "assistant":
+            if found and _ends_turn(messages, at):
+                break
+        elif own := tuple(segment for segment in spoken[at] if is_own(segment) and _is_new(segment, known)):
+            found[at] = own
+    return found
+
+
+def _is_new(segment: Segment, known: set[str]) -> bool:
+    """Is this not what was said later in the same words?"""
+    new = not segment.text or segment.text not in known
+    known.add(segment.text)
+    return new
+
+
+def _newest(messages: Sequence[Message], spoken: Heard) -> dict[int, tuple[Segment, ...]]:
+    """The newest text in the user's role: context of an unknown kind first, then whatever there is but a summary."""
+    for fits in (_is_unknown, _is_no_summary):
+        for at in reversed(range(len(messages))):
+            if messages[at].role == "user" and (own := tuple(filter(fits, spoken[at]))):
+                return {at: own[-1:]}
+    return {}
+
+
+def _is_unknown(segment: Segment) -> bool:
+    return segment.voice == "context" and not segment.is_whole
+
+
+def _is_no_summary(segment: Segment) -> bool:
+    return segment.voice != "summary"
+
+
+def _ends_turn(messages: Sequence[Message], at: int) -> bool:
+    """Does the model say something here, the last of its step, and call nothing in it?"""
+    if at + 1 < len(messages) and messages[at + 1].role == "assistant":
+        return False
+    text = False
+    while at >= 0 and messages[at].role == "assistant":
+        if messages[at].calls:
+            return False
+        text = text or bool(messages[at].text.strip())
+        at -= 1
+    return text
+
+
+def _is_over(messages: Sequence[Message], stop: int) -> bool:
+    """Has the model answered all that there is, and does nothing of it stand behind *stop*?"""
+    return stop == len(messages) and bool(stop) and messages[-1].role == "assistant" and not messages[-1].calls
+
+
+# --- labels -----------------------------------------------------------------------------------
+
+
+def _label(segment: Segment) -> str:
+    """The first line of a text that may be a person's, where it ends in a colon and is not all of it."""
+    if segment.voice != "person" or segment.is_lifted:
+        return ""
+    line, _, rest = segment.text.lstrip()[:400].partition("\n")
+    return line.rstrip() if rest.strip() and line.rstrip().endswith((":", "：")) else ""
+
+
+def _labelled(segment: Segment, labels: dict[str, int]) -> Segment:
+    is_tool = labels.get(_label(segment), 0) > 1
+    return segment._replace(voice="tool") if is_tool and not _is_known(segment) else segment
+
+
+def _is_known(segment: Segment) -> bool:
+    """Do a client's own words say that this is a person's?"""
+    text = segment.text.lstrip()
+    return NEW_TASK in text or any(text.startswith(words) for words, carrier in BARE if carrier.voice == "person")

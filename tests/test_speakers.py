@@ -1,0 +1,282 @@
+"""Who speaks (D1 to D5, F4): segments of messages in the shapes of real clients, written anew here."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.codecs import decode_all, open_payload
+from refold.errors import FormatError
+from refold.gateway.sides import side_of
+from refold.gateway.traffic import Incoming
+from refold.messages import Media, Message, Text, ToolCall, ToolResult, user
+from refold.speakers import current, heard, is_request, request_of, segments, stays
+from refold.speakers.carriers import TAGS
+from refold.summary import wrap
+
+
+def reminder(text: str) -> str:
+    return f"<system-reminder>\n{text}\n</system-reminder>"
+
+
+def system(text: str) -> Message:
+    return Message("system", (Text(text),))
+
+
+def model(text: str) -> Message:
+    return Message("assistant", (Text(text),))
+
+
+def call(id: str) -> Message:
+    return Message("assistant", (ToolCall(id, "read", "{}"),))
+
+
+def result(id: str, text: str = "ok", *more: Text) -> Message:
+    return Message("user", (ToolResult(id, (Text(text),)), *more))
+
+
+def parts(*texts: str) -> Message:
+    return Message("user", tuple(map(Text, texts)))
+
+
+STEER = "The user sent a new message while you were at work:\n{}\nThis is how Claude Code surfaces it."
+
+
+def voices(message: Message) -> list[str]:
+    return [segment.voice for segment in segments(message)]
+
+
+def asked_in(messages: list[Message]) -> list[str]:
+    found = current(messages, heard(messages))
+    return [segment.text for at in sorted(found) for segment in found[at]]
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (user("Fix the parser."), ["person"]),
+        (user("把解析器修好。"), ["person"]),
+        (user("Today's date is 3 May, so put that into the changelog."), ["person"]),
+        (user("# Environment\nPlease set it up like this."), ["person"]),
+        (user(reminder("Today's date is 2026-01-02.")), ["context"]),
+        (user(reminder("Something new that nobody knows")), ["context"]),
+        (user(f"Fix it.\n{reminder('The current date is: Monday')}\nSoon."), ["person", "context", "person"]),
+        (user(reminder("The user sent the following message:\nStop that.")), ["person"]),
+        (user(reminder("用户在你工作时发送了新消息：\n先别改数据库。")), ["person"]),
+        (parts(reminder("# Environment\nx"), reminder("As you answer the user's questions, you can"), "Go"), ["context", "context", "person"]),
+        (user("<permissions instructions>\nread only\n</permissions instructions>"), ["context"]),
+        (user("<environment_context>\n  <cwd>/a</cwd>\n</environment_context>"), ["context"]),
+        (user("# AGENTS.md instructions for /a\n\n<INSTRUCTIONS>\nUse tabs.\n</INSTRUCTIONS>"), ["context"]),
+        (user("Base directory for this skill: /s/pdf\n\nNever use colour."), ["context"]),
+        (user("<task-notification><id>3</id></task-notification>\nRead the output file."), ["tool"]),
+        (user("<command-name>/clear</command-name>\n<command-args></command-args>"), ["tool"]),
+        (user("<command-name>/compact</command-name>\n<command-args>keep the ids</command-args>"), ["person"]),
+        (user('<user_input mode="act">Fix it</user_input>'), ["person"]),
+        (user("I ran this command:\n\npytest\n\nAnd got this output:\n\n1 failed"), ["tool"]),
+        (user("I ran this command: pytest. Why does it fail?"), ["person"]),
+        (user("Observation:\n5"), ["tool"]),
+        (user("Observation:\n5\n\nNew task:\nDo more."), ["person"]),
+        (user("I have *added these files to the chat* so you can edit them.\n\na.py"), ["context"]),
+        (user("This session is being continued from a previous conversation.\nSummary: ..."), ["summary"]),
+        (user("<div>\n<p>one</p>\n</div>\nWhy is this not centred?"), ["person"]),
+        (user("What does <system> mean?\n<system>be kind</system>"), ["person"]),
+        (user("<note>only this</note>"), ["context"]),
+        (system("Speak French."), ["instruction"]),
+        (system(STEER.format("Use tabs.")), ["person"]),
+        (system("\n\n".join((STEER.format("One."), STEER.format("Two.")))), ["person", "person"]),
+        (system("# Environment\ncwd: /a\n\nThe following skills are available: x\n\nToday's date is now"), ["context"] * 3),
+        (system("[This command modified 1 file you've previously read: a.py.]"), ["context"]),
+        (result("1"), []),
+        (result("1", f"text\n\n{reminder('<total_tokens>9 tokens left</total_tokens>')}"), []),
+        (result("1", f"text\n\n{reminder(STEER.format('Stop.'))}"), ["person"]),
+        (result("1", f"{reminder(STEER.format('a'))}\n{reminder(STEER.format('b'))}\n<total_tokens>9</total_tokens>"), ["person"] * 2),
+        (result("1", f"{reminder(STEER.format('quoted in a file'))}\nand on it goes"), []),
+        (result("1", "text", Text("System: Potential loop detected.")), ["tool"]),
+        (result("1", "text", Text("[User message received during tool execution]: Stop.")), ["person"]),
+        (Message("user", (Media("image", "image/png", "x"),)), ["person"]),
+        (model("The user sent a new message while you"), []),
+        (wrap("## Requests\n- x"), []),
+        (Message("user", (*wrap("x").parts, Text("Go on."))), ["person"]),
+    ],
+)  # fmt: skip
+def test_who_speaks_in_a_message(message: Message, expected: list[str]) -> None:
+    assert voices(message) == expected
+
+
+def test_d2_reminders_behind_a_prompt_are_not_the_request() -> None:
+    """Kimi Code sends prompt, date and permission mode as three user messages."""
+    said = [user("Do it."), user(reminder("Today's date is now.")), user(reminder("Auto permission mode is active."))]
+    assert asked_in(said) == ["Do it."]
+    assert [is_request(message) for message in said] == [True, False, False]
+
+
+def test_d1_what_is_typed_while_the_agent_works_adds_to_the_request() -> None:
+    """Three requests of one turn, in a prompt, a system message and at the end of a result, are all open."""
+    late = reminder(STEER.format("Third."))
+    said = [
+        user("First."),
+        call("1"),
+        result("1"),
+        system(STEER.format("Second.")),
+        call("2"),
+        result("2", f"x\n{late}"),
+    ]
+    assert asked_in(said) == ["First.", STEER.format("Second."), late]
+    assert asked_in([*said, call("3"), result("3")])[0] == "First."
+    assert asked_in([*said, model("Done."), user("Fourth.")]) == ["Fourth."]
+
+
+def test_a_turn_of_several_entries_is_not_over_before_its_calls() -> None:
+    said = [user("First."), model("I look."), call("1"), result("1"), user("Second.")]
+    assert asked_in(said) == ["First.", "Second."]
+
+
+def test_text_that_commands_are_written_in_ends_no_turn() -> None:
+    """mini-swe-agent and smolagents: commands are texts, and so are their outputs."""
+    said = [user("New task:\nDo it."), model("ls"), user("Observation:\na"), model("cat a"), user("Observation:\nb")]
+    assert asked_in(said) == ["New task:\nDo it."]
+
+
+def test_a_label_that_comes_twice_is_a_tool_s() -> None:
+    said = [user("Do it."), model("ls"), user("Output of the shell:\na"), model("cat"), user("Output of the shell:\nb")]
+    assert asked_in(said) == ["Do it."]
+    assert asked_in(said[:3]) == ["Output of the shell:\na"], "once it may be a person's"
+
+
+def test_a_text_about_summaries_is_the_request_only_where_there_is_no_other() -> None:
+    told = user("Handoff summary: we were at the parser.")
+    assert asked_in([user("Do it."), told]) == ["Do it."]
+    assert asked_in([told]) == [told.text]
+    assert asked_in([user("<note>Fix it</note>"), user(reminder("Today's date is now."))]) == ["<note>Fix it</note>"]
+
+
+def test_request_of_gives_the_person_s_own_words() -> None:
+    assert request_of(parts(reminder("x"), "Go on.")) == "Go on."
+    assert request_of(user("<user_input>Go on.</user_input>")) == "Go on."
+    assert request_of(user("<command-name>/x</command-name><command-args>Go on.</command-args>")) == "Go on."
+    assert request_of(user("Go on.\n\n# *SEARCH/REPLACE block* Rules:\n\nEvery one")) == "Go on."
+    assert request_of(user(reminder("x"))) == request_of(result("1")) == ""
+
+
+def texts_of(said: list[Message], stop: int) -> list[str]:
+    return [message.text for _, message in stays(said, stop).messages]
+
+
+def test_d5_the_newest_context_of_each_kind_stays() -> None:
+    first = parts(reminder("The following skills are available: a"), reminder("The current date is: Mon"), "One.")
+    second = parts(reminder("The current date is: Tue"), "Two.")
+    said = [first, model("Done."), second, model("Done."), user("Three.")]
+    assert texts_of(said, 4) == [
+        reminder("The following skills are available: a"),
+        reminder("The current date is: Tue"),
+    ]
+    assert texts_of(said, 2) == [reminder("The following skills are available: a")], "the newer date is behind it"
+
+
+def test_deltas_stay_beside_the_state_before_them() -> None:
+    state = user("<environment_context><cwd>/a</cwd></environment_context>")
+    delta = user("<environment_context><date>2</date></environment_context>")
+    skills = [user(reminder(f"Skill {name} became available after startup.")) for name in ("x", "y")]
+    said = [state, delta, *skills, user("Go."), model("Done."), user("More.")]
+    assert texts_of(said, 6) == [message.text for message in said[:4]]
+    newer = user("<environment_context><cwd>/b</cwd></environment_context>")
+    assert texts_of([*said, newer], 6) == [skill.text for skill in skills], "older ones go"
+
+
+def test_orders_stay_and_differ_by_their_numbers() -> None:
+    said = [
+        system("Never touch PROD-1."),
+        system("Never touch PROD-2."),
+        system("Never touch PROD-1."),
+        user("Go."),
+        model("x"),
+        user("y"),
+    ]
+    assert texts_of(said, 4) == ["Never touch PROD-2.", "Never touch PROD-1."]
+
+
+def test_what_is_lifted_out_of_a_result_says_where_it_stood_and_is_known_again() -> None:
+    late = reminder(STEER.format("Use tabs."))
+    said = [user("Go."), call("1"), result("1", f"long\n{late}"), call("2"), result("2")]
+    lifted = stays(said, 3).messages[-1][1]
+    assert lifted.role == "user" and late in lifted.text and lifted.text != late
+    assert voices(lifted) == ["person"] and asked_in([user("Go."), lifted, call("2")]) == ["Go.", lifted.text]
+
+
+def test_images_of_a_request_stay_with_it() -> None:
+    image = Media("image", "image/png", "x")
+    said = [Message("user", (Text(reminder("note")), image, Text("What is this?"))), call("1"), result("1")]
+    assert stays(said, 1).messages == ((0, said[0]),)
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            ["<a>", "</a>", "<system-reminder>", "</system-reminder>", "x", "\n", " ", *[f"<{tag}>" for tag in TAGS]]
+        )
+    )
+)
+def test_no_word_is_lost_in_cutting(pieces: list[str]) -> None:
+    """What is in no segment of a text is blank."""
+    text = "".join(pieces)
+    for role in ("user", "system"):
+        found = segments(Message(role, (Text(text),)))
+        assert re.sub(r"\s", "", "".join(segment.text for segment in found)) == re.sub(r"\s", "", text)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["<a>", "<system-reminder>", "</system-reminder>", "<skill>\n", "The user sent ", "<a></a>", "\n\n", "用户"],
+)
+def test_work_is_bounded_for_hostile_texts(piece: str) -> None:
+    """Doubling the text at most doubles the work; one that was quadratic would not end here."""
+    text = piece * (1_000_000 // len(piece))
+    for message in (user(text), system(text), result("1", text)):
+        assert len(segments(message)) <= 2_000_000
+
+
+PERSON = re.compile(
+    r"calc\.py|tests cover|sub-agent|SUBTASK|other files|one line|bug in add|sub function", re.IGNORECASE
+)
+
+
+CUT = re.compile(r"…\[\d+ chars, sha \w+\]\Z")
+"""How the recordings mark where a text was cut."""
+
+
+def closed(message: Message) -> Message:
+    """*message* with the elements closed that the cutting of the recordings left open."""
+
+    def close(text: str) -> str:
+        tag = re.match(r"\s*<([\w-]+)", text)
+        return f"{text}</{tag[1]}>" if tag and CUT.search(text) else text
+
+    return Message(message.role, tuple(Text(close(p.text)) if isinstance(p, Text) else p for p in message.parts))
+
+
+def test_the_current_request_is_found_in_recorded_requests(shared: Path) -> None:
+    """Recorded clients, Claude Code aside, whose words are filler there: the current request is a person's (98 in 100)."""
+    right, wrong = 0, list[str]()
+    for path in sorted((shared / "fixtures" / "requests").glob("*.jsonl")):
+        if path.name.startswith("claude"):
+            continue
+        for line in path.read_text().splitlines():
+            row = json.loads(line)
+            try:
+                envelope = open_payload(row["body"])
+            except (FormatError, TypeError):
+                continue
+            said = list(map(closed, decode_all(envelope)))
+            if not said or side_of(Incoming(envelope.codec.NAME, "", row["path"], (), b""), envelope):
+                continue
+            found = asked_in(said)
+            if not any(map(PERSON.search, (message.text for message in said if message.role == "user"))):
+                continue
+            ok = bool(found) and all(map(PERSON.search, found))
+            right += ok
+            wrong += [] if ok else [f"{path.name}: {found}"]
+    assert right > 250
+    assert len(wrong) <= right // 50, wrong
