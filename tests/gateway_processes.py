@@ -11,16 +11,12 @@ from pathlib import Path
 
 import httpx
 
+from children import default_signals
+
 
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         return listening.getsockname()[1]
-
-
-def default_signals() -> None:
-    """Give a child the signals as a shell gives them to a program, whatever `nohup` or `&` made of ours."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
 
 
 class Process:
@@ -31,10 +27,8 @@ class Process:
         (place / f"{name}.toml").write_text(f"port = {self.port}\n{config}", encoding="utf-8")
         self.log = place / f"{name}.log"
         command = [sys.executable, "-m", "refold.cli", "serve", "--config", f"{name}.toml", *flags]
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                command, cwd=place, stderr=log, stdout=log, env=environment or None, preexec_fn=default_signals
-            )
+        with self.log.open("wb") as log, default_signals():
+            self.process = subprocess.Popen(command, cwd=place, stderr=log, stdout=log, env=environment or None)
 
     @property
     def url(self) -> str:

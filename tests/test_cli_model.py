@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from children import default_signals
 from refold.cli.model_options import by_model
 from refold.demo import session
 from refold.messages import user
@@ -180,13 +181,10 @@ def test_a_terminal_shows_that_a_model_is_asked(file) -> None:
 @pytest.mark.slow
 def test_interrupting_a_question_leaves_nothing_behind(file) -> None:
     with ScriptedServer(lambda _: Reply(SUMMARY, delay=30)) as server:
-        before = signal.signal(
-            signal.SIGINT, signal.default_int_handler
-        )  # a job in the background ignores it, and its children
-        process = subprocess.Popen(
-            [*REFOLD, "compact", str(file), "--to", "20k", "--preview", *at(server)], stderr=subprocess.PIPE
-        )
-        signal.signal(signal.SIGINT, before)
+        with default_signals():
+            process = subprocess.Popen(
+                [*REFOLD, "compact", str(file), "--to", "20k", "--preview", *at(server)], stderr=subprocess.PIPE
+            )
         while not server.received:
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
