@@ -349,6 +349,44 @@ def test_a_page_that_cannot_load_offers_the_way_in(browser: Browser, at: Place) 
     assert browser.run("return Object.values(sessionStorage)") == [TOKEN]
 
 
+SEEN = """
+const box = document.getElementById('status').getBoundingClientRect();
+const mid = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+return [box.height > 0 && box.top >= 0 && box.bottom <= innerHeight && box.left >= 0 && box.right <= innerWidth,
+  mid !== null && mid.closest('#status') !== null, document.getElementById('status').ariaLive];
+"""
+"""Is the status in the viewport, with nothing before it, and read to who cannot see it?"""
+
+
+@pytest.mark.parametrize("width", [360, 1_280])
+@pytest.mark.parametrize("place", ["start", "center", "end"])
+def test_f19_what_was_done_is_told_where_one_looks(browser: Browser, at: Place, width: int, place: str) -> None:
+    """Accept and Undo said that they were done 423 pixels above what was on the screen."""
+    for n in range(30):
+        at.say(chat(3), **{"x-session-id": f"s{n}"})
+    at.say(chat(10), **{"x-session-id": "another"})
+    browser.resize(width, 640)
+    try:
+        entered(browser, at)
+        browser.click("#rows tr:nth-child(1) button")
+        browser.find("#detail")
+        browser.click("#preview")
+        browser.find("#offer .main")
+        for selector, news, clicks in (("#offer .main", "Accepted", 1), ("#edits button", "Done", 2)):
+            found = "document.querySelector(arguments[0])"
+            browser.wait("#edits", "" if news == "Accepted" else "Summarize")
+            browser.run(f"{found}.scrollIntoView({{block: arguments[1]}})", selector, place)
+            for _ in range(clicks):
+                browser.run(f"{found}.focus({{preventScroll: true}}); {found}.click()", selector)
+            browser.wait("#status", news)
+            assert browser.run(SEEN) == [True, True, "polite"]
+            for y in (0, 200, 10**6):
+                browser.run("window.scrollTo(0, arguments[0])", y)
+                assert browser.run(SEEN)[:2] == [True, True], "it goes with who scrolls on"
+    finally:
+        browser.resize(0)
+
+
 def test_what_comes_back_and_does_not_fit_is_announced_so(browser: Browser, at: Place) -> None:
     at.say(chat(40))
     entered(browser, at)
