@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from refold.gateway.exchange import Exchange, Incoming, Outgoing, Settings
-from refold.gateway.identity import session_key, tools_print
+from refold.gateway.identity import AGENT, HEADERS, session_key, tools_print
 from refold.stores.memory import MemoryStore
+from refold.windows import Window
 
 
 class Found(NamedTuple):
@@ -81,9 +84,9 @@ def recorded(shared: Path, names: str) -> Iterator[Incoming]:
                 yield Incoming(api_of(request["path"]), "up", request["path"], headers, body, "tenant")
 
 
-def run(requests: list[Incoming], settings: Settings | None = None) -> list[Outgoing]:
+def run(requests: list[Incoming], settings: Settings | None = None, store: MemoryStore | None = None) -> list[Outgoing]:
     async def go() -> list[Outgoing]:
-        exchange = Exchange(settings or Settings(floor=0), MemoryStore())
+        exchange = Exchange(settings or Settings(floor=0), store or MemoryStore())
         try:
             return [await exchange.prepare(one) for one in requests]
         finally:
@@ -270,3 +273,61 @@ def test_what_the_provider_holds_in_a_cache_is_left_alone():
     body = json.dumps({"cachedContent": "cachedContents/1", "contents": [{"role": "user", "parts": [{"text": "x"}]}]})
     (out,) = run([Incoming("gemini", "up", "/v1beta/models/g:generateContent", (), body.encode())])
     assert (out.outcome, out.reason) == ("opaque", "delta")
+
+
+# --- forks ----------------------------------------------------------------------------------------
+
+
+def long(steps: int, last: str = "") -> bytes:
+    """A session beyond the window of `SMALL` from 40 steps on."""
+    contents = [text for i in range(steps) for text in (f"Do step {i}.", f"Step {i} is done. " + "word " * 400)]
+    return chat(*contents, last or f"Do step {steps}.")
+
+
+SMALL = Settings(windows={"m": Window(16_000)})
+KEYS = st.dictionaries(
+    st.sampled_from((*HEADERS, AGENT)), st.text(st.characters(codec="ascii"), min_size=1), max_size=3
+)
+
+
+def sent(body: bytes) -> list[object]:
+    return json.loads(body)["messages"]
+
+
+@settings(max_examples=20, deadline=None)
+@given(parent=KEYS, fork=KEYS)
+def test_d6_a_fork_under_any_session_key_shows_what_was_decided_for_its_parent(parent, fork):
+    """A forked session was compacted anew: cached tokens fell from 33.5k to 9k. What both share is sent alike; another
+    tenant with the same key and history shares nothing."""
+    first, forked, strange = run(
+        [
+            incoming(long(50), parent),
+            incoming(long(50, "Another way."), fork),
+            incoming(long(50), parent, credential="b"),
+        ],
+        SMALL,
+    )
+    assert first.reason == "hard"
+    assert forked.edits == first.edits
+    assert forked.reason == "shown"
+    assert sent(forked.body)[:-1] == sent(first.body)[:-1]
+    assert strange.reason == "hard"  # decided anew: nothing of another tenant was found
+    assert not set(strange.edits) & set(first.edits)
+
+
+def test_d6_sessions_that_merely_begin_alike_share_no_more_than_their_beginning():
+    """An edit over what only one of them said shows in that one alone."""
+    marked = long(50).replace(b"Step 3 is done.", b"Step 3 is done by Anna.")
+    first, other = run([incoming(long(50), {"x-session-id": "1"}), incoming(marked, {"x-session-id": "2"})], SMALL)
+    assert first.reason == other.reason == "hard"
+    assert not set(first.edits) & set(other.edits)
+    assert b"Anna" not in first.body
+
+
+def test_d6_another_process_finds_the_edits_of_a_parent_for_its_fork():
+    """After a restart, as on another replica: nothing but the store is shared."""
+    store = MemoryStore()
+    (first,) = run([incoming(long(50), {"thread-id": "1"})], SMALL, store)
+    (forked,) = run([incoming(long(50, "Another way."), {"thread-id": "2"})], SMALL, store)
+    assert forked.edits == first.edits
+    assert forked.thread.name != first.thread.name  # a session of its own all the same

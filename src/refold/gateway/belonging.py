@@ -6,7 +6,7 @@ from functools import partial
 
 from refold.codecs import decode_all
 from refold.envelope import Envelope
-from refold.gateway.identity import Key, hashed, salt_of, session_key, tenant_of
+from refold.gateway.identity import Key, family_of, hashed, salt_of, session_key, tenant_of
 from refold.gateway.threads import Thread, Threads, telling
 from refold.gateway.traffic import Incoming
 from refold.gateway.turns import Turns, model_of
@@ -25,13 +25,12 @@ class Belonging:
 
     def thread_of(self, incoming: Incoming, envelope: Envelope) -> Thread:
         """The conversation of a request, made where it is not known. Raises `StoreError`."""
-        key, salt, make = self._named(incoming, envelope)
-        family = hashed("thread", salt)
+        key, family, make = self._named(incoming, envelope)
         if key.name:
             return self.threads.find(family, _weight(incoming, envelope), partial(make, family))
         known = self.threads.family(family)
         found = continued(known, envelope)
-        name = found.name if found else named(salt, envelope, (one.name for one in known))
+        name = found.name if found else named(family, envelope, (thread.name for thread in known))
         thread = self.threads.find(name, _weight(incoming, envelope), lambda: found or make(name))
         thread.opening = opened(envelope)
         thread.heard = thread.heard or answers(envelope)  # to be known by, should this turn fail
@@ -39,17 +38,18 @@ class Belonging:
 
     def looked_at(self, incoming: Incoming, envelope: Envelope) -> Thread:
         """The conversation of a request that is only looked at; one that is not kept, where this process knows none."""
-        key, salt, make = self._named(incoming, envelope)
-        known = self.threads.family(hashed("thread", salt))
+        key, family, make = self._named(incoming, envelope)
+        known = self.threads.family(family)
         found = next(iter(known), None) if key.name else continued(known, envelope)
         return found or make("")
 
     def _named(self, incoming: Incoming, envelope: Envelope) -> tuple[Key, str, Callable[[str], Thread]]:
-        """What a client calls its conversation, the salt of its tips, and what makes it with a name."""
+        """What a client calls its conversation, the family that has this name, and what makes it with a name of ours."""
         key = session_key(dict(incoming.headers), envelope.body)
-        salt, model = salt_of(incoming, key, envelope.tools), model_of(incoming, envelope)
-        make = partial(self.turns.opened, salt=salt, tenant=tenant_of(incoming), incoming=incoming, model=model)
-        return key, salt, make
+        salt, model = salt_of(incoming, envelope.tools), model_of(incoming, envelope)
+        family = family_of(salt, key)
+        opened = partial(self.turns.opened, family=family, salt=salt, tenant=tenant_of(incoming))
+        return key, family, partial(opened, incoming=incoming, model=model)
 
 
 def _weight(incoming: Incoming, envelope: Envelope) -> int:
@@ -83,12 +83,12 @@ def answers(envelope: Envelope) -> frozenset[bytes]:
     return frozenset(filter(None, map(telling, decode_all(envelope))))
 
 
-def named(salt: str, envelope: Envelope, taken: Iterable[str]) -> str:
+def named(family: str, envelope: Envelope, taken: Iterable[str]) -> str:
     """A name for a new conversation, which says nothing of what was said: the same in every process, unless another
     that is known here began in the same words."""
     names, number, first = frozenset(taken), 0, opened(envelope).hex()
-    name = hashed("thread", salt, first)
+    name = hashed("thread", family, first)
     while name in names:
         number += 1
-        name = hashed("thread", salt, first, str(number))
+        name = hashed("thread", family, first, str(number))
     return name

@@ -1,9 +1,10 @@
 """Which conversation a request belongs to.
 
 An edit is found by the tip of the history it was made for (docs/identity.md). What is decided here
-is the salt of those tips: the API, the caller's credential, the most specific key that the client
-sends, and the tools. So one history has different tips for two tenants, for a session and its
-sub-agent, and for an agent and a helper of other tools that is given the same history.
+is the salt of those tips: the API, the caller's credential and the tools. So one history has different
+tips for two tenants, and for an agent and a helper of other tools that is given the same history. The
+key that the client sends names a session, and is no part of it: a fork under a new key finds what was
+decided about the past that it shares (D6).
 """
 
 import json
@@ -64,9 +65,14 @@ def tools_print(tools: tuple[str, ...]) -> str:
     )
 
 
-def salt_of(incoming: Incoming, key: Key, tools: tuple[str, ...]) -> str:
+def salt_of(incoming: Incoming, tools: tuple[str, ...]) -> str:
     """The salt of a conversation's tips. Nothing that was sent can be read from it."""
-    return hashed(incoming.api, incoming.credential, *key, tools_print(tools))
+    return hashed(incoming.api, incoming.credential, tools_print(tools))
+
+
+def family_of(salt: str, key: Key) -> str:
+    """What the sessions that a caller calls by one *key*, or by none, share beside their salt."""
+    return hashed("thread", salt, *key)
 
 
 def tenant_of(incoming: Incoming) -> str:

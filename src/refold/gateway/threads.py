@@ -45,7 +45,7 @@ class Thread:
     name: str
     """A hash; nothing that was sent can be read from it."""
     family: str
-    """A hash of what it shares with others whose histories may be the same: the salt."""
+    """A hash of what it shares with others of its caller: the salt and the key that the client sends."""
     tenant: str
     compactor: Compactor
     lock: Lock = field(default_factory=Lock, repr=False)

@@ -13,7 +13,6 @@ from refold.gateway import caps, economy, plan, prepared
 from refold.gateway.accounts import format_of
 from refold.gateway.claims import Claiming, Had, claim_of
 from refold.gateway.counters import Counters
-from refold.gateway.identity import hashed
 from refold.gateway.notes import Unbooked, decide_again, mended, note, note_unsaved, save_unsaved
 from refold.gateway.rooms import Rooms
 from refold.gateway.settings import Settings
@@ -48,7 +47,7 @@ class Turns:
     def __post_init__(self) -> None:
         self.rooms = Rooms(self.settings)
 
-    def opened(self, name: str, salt: str, tenant: str, incoming: Incoming, model: str) -> Thread:
+    def opened(self, name: str, *, family: str, salt: str, tenant: str, incoming: Incoming, model: str) -> Thread:
         """A conversation that was not known."""
         limits = self.rooms.limits(incoming, model)
         strategies = plan.strategies_of(self.settings, limits.target)
@@ -63,7 +62,7 @@ class Turns:
             on_event=self.listen(tenant, name) if self.listen else self.settings.on_event,
             clock=self.settings.clock,
         )
-        return Thread(name, hashed("thread", salt), tenant, compactor, target=limits.target)
+        return Thread(name, family, tenant, compactor, target=limits.target)
 
     # --- what is shown ----------------------------------------------------------------------------
 
