@@ -49,6 +49,7 @@ def test_the_last_messages_stay_up_to_a_number_of_tokens():
 
 
 def test_nothing_is_proposed_where_everything_older_is_summarised():
+    """S1-27: an empty list to summarise is no summary."""
     strategy = KeepFrom(Summarize(max_tokens=200), LastMessages(4, 10_000))
     view = proposals(turns(8, 200), strategy)
     assert [(edit.start, edit.stop) for edit in view.edits] == [(0, 12)]

@@ -310,6 +310,18 @@ def test_a_model_that_fails_leaves_it_to_rules_or_leaves_it(answers):
     assert untouched.summary == ""
 
 
+@pytest.mark.parametrize("cap", [120, 240])
+def test_the_summary_keeps_to_the_cap_of_the_configuration(cap):
+    """S2-08 (C2-12): as it stands in the list, by rules; a model is told of it."""
+    history = [*talk(60), user("最后的问题")]
+    config = {"summary_max_tokens": cap}
+    by_rules = SoftHardCompactor(SMALL).compact(history, config=config).compacted_messages
+    assert cap / 2 < compactor_estimate_messages_tokens(by_rules[:1]) <= cap
+    model = ScriptedModel(["用户在问步骤。"])
+    SoftHardCompactor(SMALL, model=model).compact(history, config=config | {"use_llm": True})
+    assert cap / 4 < model.asked[0].max_tokens <= cap
+
+
 # --- what the document calls future ------------------------------------------------------------
 
 

@@ -216,16 +216,21 @@ def test_the_json_form_is_json_and_a_failure_keeps_what_it_said():
 
 
 def test_protected_tools_are_left_alone():
-    """S1-10 S1-20 S1-25: known by the names that their calls have."""
-    messages = [SYSTEM, user("q"), *ran("s", "Skill", WORDS * 50), *ran("n", "notes", WORDS * 50), *rounds(3)]
+    """S1-10 S1-20 S1-25: results and arguments alike, known by the names that their calls have; `Skill` without
+    being named."""
+    long = {"content": "x = 1\n" * 100}
+    tools = ("Skill", "notes", "write")
+    protected = [message for name in tools for message in ran(name, name, WORDS * 50, **long)]
+    messages = [SYSTEM, user("q"), *copy.deepcopy(protected), *rounds(1)]
     policy = ContextPolicy.builder().keep_recent_tools(1).protected_tools("notes").build()
     ContextCompactor(policy).compact(messages)
-    assert results(messages)[:2] == [WORDS * 50] * 2
+    assert messages[2:6] == protected[:4]
     assert results(messages)[2].startswith("[truncated: ")
+    assert messages[6]["tool_calls"] != protected[4]["tool_calls"]
 
 
 def test_texts_are_cut_only_if_asked_and_never_the_users_or_recent_ones():
-    """S1-24 (C1-3)"""
+    """S1-24 (C1-3): only the assistant's, only before the newest groups, both ends, and the note says how much."""
     long = WORDS * 300
     start = [{**SYSTEM, "content": long}, user(long), assistant(long), user("next"), *rounds(2, 50), assistant(long)]
     untouched = copy.deepcopy(start)
@@ -237,9 +242,25 @@ def test_texts_are_cut_only_if_asked_and_never_the_users_or_recent_ones():
     assert len(cut[2]["content"]) < 1_100
     assert "[truncated: " in cut[2]["content"]
     assert cut[:2] + cut[3:] == start[:2] + start[3:]
+    gone = int(cut[2]["content"].partition("[truncated: ")[2].partition(" ")[0])
+    assert len(long) - gone == len(cut[2]["content"]) - len(f"\n[truncated: {gone} chars]\n") >= 950
+    assert cut[2]["content"].startswith(long[:400])
+    assert cut[2]["content"].endswith(long[-400:])
     again = copy.deepcopy(cut)
     compactor.compact(again)
     assert again == cut
+
+
+@pytest.mark.parametrize(("keep", "cut"), [(0, [0, 1]), (1, [0, 1]), (2, [0]), (3, [])])
+def test_texts_between_the_newest_groups_are_recent(keep, cut):
+    """S1-24: as many groups are recent as `keep_recent_tools` says, at least one."""
+    long = WORDS * 300
+    texts = [f"{n}: {long}" for n in range(3)]
+    messages = [SYSTEM, user("q")]
+    for n, text in enumerate(texts):
+        messages += [*ran(f"c{n}", "bash", "ok"), assistant(text), user("go on")]
+    ContextCompactor(ContextPolicy(keep_recent_tools=keep, max_text_length=1_000)).compact(messages)
+    assert [n for n, text in enumerate(texts) if assistant(text) not in messages] == cut
 
 
 @given(st.lists(st.tuples(st.integers(1, 2_000), st.sampled_from(["bash", "Skill"])), max_size=8), st.integers(0, 4))
@@ -308,18 +329,31 @@ def test_the_threshold_is_strict_and_the_log_says_what_set_it_off(caplog):
 
 
 def test_none_and_two_messages_are_not_summarised():
-    """S1-18: but what is too long in few messages is not let through for that (C1-11)."""
-    compactor = ContextCompactor(small(token_threshold=10), ScriptedModel([SUMMARY]))
+    """S1-18: nor in async code; the third message counts, the system prompt as one. But what is too long in few
+    messages is not let through for that (C1-11)."""
+    model = ScriptedModel([SUMMARY] * 9)
+    compactor = ContextCompactor(small(token_threshold=10, keep_recent_turns=0), model)
     assert compactor.compact(None) is None
-    few = [SYSTEM, user("word " * 500)]
-    compactor.compact(few)
-    assert few == [SYSTEM, user("word " * 500)]
-    assert estimate_tokens(few) > 10
-    tool = ran("c1", "bash", WORDS * 100)
-    tool[0]["content"] = "reading"
-    three = [*tool, assistant("done")]
-    ContextCompactor(small(keep_recent_tools=0)).compact(three)
-    assert three[1]["content"] == "[truncated: 2300 chars]"
+    assert asyncio.run(compactor.acompact(None)) is None
+    question, answer = user("word " * 500), assistant("word " * 500)
+    for few in ([question, answer], [SYSTEM, question], [question], []):
+        for messages in (list(few), list(few)):
+            compactor.compact(messages)
+            assert messages == few
+            asyncio.run(compactor.acompact(messages))
+            assert messages == few
+    assert model.asked == []
+    three = [SYSTEM, question, answer]
+    compactor.compact(three)
+    assert len(model.asked) == 1
+    assert "【历史摘要】" in three[1]["content"]
+    call, result = ran("c1", "bash", WORDS * 100)
+    both = [{**call, "content": "reading"}, result]
+    ContextCompactor(small(keep_recent_tools=0)).compact(both)
+    assert both[1]["content"] == WORDS * 100
+    read = [*both, assistant("done")]
+    ContextCompactor(small(keep_recent_tools=0, token_threshold=10_000)).compact(read)
+    assert read[1]["content"] == "[truncated: 2300 chars]"
 
 
 def test_where_nothing_is_older_than_what_is_kept_nobody_is_asked():
