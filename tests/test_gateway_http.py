@@ -79,7 +79,7 @@ def test_every_method_and_path_passes(echo, method: str) -> None:
 def test_headers_pass_but_those_of_the_connection(echo) -> None:
     upstream, gateway = echo
     raw = (
-        b"POST /v1/messages?beta=true HTTP/1.1\r\nHost: evil.example\r\nanthropic-beta: a\r\nanthropic-beta: b\r\n"
+        b"POST /v1/messages?beta=true HTTP/1.1\r\nHost: other\r\nanthropic-beta: a\r\nanthropic-beta: b\r\n"
         b"X-Own: \xe4\xbd\xa0\r\nauthorization: Bearer k\r\nCookie: c=1\r\nKeep-Alive: 5\r\nTE: trailers\r\n"
         b"Proxy-Authorization: p\r\nX-Hop: 1\r\nConnection: close, X-Hop, Authorization\r\nExpect: 100-continue\r\n"
         b"User-Agent: me\r\nContent-Length: 2\r\n\r\n{}"

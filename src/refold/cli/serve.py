@@ -34,6 +34,12 @@ SHARE = click.FloatRange(0, 1, min_open=True)
 @click.option("--soft", type=SHARE, metavar="SHARE", help="Prepare summaries from this share of the window on.")
 @click.option("--hard", type=SHARE, metavar="SHARE", help="Compact from this share of the window on.")
 @click.option("--target", type=SHARE, metavar="SHARE", help="Compact down to this share of the window.")
+@click.option(
+    "--allow-host", "allowed_hosts", multiple=True, metavar="NAME", help="Clients may call it by this name too."
+)
+@click.option(
+    "--allow-origin", "allowed_origins", multiple=True, metavar="ORIGIN", help="Pages of this site may use it too."
+)
 @click.option("--no-headers", is_flag=True, help="Do not say in the answers' headers what was done.")
 @click.option("--log", metavar="LEVEL", help="debug, info, warning or error.")
 @click.option("--check", is_flag=True, help="Only say what would be served.")
@@ -62,7 +68,7 @@ def _configured(path: str | None, upstreams: tuple[str, ...], no_headers: bool, 
     shares = {name: said.pop(name) for name in ("soft", "hard", "target")}
     config = gateways.load(path) if path else gateways.from_environment(gateways.Config())
     settings = replace(config.settings, **{name: value for name, value in shares.items() if value is not None})
-    changes = {name: value for name, value in said.items() if value is not None}
+    changes = {name: value for name, value in said.items() if value not in (None, ())}
     named = tuple(gateways.upstream(one) for one in upstreams)
     if no_headers:
         changes["answer_headers"] = False

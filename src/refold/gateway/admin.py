@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from refold.gateway.answers import Refused, refusal
 from refold.gateway.api.app import Api
@@ -13,6 +12,7 @@ from refold.gateway.caller import Caller, Note, Send
 from refold.gateway.config import is_loopback
 from refold.gateway.intake import Receive
 from refold.gateway.metrics import CONTENT_TYPE
+from refold.gateway.sites import Sites, find_stranger
 
 if TYPE_CHECKING:
     from refold.gateway.app import Application, Gateway
@@ -76,21 +76,11 @@ def may_administer(scope: Mapping[str, Any], token: str) -> bool:
         brought = next((value for name, value in headers if name == b"authorization"), b"")
         scheme, _, word = brought.partition(b" ")
         return scheme.lower() == b"bearer" and compare_digest(word.strip(b" "), token.encode())
-    client = scope.get("client")
-    hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
-    origins = [value.decode("latin-1") for name, value in headers if name == b"origin"]
+    client, first = scope.get("client"), dict(reversed(headers))
     return (
         client is not None
         and is_loopback(client[0])
-        and not any(name in _FORWARDED for name, _ in headers)
-        and len(hosts) == 1
-        and is_loopback(_name(f"//{hosts[0]}"))
-        and all(is_loopback(_name(origin)) for origin in origins)
+        and first.keys().isdisjoint(_FORWARDED)
+        and sum(name == b"host" for name, _ in headers) == 1
+        and find_stranger(first, Sites()) is None
     )
-
-
-def _name(address: str) -> str:
-    try:
-        return urlsplit(address).hostname or ""
-    except ValueError:
-        return ""

@@ -15,9 +15,10 @@ from refold.gateway.intake import Gone, Receive
 from refold.gateway.logs import LOGGER, places
 from refold.gateway.metrics import Timings, render
 from refold.gateway.relay import Relay
+from refold.gateway.sites import find_stranger, sites_of
 from refold.gateway.traces import Traces
 from refold.gateway.upstreams import is_own
-from refold.gateway.wire import dialect, read_head
+from refold.gateway.wire import Head, dialect, read_head
 
 Application = Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]]
 """An ASGI 3 application."""
@@ -96,6 +97,7 @@ class Gateway:
             head = read_head(scope, self.config.limits)
             note.path, api = head.path[:200], dialect(head, head.path)
             self._check_room()
+            self._check_site(head, scope)
             await self._relay.answer(head, receive, caller)
         except Refused as error:
             await self._refuse(api, error, caller)
@@ -113,6 +115,11 @@ class Gateway:
     def _check_room(self) -> None:
         if self.under_way > self.config.limits.requests:
             raise Refused(503, "The gateway is busy.", headers=(("retry-after", "1"),), reason="busy")
+
+    def _check_site(self, head: Head, scope: Mapping[str, Any]) -> None:
+        stranger = find_stranger(head.first, sites_of(self.config, scope))
+        if stranger is not None:
+            raise stranger
 
     async def _refuse(self, api: str, error: Refused, caller: Caller) -> None:
         """The server closes the connection where an answer has begun. Never raises `Gone`."""

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -30,6 +31,9 @@ STORE = "REFOLD_STORE"
 """Environment variables, so that no secret has to stand in a file or a command line."""
 
 
+_ORIGIN = r"null|\*|[\w.+*-]+://[^/?#\s]+"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """The gateway's settings. Raises ValueError for what cannot be."""
@@ -49,6 +53,10 @@ class Config:
     """How long transcripts are kept after they grew last: `7d`, `12h`. Empty: none are kept."""
     memory: str = ""
     """An SQLite file for the facts that the API's `compact` takes out of what it hides. Empty: none are kept."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names that clients may call the gateway by, beside those of this machine: `models.example`, `*.example`."""
+    allowed_origins: tuple[str, ...] = ()
+    """Web sites whose pages may use the gateway: `https://chat.example`, `null`. Pages of this machine always may."""
     settings: Settings = field(default_factory=Settings)
     limits: Limits = field(default_factory=Limits)
     answer_headers: bool = True
@@ -71,6 +79,7 @@ class Config:
             raise ValueError(f"log must be one of {', '.join(LEVELS)}, not {self.log!r}")
         if self.record:
             _check_time(self.record)
+        _check_sites(self.allowed_hosts, self.allowed_origins)
 
     def checked(self) -> "Config":
         """This, if it can be served. Raises ValueError without upstreams, and for an address that others
@@ -94,6 +103,15 @@ def _check_time(record: str) -> None:
         seconds_of(record)
     except ValueError as error:
         raise ValueError(f"record: {error}") from error
+
+
+def _check_sites(hosts: tuple[str, ...], origins: tuple[str, ...]) -> None:
+    wrong = next((host for host in hosts if not host or "/" in host or ":" in host), None)
+    if wrong is not None:
+        raise ValueError(f"allowed_hosts: write names without scheme and port, as models.example, not {wrong!r}")
+    wrong = next((origin for origin in origins if not re.fullmatch(_ORIGIN, origin)), None)
+    if wrong is not None:
+        raise ValueError(f"allowed_origins: write origins as https://chat.example or null, not {wrong!r}")
 
 
 def is_loopback(host: str) -> bool:
@@ -124,6 +142,7 @@ def read(text: str, name: str = "refold.toml", environment: Mapping[str, str] = 
         "limits": table.table("limits").made(Limits),
         "settings": _settings(table, environment),
     }
+    made |= {name: tuple(plain[name]) for name in ("allowed_hosts", "allowed_origins") if name in plain}
     if "salt" in plain:
         made["salt"] = plain["salt"].encode()
     return table.guard(lambda: from_environment(Config(**made), environment))
@@ -152,6 +171,8 @@ _PLAIN: Mapping[str, Kind] = {
     "hold_seconds": float,
     "admin_token": str,
     "salt": str,
+    "allowed_hosts": (str,),
+    "allowed_origins": (str,),
 }
 """The keys of a file that stand in no table."""
 
