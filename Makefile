@@ -8,7 +8,7 @@ demo: .venv/core  ## compact a long session: no key, no network service, no mode
 	@$(BIN)/refold demo
 
 test: .venv/dev  ## all tests, documentation included
-	$(BIN)/pytest -n auto
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n auto --dist worksteal
 
 lint: .venv/dev  ## style, types, layers
 	$(BIN)/ruff check .

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, Phase, settings
 
 from real_postgresql import Server, started
 
-settings.register_profile("dev", max_examples=50, deadline=None)
-settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True, print_blob=True)
-settings.register_profile("nightly", max_examples=5_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("dev", max_examples=15, deadline=None)
+settings.register_profile("ci", max_examples=15, deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("nightly", max_examples=2_000, deadline=None, suppress_health_check=list(HealthCheck))
 FIND = (Phase.explicit, Phase.generate)
 """Without making what fails small: a mutant is killed by the first example, and nobody reads it."""
 settings.register_profile("mutants", max_examples=8, deadline=None, derandomize=True, database=None, phases=FIND)

@@ -7,10 +7,11 @@ import json
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
+from examples import thorough
 from refold.conversations import REMEMBERED
 from refold.messages import Message, ToolCall, user
 from refold.settle import settle
@@ -379,7 +380,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=150)
+@thorough
 @given(JSON)
 def test_whatever_is_thrown_at_it_it_answers_or_says_what_is_wrong(payload):
     """Bad input: a clear error or an unchanged result, never a crash, never a lost message."""

@@ -5,7 +5,7 @@ import random
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.budget import Budget
@@ -321,7 +321,6 @@ def test_conformance_09_12_the_earlier_summary_goes_in_as_such_and_not_as_conver
         assert sum(previous(message) is not None for message in second.messages) == 1
 
 
-@settings(max_examples=25)
 @given(transcripts(max_turns=4), st.sampled_from([Rules(), ANTHROPIC, Rules(openai_chat.RULES)]))
 def test_a_view_fed_back_is_compacted_as_the_grown_history_is(messages, rules):
     """The requests of both are the same, whoever keeps the history."""

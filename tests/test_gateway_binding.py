@@ -90,7 +90,7 @@ ACTIONS = st.one_of(
 MADE = (ClipResults(limit=6_000), Summarize(keep=0.3), ClearToolResults(keep=2), Summarize(keep=2))
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(ACTIONS, min_size=10, max_size=40), st.sampled_from([None, MADE]))
 def test_whatever_happens_no_signature_is_sent_where_it_was_not_signed(actions: list[Any], made: Any):
     agent = Agent(made)

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any, Self
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import Budget, Edit, StoreError
@@ -457,7 +457,6 @@ def told(limit: int) -> bytes:
 
 
 @given(st.integers(1, 200_000), st.sampled_from(["claude-opus-5-5", "nobody-knows"]))
-@settings(max_examples=20)
 def test_one_callers_errors_do_not_shrink_the_window_of_another(limit: int, model: str):
     with Driver(windows={"claude-opus-5-5": Window(200_000)}) as driver:
         body = anthropic(40, model=model)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from examples import thorough
 from refold.budget import Budget
 from refold.edits import Edit
 from refold.errors import EditError
@@ -105,11 +106,13 @@ any_transcript = st.one_of(transcripts(), transcripts(tidy=False), st.just(()))
 any_rules = st.sampled_from(sorted(DIALECTS)).map(DIALECTS.__getitem__)
 
 
+@thorough
 @given(any_transcript)
 def test_identity(messages):
     assert look(messages).messages == messages
 
 
+@thorough
 @given(any_transcript, any_rules)
 def test_reversibility(messages, rules):
     view = compacted(messages, rules)
@@ -120,11 +123,13 @@ def test_reversibility(messages, rules):
         assert view.unfold(edit.id) == list(messages[edit.start : edit.stop])
 
 
+@thorough
 @given(any_transcript, any_rules)
 def test_validity(messages, rules):
     assert violations(compacted(messages, rules)) <= violations(look(messages, rules=rules))
 
 
+@thorough
 @given(any_transcript, any_rules, st.data())
 def test_validity_of_any_subset_of_the_edits(messages, rules, data):
     view = compacted(messages, rules)
@@ -133,6 +138,7 @@ def test_validity_of_any_subset_of_the_edits(messages, rules, data):
     assert violations(view.revert(*gone)) <= violations(look(messages, rules=rules))
 
 
+@thorough
 @given(any_transcript)
 def test_progress(messages):
     before, after = look(messages), compacted(messages)
@@ -154,6 +160,7 @@ def repeated(view):
         yield view.swap(at, replace(message, parts=message.parts), by="repeated")
 
 
+@thorough
 @given(any_transcript)
 def test_tokens_are_those_of_what_is_shown(messages):
     view = compacted(messages)
@@ -161,6 +168,7 @@ def test_tokens_are_those_of_what_is_shown(messages):
     assert view.estimate == sum(item.tokens for item in view.items)
 
 
+@thorough
 @given(transcripts(), transcripts())
 def test_stable_prefix(messages, more):
     view = compacted(messages)
@@ -168,6 +176,7 @@ def test_stable_prefix(messages, more):
     assert grown.messages[: len(view.messages)] == view.messages
 
 
+@thorough
 @given(any_transcript, transcripts(), st.data())
 def test_fork_safety(messages, other, data):
     view = compacted(messages)
@@ -178,6 +187,7 @@ def test_fork_safety(messages, other, data):
         assert transcript.holds(edit) == same
 
 
+@thorough
 @given(any_transcript, st.randoms(use_true_random=False))
 def test_commutativity(messages, random):
     view = compacted(messages)
@@ -187,6 +197,7 @@ def test_commutativity(messages, random):
     assert look(messages, tuple(edits)).messages == view.messages
 
 
+@thorough
 @given(any_transcript, any_rules, st.data())
 def test_cuts(messages, rules, data):
     view = look(messages, rules=rules)
@@ -197,6 +208,7 @@ def test_cuts(messages, rules, data):
     assert violations(folded) <= violations(view)
 
 
+@thorough
 @given(any_transcript)
 def test_colour(messages):
     async def ask(question: Ask) -> Answer:
@@ -207,6 +219,7 @@ def test_colour(messages):
     assert asyncio.run(adrive(run, ask)).view == compacted(messages)
 
 
+@thorough
 @given(any_transcript)
 def test_determinism(messages):
     assert compacted(messages) == compacted(messages)
@@ -226,6 +239,7 @@ def unbound(messages: tuple[Message, ...]) -> list[int]:
     ]
 
 
+@thorough
 @given(transcripts(max_turns=5), st.integers(30, 400))
 def test_binding(messages, trigger):
     """A provider signs thinking over what it saw; no later request sends it over anything else."""
@@ -239,6 +253,7 @@ def test_binding(messages, trigger):
     assert unbound(drive(steps(view, STRATEGIES, TIGHT), answer).view.messages) == []
 
 
+@thorough
 @given(transcripts(max_turns=5), st.integers(30, 400), st.data())
 def test_binding_over_reverts(messages, trigger, data):
     """AN-7 AN-11, conformance 56: edits are taken back between turns, and thinking goes on over what shows then."""
@@ -269,6 +284,7 @@ def test_binding_keeps_what_was_thought_after_the_edit():
     assert unbound(thought.messages) == []
 
 
+@thorough
 @given(any_transcript)
 def test_memorylessness(messages):
     at_once = look(messages).keep(first_sight(look(messages), [Clip()]))
@@ -280,6 +296,7 @@ def test_memorylessness(messages):
     assert turn_by_turn.messages == at_once.messages
 
 
+@thorough
 @given(any_transcript)
 def test_restraint(messages):
     view, model = look(messages), ScriptedModel(["never asked"])
@@ -289,6 +306,7 @@ def test_restraint(messages):
     assert model.asked == []
 
 
+@thorough
 @given(any_transcript, st.integers(1, 100))
 def test_restraint_stops_when_it_fits(messages, share):
     view = look(messages)
@@ -306,6 +324,7 @@ def test_latest_wins():
     assert view.apply(one, two).revert(two.id).items[0].shown == (user("one"),)
 
 
+@thorough
 @given(any_transcript, any_rules)
 def test_idempotence(messages, rules):
     once = compacted(messages, rules)

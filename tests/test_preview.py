@@ -4,10 +4,11 @@ import asyncio
 import copy
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
+from examples import thorough
 from refold.edits import Edit
 from refold.messages import user
 from refold.readable import plain_text, readable
@@ -66,7 +67,7 @@ def test_accepting_keeps_exactly_those_bytes_without_asking():
     assert compactor(store=store)(grown).payload == [*preview.payload, grown[-1]]
 
 
-@settings(max_examples=60, deadline=None)
+@thorough
 @given(st.integers(0, 30), st.integers(20, 6_000), st.integers(0, 4_000), st.booleans())
 def test_law_what_was_previewed_is_what_is_shown_after_accepting(rounds, size, to, twice):
     """Acceptance: with local and retrospective strategies, after an earlier compaction or none, to the byte."""
@@ -261,7 +262,6 @@ def test_f18_what_would_vanish_names_no_edit_of_ours(strategy):
     assert [name for name in names if any(id in name for id in ids)] == []
 
 
-@settings(max_examples=30, deadline=None)
 @given(transcripts(), st.sampled_from(OURS))
 def test_f18_what_would_vanish_was_said(messages, strategy):
     """Law: nothing is listed that nobody said, whatever showed before."""

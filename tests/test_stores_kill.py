@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from examples import at_night
 from kill_writer import STORES, batch, tips
 from real_postgresql import started
 
 WRITER = Path(__file__).with_name("kill_writer.py")
-KILLS = {"sqlite": 200, "sidecar": 200, "postgresql": 40}
+KILLS = {"sqlite": at_night(24, 200), "sidecar": at_night(24, 200), "postgresql": at_night(8, 40)}
 KILLS_PER_FILE = 6
 SLOWEST = {"sqlite": 0.04, "sidecar": 0.04, "postgresql": 0.12}
 """Seconds until a kill, at most; a connection takes longer than a file."""
