@@ -16,7 +16,6 @@ from refold.envelope import Envelope, unpack
 from refold.events import Accepted, After, Before, OnEvent, Reverted, guarded
 from refold.ledger import Recorder, Row, rows_of
 from refold.loop import Asker, AsyncAsker, Effect, adrive, drive
-from refold.models.model import awaited
 from refold.preview import Preview
 from refold.records import about
 from refold.rounds import Order, Rounds, fresh_edits
@@ -252,7 +251,7 @@ class Compactor:
         return Preview(before.view, after.view, tuple(fresh_edits(before, after)))
 
     async def _awaited(self, run: Generator[Ask | Effect, Any, T], ask: Asker | AsyncAsker | None) -> T:
-        return await adrive(run, awaited(ask) if ask else None)
+        return await adrive(run, ask)
 
     def _book(self, rows: Sequence[Row]) -> None:
         if self.ledger is not None:

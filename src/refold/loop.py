@@ -9,6 +9,7 @@ from refold.attempt import Attempt
 from refold.budget import Budget
 from refold.edits import Edit
 from refold.errors import EditError
+from refold.models.callables import aanswer_of, answer_of
 from refold.settle import settle
 from refold.stack import Stack
 from refold.strategy import Answer, Ask, Ending, Steps, Strategy
@@ -139,7 +140,8 @@ def first_sight(view: View, strategies: Iterable[Strategy], since: int = 0) -> l
 
 
 def drive(run: Generator[Ask | Effect, Any, T], ask: Asker | None = None) -> T:
-    """Run a generator to its end; without *ask* every question goes unanswered."""
+    """Run a generator to its end; without *ask* every question goes unanswered. Whatever *ask* raises is an answer
+    that failed (F6)."""
     reply = None
     while True:
         try:
@@ -147,13 +149,14 @@ def drive(run: Generator[Ask | Effect, Any, T], ask: Asker | None = None) -> T:
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
         if isinstance(step, Ask):
-            reply = ask(step) if ask else None
+            reply = answer_of(ask, step) if ask else None
         else:
             reply = step()
 
 
-async def adrive(run: Generator[Ask | Effect, Any, T], ask: AsyncAsker | None = None) -> T:
-    """As `drive`, for async code: questions are awaited, blocking effects run in a thread."""
+async def adrive(run: Generator[Ask | Effect, Any, T], ask: Asker | AsyncAsker | None = None) -> T:
+    """As `drive`, for async code: questions are awaited, or asked in a thread where *ask* is a sync function, as
+    blocking effects are."""
     reply = None
     while True:
         try:
@@ -161,6 +164,6 @@ async def adrive(run: Generator[Ask | Effect, Any, T], ask: AsyncAsker | None = 
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
         if isinstance(step, Ask):
-            reply = await ask(step) if ask else None
+            reply = await aanswer_of(ask, step) if ask else None
         else:
             reply = await asyncio.to_thread(step)

@@ -12,7 +12,7 @@ from refold.loop import Asker, AsyncAsker, Effect, adrive, drive
 from refold.memory.extract import Extractor
 from refold.memory.port import Memory, MemorySink
 from refold.memory.rules import RuleMemories
-from refold.strategy import Answer, Ask
+from refold.strategy import Ask
 from refold.view import View
 
 
@@ -44,7 +44,7 @@ def flush(
     The same content is kept once, so a flush can be repeated. *ask* answers an extractor that needs a
     model. Never raises: what goes wrong is in the result, and compaction goes on.
     """
-    return drive(_flush(before, after, sink, extract or RuleMemories()), _answering(ask) if ask else None)
+    return drive(_flush(before, after, sink, extract or RuleMemories()), ask)
 
 
 async def aflush(
@@ -56,7 +56,7 @@ async def aflush(
     ask: AsyncAsker | None = None,
 ) -> Flushed:
     """As `flush`, for async code: *ask* is awaited, the sink is used in a thread."""
-    return await adrive(_flush(before, after, sink, extract or RuleMemories()), _aanswering(ask) if ask else None)
+    return await adrive(_flush(before, after, sink, extract or RuleMemories()), ask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,28 +106,6 @@ def _store(sink: MemorySink, found: Sequence[Memory], reason: str) -> Flushed:
     except Exception as error:  # noqa: BLE001 - whatever a sink does, compaction goes on
         return Flushed(failed=True, reason=f"not stored: {_said(error)}", found=len(found))
     return Flushed(count, reason=reason, found=len(found))
-
-
-def _answering(ask: Asker) -> Asker:
-    """*ask*, with what it raises as an answer."""
-
-    def answer(question: Ask) -> Answer | None:
-        try:
-            return ask(question)
-        except Exception as error:  # noqa: BLE001 - as above
-            return Answer("", "error", _said(error))
-
-    return answer
-
-
-def _aanswering(ask: AsyncAsker) -> AsyncAsker:
-    async def answer(question: Ask) -> Answer | None:
-        try:
-            return await ask(question)
-        except Exception as error:  # noqa: BLE001 - as above
-            return Answer("", "error", _said(error))
-
-    return answer
 
 
 def _said(error: Exception) -> str:

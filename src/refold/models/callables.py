@@ -1,6 +1,7 @@
 """Any function as a model: of a text, or of an `Ask`; sync or async."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from inspect import isawaitable
@@ -10,6 +11,8 @@ from refold.models.faults import failed
 from refold.models.model import awaited
 from refold.models.thinking import unthought
 from refold.strategy import Answer, Ask
+
+_log = logging.getLogger("refold")
 
 
 def calling(function: Callable[[str], Any]) -> "Function":
@@ -21,6 +24,23 @@ def calling(function: Callable[[str], Any]) -> "Function":
 def asking(function: Callable[[Ask], Any]) -> "Function":
     """A model out of a function `Ask -> Answer | str | None`, sync or async."""
     return Function(function)
+
+
+def answer_of(ask: Callable[[Ask], Any], question: Ask) -> Answer | None:
+    """Ask whatever answers, a model or a function of an `Ask`. Never raises for what that does (F6): an exception, or
+    a reply that is no answer, is an `Answer` that says so."""
+    try:
+        return asking(ask)(question)
+    except Exception as error:  # noqa: BLE001 - whatever it is, a model that fails must not stop an agent
+        return _fallen(error)
+
+
+async def aanswer_of(ask: Callable[[Ask], Any], question: Ask) -> Answer | None:
+    """As `answer_of`, for async code. Cancelling passes through."""
+    try:
+        return await asking(ask).acall(question)
+    except Exception as error:  # noqa: BLE001 - likewise
+        return _fallen(error)
 
 
 def as_text(ask: Ask) -> str:
@@ -50,19 +70,22 @@ class Function:
         try:
             reply = self.function(self.form(ask))
         except Exception as error:  # noqa: BLE001 - whatever it is, a model that fails must not stop an agent
-            return failed(error)
+            return _fallen(error)
         return _run(reply) if isawaitable(reply) else _answer(reply)
 
     async def acall(self, ask: Ask, _within: float | None = None, /) -> Answer | None:
         """As calling it, for async code."""
-        return await _finished(awaited(self.function)(self.form(ask)))
+        try:
+            return _answer(await awaited(self.function)(self.form(ask)))
+        except Exception as error:  # noqa: BLE001 - likewise
+            return _fallen(error)
 
 
 async def _finished(reply: Any) -> Answer | None:
     try:
         return _answer(await reply)
     except Exception as error:  # noqa: BLE001 - likewise
-        return failed(error)
+        return _fallen(error)
 
 
 def _run(reply: Any) -> Answer | None:
@@ -82,4 +105,13 @@ def _in_a_loop() -> bool:
 
 
 def _answer(reply: Any) -> Answer | None:
-    return Answer(unthought(reply)) if isinstance(reply, str) else reply
+    if isinstance(reply, str):
+        return Answer(unthought(reply))
+    if reply is None or isinstance(reply, Answer):
+        return reply
+    return _fallen(TypeError(f"a model answers with an Answer, a text or None, not with {type(reply).__name__}"))
+
+
+def _fallen(error: Exception) -> Answer:
+    _log.warning("a model raised %s", type(error).__name__)  # what it says may quote the conversation
+    return failed(error)

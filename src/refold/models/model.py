@@ -59,8 +59,17 @@ def _is_async(ask: Any) -> bool:
 
 def _in_thread(ask: Callable[[Ask], Any]) -> Callable[[Ask], Awaitable[Answer | None]]:
     async def answer(question: Ask) -> Answer | None:
-        reply = await asyncio.to_thread(ask, question)
+        reply = await asyncio.to_thread(_crossing, ask, question)
         answer: Answer | None = await reply if isawaitable(reply) else reply
         return answer
 
     return answer
+
+
+def _crossing(ask: Callable[[Ask], Any], question: Ask) -> Any:
+    """The reply. A StopIteration, as of `next` on answers that ran out, cannot leave a thread: whoever awaits it waits
+    for ever."""
+    try:
+        return ask(question)
+    except StopIteration as error:
+        raise RuntimeError("the model raised StopIteration") from error

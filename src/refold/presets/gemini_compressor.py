@@ -11,9 +11,7 @@ from refold.adapters.langchain import ChatModel
 from refold.adapters.langchain_reading import SOURCE
 from refold.attempt import Outcome
 from refold.errors import extra
-from refold.loop import AsyncAsker
 from refold.models.endpoint import HTTPModel
-from refold.models.model import awaited
 from refold.presets.gemini import Settings, compactor, curated
 from refold.store import Store
 from refold.strategy import Answer, Ask
@@ -105,12 +103,12 @@ class GoogleStyleCompressor(Compressor):
         sent = [_noted(one, view) for one in view.payload]
         return CompressionResult(sent, True, before, view.tokens, status, reason, _snapshot(view), view)
 
-    def _asker(self, config: RunnableConfig | Settings | None) -> AsyncAsker:
+    def _asker(self, config: RunnableConfig | Settings | None) -> Any:
         if self.model is None:
             return _nobody
         if isinstance(self.model, BaseChatModel):
-            return awaited(ChatModel(self.model, None if isinstance(config, Settings) else config))
-        return awaited(self.model)
+            return ChatModel(self.model, None if isinstance(config, Settings) else config)
+        return self.model
 
     def _outcome(self, view: View, valid: list[BaseMessage]) -> tuple[Outcome, str]:
         tried = [one for one in view.attempts if view.edits or one.outcome != "no_headroom"]

@@ -21,7 +21,7 @@ from refold.errors import RefoldError
 from refold.lens import Lens
 from refold.loop import adrive, shrink
 from refold.messages import Message, Text
-from refold.models.model import awaited
+from refold.models.callables import aanswer_of
 from refold.presets.koog_strategies import HistoryCompressionStrategy, WholeHistory
 from refold.presets.koog_texts import as_ask
 from refold.rules.openai_chat import RULES
@@ -87,7 +87,7 @@ class ReadSession:
         as text, since many providers refuse them without tools (S3-23). Raises `NoAnswer`."""
         answer = None
         if self.model is not None:
-            answer = await awaited(self.model)(as_ask(self.prompt.messages, len(self.prompt.head), max_tokens))
+            answer = await aanswer_of(self.model, as_ask(self.prompt.messages, len(self.prompt.head), max_tokens))
         if answer is None or answer.finish == "error" or not answer.text.strip():
             raise NoAnswer("there is no model to ask" if answer is None else answer.error or "the answer is empty")
         return Message("assistant", (Text(answer.text),))
@@ -125,7 +125,7 @@ class WriteSession(ReadSession):
     async def compact(self, *strategies: Strategy) -> View:
         """Run strategies of Refold's on the prompt and set it to what they make of it. What fails
         changes nothing; *attempts* says how it went."""
-        done = await adrive(shrink(self.view, strategies, 0), awaited(self.model) if self.model is not None else None)
+        done = await adrive(shrink(self.view, strategies, 0), self.model)
         self.attempts += done.attempts
         self.prompt = Prompt((*self.prompt.head, *done.view.messages))
         return done.view

@@ -1,0 +1,197 @@
+"""Whatever a model is or does, an agent goes on (F6): in the library and in every preset, in sync and in async code."""
+
+import asyncio
+from collections.abc import Callable
+from itertools import chain, repeat
+from typing import Any
+
+import pytest
+
+from refold import Budget, Compactor
+from refold.memory import ModelMemories, ProcessMemories, aflush, flush
+from refold.presets.gemini import Settings
+from refold.presets.gemini import compactor as gemini
+from refold.presets.koog import LLM, NoAnswer
+from refold.presets.prune_compact import Limits, PruneAndCompact, generate_summary
+from refold.presets.soft_hard import CompactionConfig, SoftHardCompactor
+from refold.presets.two_layer import ContextCompactor, ContextPolicy
+from refold.strategies import Summarize
+from refold.strategy import Answer, Ask
+from refold.summarizers.model import ModelSummary
+from refold.summarizers.rules import RuleSummary
+
+SMALL = CompactionConfig(300, 600, 100, keep_recent_messages=2, summary_max_tokens=300, use_llm=True)
+
+
+def history() -> list[dict]:
+    return [
+        {"role": ("user", "assistant")[n % 2], "content": f"Step {n}: use port {5000 + n}. " + "words " * 60}
+        for n in range(20)
+    ]
+
+
+def raises(error: BaseException) -> Callable[[Ask], Answer]:
+    def model(_: Ask) -> Answer:
+        raise error
+
+    return model
+
+
+def araises(error: BaseException) -> Callable[[Ask], Any]:
+    async def model(_: Ask) -> Answer:
+        raise error
+
+    return model
+
+
+def later(error: BaseException) -> Callable[[Ask], Any]:
+    """A sync function that gives something to await."""
+    answer = araises(error)
+
+    def model(ask: Ask) -> Any:
+        return answer(ask)
+
+    return model
+
+
+FAULTS = {
+    "raises": raises(ValueError("no such host")),
+    "raises where async is expected": raises(TimeoutError()),
+    "runs out of answers": raises(StopIteration()),
+    "async and raises": araises(ConnectionError("cut")),
+    "gives something to await that raises": later(OSError()),
+    "answers with no answer": lambda _: {"choices": []},
+    "takes no question": lambda: "text",
+}
+
+
+def kept(view: Any) -> list[dict]:
+    return list(view.payload)
+
+
+async def agemini(model: Any) -> list[dict]:
+    return kept(
+        await gemini(Settings(1_500, summary_tokens=400, fallback=RuleSummary()), format="openai_chat").acompact(
+            history(), model
+        )
+    )
+
+
+async def koog(model: Any) -> list[dict]:
+    llm = LLM(history(), ask=model)
+    async with llm.write_session() as session:
+        await session.replace_history_with_tldr()
+    return llm.history
+
+
+async def atwo_layer(model: Any) -> list[dict]:
+    messages = history()
+    await ContextCompactor(ContextPolicy(token_threshold=700, summary_max_tokens=300)).acompact(messages, model=model)
+    return messages
+
+
+def two_layer(model: Any) -> list[dict]:
+    messages = history()
+    ContextCompactor(ContextPolicy(token_threshold=700, summary_max_tokens=300), model).compact(messages)
+    return messages
+
+
+def prune_compact(model: Any) -> list[dict]:
+    messages = history()
+    PruneAndCompact(model, Limits(model_limit=1_000, reserved_output=200, summary_max_tokens=300)).finish_step(messages)
+    return messages
+
+
+SUMMARIZE = Summarize(keep=2, max_tokens=300, summarizer=ModelSummary())
+WAYS: dict[str, Callable[[Any], list[dict]]] = {
+    "library": lambda model: kept(Compactor([SUMMARIZE], Budget(600, 300), ask=model)(history())),
+    "library, async": lambda model: kept(
+        asyncio.run(Compactor([SUMMARIZE], Budget(600, 300)).acompact(history(), model))
+    ),
+    "session": lambda model: kept(Compactor([SUMMARIZE], Budget(600, 300), ask=model).session(history()).view),
+    "by hand": lambda model: kept(Compactor([SUMMARIZE], Budget(10_000, 300), ask=model).now(history())),
+    "preview": lambda model: kept(Compactor([SUMMARIZE], Budget(10_000, 300), ask=model).preview(history())),
+    "gemini": lambda model: asyncio.run(agemini(model)),
+    "koog": lambda model: asyncio.run(koog(model)),
+    "two_layer": two_layer,
+    "two_layer, async": lambda model: asyncio.run(atwo_layer(model)),
+    "prune_compact": prune_compact,
+    "soft_hard": lambda model: SoftHardCompactor(SMALL, model=model).compact(history()).compacted_messages,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("way", WAYS)
+def test_f6_a_model_that_raises_does_not_stop_the_agent(way, fault):
+    """C1-13 S1-28 S2-10: an agent whose model function raised ended with its exception, and rules were never tried."""
+    shown = WAYS[way](FAULTS[fault])
+    assert len(shown) < len(history())
+    assert "earlier-conversation" in str(shown)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_f6_without_a_fallback_nothing_is_changed(fault):
+    """S2-10: `llm_fallback_to_rules = False`."""
+    strict = CompactionConfig(300, 600, 100, keep_recent_messages=2, use_llm=True, llm_fallback_to_rules=False)
+    assert SoftHardCompactor(strict, model=FAULTS[fault]).compact(history()).compacted_messages == history()
+
+
+def test_f6_what_happened_is_told():
+    """In the attempt, and so in ledger and events: what was raised, never what the conversation said."""
+    view = Compactor([SUMMARIZE], Budget(600, 300), ask=raises(ValueError("no such host")))(history())
+    assert view.attempts[0].outcome == "degraded"
+    assert "ValueError: no such host" in view.attempts[0].reason
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit()])
+def test_f6_an_interrupt_passes(error):
+    """Ctrl-C while a model is asked ends the program; nothing is compacted."""
+    with pytest.raises(type(error)):
+        WAYS["library"](raises(error))
+
+
+def test_f6_cancelling_passes():
+    """A task that is cancelled while its model answers is cancelled."""
+
+    async def main() -> None:
+        asked = asyncio.Event()
+
+        async def slow(_: Ask) -> Answer:
+            asked.set()
+            await asyncio.Event().wait()
+            return Answer("never")
+
+        task = asyncio.create_task(Compactor([SUMMARIZE], Budget(600, 300)).acompact(history(), slow))
+        await asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_f6_memories_and_single_calls_go_on_too(fault):
+    """What asks beside a compaction: memories by a model, `generate_summary`, koog's request without tools."""
+    model = FAULTS[fault]
+    view = Compactor([Summarize(keep=2)], Budget(600, 300))(history())
+    sink = ProcessMemories()
+    assert not flush(None, view, sink, extract=ModelMemories(), ask=model).failed
+    assert not asyncio.run(aflush(None, view, sink, extract=ModelMemories(), ask=model)).failed
+    assert "5019" in generate_summary(history(), model)
+
+    async def request() -> None:
+        async with LLM(history(), ask=model).write_session() as session:
+            with pytest.raises(NoAnswer):
+                await session.request_llm_without_tools()
+
+    asyncio.run(request())
+
+
+def test_f6_a_text_is_an_answer():
+    """A function of an `Ask` that gives a plain text, as one writes it first."""
+    texts = chain(["They choose ports, and 5000 is the first."], repeat(""))
+    view = Compactor(
+        [Summarize(keep=2, summarizer=ModelSummary(headings=()))], Budget(600, 300), ask=lambda _: next(texts)
+    )(history())
+    assert "They choose ports" in str(view.payload)
