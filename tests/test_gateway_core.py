@@ -478,12 +478,12 @@ def test_a_window_smaller_than_what_was_answered_is_believed_when_it_is_told_aga
     """A server may have been started anew with a smaller one."""
     usage, other = {"prompt_tokens": 20_000, "completion_tokens": 5}, [("x-session-id", "other")]
     with Driver(windows={}) as driver:
-        body = chat(40)
+        body, elsewhere = chat(40), chat(40).replace(b"Fix the bug.", b"Write the page.")
         out = driver(body, "openai_chat")
         driver.exchange.finished(request(body, "openai_chat"), out, usage)
         retried = driver.harder(body, out, told(2_000), "openai_chat")
         assert retried is not None and 2_000 < retried.after < out.after
-        assert driver(chat(40), "openai_chat", headers=other).outcome == "untouched"
+        assert driver(elsewhere, "openai_chat", headers=other).outcome == "untouched"
         again = driver.harder(body, out, told(2_000), "openai_chat")
         assert again is not None and again.after < retried.after
         assert driver(chat(41), "openai_chat", headers=other).after < 2_000
