@@ -7,12 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
+from refold.escapes import without_escapes
+from refold.failures import is_failure
 from refold.lens import Lens
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.strategies import Summarize
 from refold.summarizers.rules import gather
 from refold.summarizers.rules.names import Tally, note, ranked
+from refold.summarizers.rules.outcomes import error_line, exit_code
+from refold.summarizers.rules.text import SCANNED, scanned
 from refold.summarizers.rules.words import Source, candidates, skeleton
+from refold.terms import terms
 
 
 def names(text: str, source: Source = "said") -> set[str]:
@@ -177,3 +182,45 @@ def test_f18_the_index_of_names_lists_no_edit_of_ours(source: Source) -> None:
     stub = "[read(src/m1.py): result of 2,504 characters cleared (edit 1a2b3c4d)]"
     text = f"{stub}\n[… 99 characters left out (edit 5e6f7a8b), among them:\nKeyError: order_id"
     assert names(text, source) == {"src/m1.py", "order_id", "KeyError"}
+
+
+# --- F3: words keep their first letter -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    ("<exit_code>1</exit_code>", {"exit_code"}),
+    ("async run(): Promise<BashResult> {", {"BashResult"}),
+    ("<UserCard onSelect={pickUser} />", {"UserCard", "onSelect", "pickUser"}),
+    ("see <https://example.com/a_b>", {"https://example.com/a_b"}),
+    (r"first\nfoo_bar\tbaz_qux\r\n", {"foo_bar", "baz_qux"}),
+    (r"in C:\Users\new_dir\test_one.py", {"new_dir", "test_one.py"}),
+    (r"in C:\\repo\\new_dir\\test_one.py", {"new_dir", "test_one.py"}),
+    (r"\home_dir", {"home_dir"}),
+    (r"\u4e2d\u6587 word_x", {"word_x"}),
+    ("\x1b[31mbadName\x1b[0m", {"badName"}),
+    (r"\u001b[1;31mbadName\u001b[0m", {"badName"}),
+    ("[31mbadName[0m", {"badName"}),
+    ("修改<订单服务.py>吧", {"订单服务.py"}),
+    ("改\x1b[32m「订单服务.py」\x1b[0m吧", {"订单服务.py"}),
+])  # fmt: skip
+def test_f3_words_keep_their_first_letter(text: str, found: set[str]) -> None:
+    """A summary lists `exit_code` and `BashResult`, not `xit_code`, `ashResult` or `31mError`."""
+    assert names(text) == found
+
+
+def test_f3_a_long_text_is_cut_between_words() -> None:
+    """What is left of a result of a million characters holds whole names alone."""
+    text = " ".join(f"name_number_{at}" for at in range(60_000))
+    assert set(scanned(text).split()) <= set(text.split())
+    assert len(scanned(text)) > 0.99 * SCANNED
+    assert len(scanned("x" * 10 * SCANNED)) == SCANNED + 1
+
+
+def test_f3_colours_stand_in_no_error_line_exit_code_or_search_term() -> None:
+    """`last error:` tells words, `exit code: 31` is no exit code, and a search for `Error` finds a red one."""
+    red = "\x1b[31mError: no such file\x1b[0m\nexit code: \x1b[31m1\x1b[0m"
+    assert error_line(red) == "Error: no such file"
+    assert exit_code(red) == 1
+    assert "error" in terms(red)
+    assert is_failure("\x1b[31mError: no such file")
+    assert without_escapes("rate(errors[5m]) \x1b(B\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\") == "rate(errors[5m]) link"

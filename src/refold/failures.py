@@ -5,11 +5,14 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
 from refold.clip import ceiling, floor
+from refold.escapes import without_escapes
 
 SCAN = 1_000_000
 """Characters that are looked at, from the end, where errors stand."""
 TRIES = 2_000
 """Words that are looked at, so that a text that says nothing but `error` costs no more."""
+OPENS = 2_000
+"""Characters in which a text opens."""
 WIDTH = 160
 """Characters kept of a line that says something went wrong."""
 
@@ -45,11 +48,12 @@ def is_failure(text: str) -> bool:
     It does with an exit code other than 0 at its start or end, with a traceback, and with an error
     as its first word.
     """
-    ends = f"{text[:200]}\n{text[-400:]}" if len(text) > 600 else text
+    start = without_escapes(text[:OPENS])
+    ends = without_escapes(f"{text[:200]}\n{text[-400:]}" if len(text) > 600 else text)
     lower = ends.lower()
     if any(word in lower for word in _codes(lower)) and any(int(found[1]) for found in EXIT.finditer(ends)):
         return True
-    return bool(OPENING.match(text)) or text.startswith(TRACE) or text.find(f"\n{TRACE}", -20_000) >= 0
+    return bool(OPENING.match(start)) or start.startswith(TRACE) or text.find(f"\n{TRACE}", -20_000) >= 0
 
 
 def _codes(text: str) -> Sequence[str]:

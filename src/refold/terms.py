@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
+from refold.escapes import without_escapes
+
 LONGEST = 64
 """Characters of a term; what is longer is data, and is found by its beginning."""
 ASKED = 2_000
@@ -40,8 +42,8 @@ def folded(text: str) -> str:
 
 
 def runs(text: str) -> Iterator[Run]:
-    """The runs of letters and digits of a text, folded."""
-    for dense, word in _RUN.findall(folded(text)):
+    """The runs of letters and digits of a text, folded, without a terminal's escape sequences."""
+    for dense, word in _RUN.findall(folded(without_escapes(text))):
         yield Run(dense, dense=True) if dense else Run(word[:LONGEST], dense=False)
 
 

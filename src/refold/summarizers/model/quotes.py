@@ -14,10 +14,11 @@ _USER = re.compile(
 )
 _STRAIGHT = r"\"([^\"\n]+)\""
 _ESCAPED = r"\\\"((?:[^\"\\\n]|\\[^\"])+)\\\""
-_CURLY = r"“([^”]+)”|「([^」]+)」|『([^』]+)』|«([^»]+)»|„([^“”]+)[“”]|^[ \t]*(?:[-*][ \t]+)?>[ \t]*([^\n]+)$"
+_CURLY = r"“([^“”]+)”|「([^「」]+)」|『([^『』]+)』|«([^«»]+)»|„([^„“”]+)[“”]|^[ \t]*+(?:[-*][ \t]++)?>[ \t]*+([^\n]+)$"
+"""Of marks that open within one another the innermost counts: what never closes is read once (C20)."""
 _PLAIN_QUOTE = re.compile(f"{_STRAIGHT}|{_CURLY}", re.MULTILINE)
 _JSON_QUOTE = re.compile(f"{_ESCAPED}|{_CURLY}", re.MULTILINE)
-_HEAD = re.compile(r"^[ \t]*(?:#{1,6}[ \t]|[^\n]*[:：]\**[ \t]*$)")
+_HEAD = re.compile(r"[ \t]*+#{1,6}[ \t]")
 _WORDS = re.compile(r"[\W_]+")
 
 
@@ -38,7 +39,7 @@ def check_quotes(text: str, said: Iterable[str]) -> Checked:
     quote = _JSON_QUOTE if text.lstrip().startswith(("{", "[")) else _PLAIN_QUOTE
     heard, struck, about, lines = "\n".join(map(_plain, said)), 0, False, list[str]()
     for line in text.split("\n"):
-        if _HEAD.match(line):
+        if _HEAD.match(line) or line.rstrip(" \t").rstrip("*").endswith((":", "：")):
             about = bool(_USER.search(line))
         if about or _USER.search(line):
             checked, count = _strike(line, quote, heard)

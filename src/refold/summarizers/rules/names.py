@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from math import sqrt
 from typing import NamedTuple
 
+from refold.escapes import without_escapes
 from refold.summarizers.rules.text import scanned
 from refold.summarizers.rules.words import Source, candidates, skeleton
 
@@ -80,7 +81,7 @@ class Tally:
 
 def note(tally: Tally, text: str, at: int, source: Source = "said") -> None:
     """Take down the identifiers of one text of message *at*; of a `result` also fields and definitions."""
-    text = _HANDLE.sub("edit", scanned(text))
+    text = _HANDLE.sub("edit", without_escapes(scanned(text)))
     if source == "result":
         tally.defined.update(_DEFINED.findall(text))
         if '":' in text or '" :' in text:

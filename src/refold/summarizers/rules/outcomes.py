@@ -2,6 +2,7 @@
 
 import re
 
+from refold.escapes import without_escapes
 from refold.failures import EXIT
 from refold.summarizers.rules.text import one_line
 
@@ -19,7 +20,7 @@ ENDS = 4_000
 
 def exit_code(text: str) -> int | None:
     """The exit code a result states, at its end or else at its beginning; None if it states none."""
-    for part in (text[-400:], text[:400]):
+    for part in map(without_escapes, (text[-400:], text[:400])):
         if found := EXIT.findall(part):
             return int(found[-1])
     return None
@@ -37,7 +38,8 @@ def error_line(text: str) -> str:
     """The line that says what went wrong: the last one that names an error, else the last line with
     more to say than an exit code.
     """
-    found = _ERROR.findall(text[-ENDS:]) or _ERROR.findall(text[:ENDS])
-    rows = [row for row in text[-ENDS:].splitlines() if row.strip() and not _CODE_ONLY.match(row)]
+    end = without_escapes(text[-ENDS:])
+    found = _ERROR.findall(end) or _ERROR.findall(without_escapes(text[:ENDS]))
+    rows = [row for row in end.splitlines() if row.strip() and not _CODE_ONLY.match(row)]
     line = found[-1] if found else rows[-1] if rows else ""
     return one_line(line.strip(), 240)

@@ -14,12 +14,16 @@ from refold.summary import parted
 TITLES = (
     "Requests", "Constraints", "Decisions", "Open work", "Notes", "Files", "Commands", "Talk", "Listed", "Ids", "Names", "Counts",
 )  # fmt: skip
+LONGEST = 1_000
+"""Characters of a folder that is written out before each of its names: one of 50,000 before as many names would take 2 GB."""
 
 _STATUS = {mark: status for status, mark in MARKS.items()}
 _TODO = re.compile(r"\[([ ~x])\] (.+)", re.DOTALL)
 _COMMAND = re.compile(r"\[(ok|error|exit -?\d+)\] (.+)", re.DOTALL)
-_TOKEN = re.compile(r"\"(?:[^\"\\]|\\.)*(?:\"|$)|[^\s\"{}]*\{[^\s\"{}]*\}|[^\s\"]+")
-_COUNT = re.compile(r"(\"(?:[^\"\\]|\\.)*(?:\"|$)|[^\s\",]+) (\d{1,15})(?:, |$)")
+_QUOTED = r"\"(?:[^\"\\]|\\.?)*+\"?"
+"""A JSON string; one that never closes goes to the end, so that no character is looked at again (C3)."""
+_TOKEN = re.compile(rf"{_QUOTED}|[^\s\"{{}}]*+\{{[^\s\"{{}}]*+\}}|[^\s\"]+", re.DOTALL)
+_COUNT = re.compile(rf"(?:\A|(?<=, ))({_QUOTED}|[^\s\",]++) (\d{{1,15}})(?=, |\Z)", re.DOTALL)
 _MESSAGES = re.compile(r"messages (\d{1,15})(?:; calls (.*))?")
 
 
@@ -99,7 +103,7 @@ def paths(line: str) -> Iterator[str]:
     for token in _TOKEN.findall(line):
         if token.startswith('"'):
             yield _unquoted(token)
-        elif token.endswith("}") and "{" in token:
+        elif token.endswith("}") and 0 <= token.find("{") <= LONGEST:
             folder, _, names = token[:-1].partition("{")
             yield from (folder + name for name in names.split(","))
         else:

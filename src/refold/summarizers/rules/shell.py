@@ -2,25 +2,27 @@
 
 import re
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import dropwhile, pairwise
 
 LONGEST = 20_000
 """Characters of a command that are looked at."""
 
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
-_WORD = re.compile(r"\"((?:[^\"\\]|\\.)*)(?:\"|$)|'([^']*)(?:'|$)|(\d?>>?|&&|\|\|?|;|\n)|([^\s\"'>|;&]+)")
+_WORD = re.compile(r"\"((?:[^\"\\]|\\.?)*+)\"?|'([^']*+)'?|(\d?>>?|&&|\|\|?|;|\n)|([^\s\"'>|;&]+)", re.DOTALL)
 _BREAKS = frozenset({"&&", "||", "|", ";", "\n"})
 _READS = frozenset({"cat", "head", "tail", "less", "more", "bat", "nl", "wc", "diff", "od", "xxd", "sed", "awk", "jq"})
 _SCRIPT_FIRST = frozenset({"sed", "awk", "jq", "perl"})
 _WRITES = {"touch": "created", "tee": "modified", "rm": "deleted", "unlink": "deleted"}
 _PATH = re.compile(r"[^\s*?{}$()<>|;&\"'`=,!\\]{1,300}")
-_TRIMS = re.compile(r"(?:\s*2>&1|\s*\|&?\s*(?:tail|head|cat|tee)\b[^|&;]*)+$")
+_TRIMS = re.compile(r"\|&?\s*+(?:tail|head|cat|tee)\b[^|&;]*+")
+_BOTH = "2>&1"
 _LOOKS = frozenset({
     "cat", "head", "tail", "less", "more", "ls", "grep", "rg", "find", "sed", "awk", "echo", "cd", "pwd", "wc", "nl", "tree",
     "which", "sleep", "true", "jq", "diff", "stat", "file", "sort", "uniq", "cut", "fd", "ag", "printf", "export", "set",
 })  # fmt: skip
+_BEFORE_PROGRAM = re.compile(r"[A-Z_]+=.*|sudo|time|git")
 _SETUP = re.compile(
-    r"^\s*(?:cd\s+[^\s&;|]+\s*(?:&&|;)\s*|source\s+\S+\s*(?:&&|;)\s*|export\s+\S+\s*(?:&&|;)\s*|[A-Z_]+=\S+\s+)"
+    r"\s*(?:cd\s+[^\s&;|]+\s*(?:&&|;)\s*|source\s+\S+\s*(?:&&|;)\s*|export\s+\S+\s*(?:&&|;)\s*|[A-Z_]+=\S+\s+)"
 )
 
 
@@ -40,14 +42,35 @@ def does_work(command: str) -> bool:
 def plain(command: str) -> str:
     """The command without leading `cd`, `source`, `export` and variables, heredocs cut off."""
     command = without_heredocs(command[:LONGEST]).strip()
-    while found := _SETUP.match(command):
-        command = command[found.end() :]
-    return command
+    at = 0
+    while found := _SETUP.match(command, at):
+        at = found.end()
+    return command[at:]
 
 
 def name(command: str) -> str:
     """The command as it is listed: without set-up and without what only trims its output."""
-    return _TRIMS.sub("", " ".join(plain(command).split()))
+    return _untrimmed(" ".join(plain(command).split()))
+
+
+def _untrimmed(line: str) -> str:
+    """*line* without what only trims its output: `2>&1`, `| tail -5` and their kin at its end (C1)."""
+    stop = _end(line, len(line))
+    pipes = [word.start() for word in _WORD.finditer(line) if word[3] == "|"]
+    while pipes and _TRIMS.fullmatch(line, pipes[-1], stop):
+        stop = _end(line, pipes.pop())
+    return line[:stop]
+
+
+def _end(line: str, stop: int) -> int:
+    """Where *line* ends before *stop*, blanks and `2>&1` left out."""
+    while True:
+        if line.endswith(" ", 0, stop):
+            stop -= 1
+        elif line.endswith(_BOTH, 0, stop):
+            stop -= len(_BOTH)
+        else:
+            return stop
 
 
 def without_heredocs(command: str) -> str:
@@ -90,9 +113,7 @@ def _arguments(words: list[str]) -> list[str]:
             out.append(word)
         else:
             skip = False
-    while out and re.fullmatch(r"[A-Z_]+=.*|sudo|time|git", out[0]):
-        out = out[1:]
-    return out
+    return list(dropwhile(_BEFORE_PROGRAM.fullmatch, out))
 
 
 def _of_program(words: list[str]) -> Iterator[tuple[str, str]]:

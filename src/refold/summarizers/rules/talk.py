@@ -81,10 +81,10 @@ def _joined_sentences(text: str) -> str:
 
 def joined(pieces: Iterable[str]) -> str:
     """Sentences as one text that `parted` takes apart again."""
-    text = ""
+    parts = list[str]()
     for piece in pieces:
-        text += ("" if not text else " " if _STOP.search(text) else BETWEEN) + piece
-    return text
+        parts += ((" " if _STOP.search(parts[-1][-2:]) else BETWEEN) if parts else "", piece)
+    return "".join(parts)
 
 
 def parted(text: str) -> Iterator[str]:
@@ -94,7 +94,8 @@ def parted(text: str) -> Iterator[str]:
 
 def ranked(lines: Sequence[Line]) -> tuple[Place, ...]:
     """Every sentence of *lines*, each once and where it was said last: those that weigh most first."""
-    latest = {part: (line, _size(line.text)) for line in lines for part in parted(line.text)}
+    sized = ((line, _size(line.text)) for line in lines)
+    latest = {part: (line, size) for line, size in sized for part in parted(line.text)}
     found = [(line._replace(text=part), size) for part, (line, size) in latest.items()]
     order = sorted(zip(weights(found), range(len(found)), strict=True), reverse=True)
     return tuple(Place(at, found[at][0]) for _, at in order)

@@ -27,9 +27,13 @@ _DENSE = (
 )
 _MARKS = "\u0300-\u036f\u064b-\u0652\u0900-\u0963\u0966-\u0dff"
 """Vowels and accents that are letters of their own (decomposed file names, Indic scripts)."""
-_ASCII = re.compile(r"(?<![<\\])(?:https?://[^\s\"'<>`)\]},;|\\]{3,}|[A-Za-z0-9_$@~./-]{4,})")
-_URL = re.compile(r"(?<![<\\])https?://[^\s\"'<>`)\]},;|\\、。，；：！？（）「」『』《》【】“”‘’…]{3,}")
-_WIDE = rf"{_URL.pattern}|(?<![<\\])[\w{_MARKS}{_DENSE}$@~./-]{{4,}}"
+_ASCII = re.compile(r"https?://[^\s\"'<>`)\]},;|\\]{3,}|[A-Za-z0-9_$@~./-]{4,}")
+_URL = re.compile(r"https?://[^\s\"'<>`)\]},;|\\、。，；：！？（）「」『』《》【】“”‘’…]{3,}")
+_WIDE = rf"{_URL.pattern}|[\w{_MARKS}{_DENSE}$@~./-]{{4,}}"
+_BACKSLASHES = re.compile(
+    r"(?<![A-Za-z0-9])[A-Za-z]:(?:\\{1,2}[\w$@~.-]++)++"  # a path of Windows: they part its names
+    r"|\\(?:u[0-9a-fA-F]{4}|[nrt])"  # an escape of JSON: no letter of the word behind it
+)
 _LETTER = rf"[^\W\d_{_DENSE}]"
 _BARE = re.compile(r"[^/._]*")
 _IS_DENSE = f"[{_DENSE}]"
@@ -54,7 +58,10 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def candidates(text: str, source: Source = "said") -> set[str]:
     """Words of *text* that may be names. In a `result` what stands at the end of a line is one as it stands
-    there, as in a listing. In time linear in the length of *text*."""
+    there, as in a listing. Tags (`<exit_code>`), type arguments and what stands behind a backslash keep their
+    first letter (F3). In time linear in the length of *text*."""
+    if "\\" in text:
+        text = _BACKSLASHES.sub(_parted, text)
     if text.isascii():
         return set(_ASCII.findall(text))
     lines = text.split("\n")
@@ -62,6 +69,10 @@ def candidates(text: str, source: Source = "said") -> set[str]:
     for line in {line for line in lines if not line.isascii()}:
         words.update(_of_line(line, source))
     return words
+
+
+def _parted(found: re.Match[str]) -> str:
+    return " " if found[0].startswith("\\") else found[0].replace("\\", " ")
 
 
 def skeleton(word: str) -> str:
