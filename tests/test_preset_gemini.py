@@ -29,6 +29,7 @@ from refold.presets.gemini import (
     get_compressor,
     recent,
 )
+from refold.scripted_server import ScriptedServer
 from refold.split import tail_start
 from refold.strategies import FromLastN, Summarize
 from refold.summarizers.forms import File, SnapshotForm, Step, read_snapshot
@@ -178,11 +179,24 @@ def test_the_list_is_rebuilt_in_the_seeds_order():
     assert check(result.messages, langchain) == ()
 
 
+@pytest.mark.parametrize("heads", [0, 1, 2])
+def test_system_messages_at_the_head_stay_there_and_go_to_no_model(heads):
+    """S0-42 S0-46: however many there are, the same objects; the order behind them is the same."""
+    head = [SystemMessage(f"Rule {n}: be kind.") for n in range(heads)]
+    result, (ask,) = compress([*head, *LONG[1:]], snapshot())
+    assert all(new is old for new, old in zip(result.messages[:heads], head, strict=True))
+    assert [m.type for m in result.messages[heads : heads + 3]] == ["human", "ai", "human"]
+    assert result.messages[heads].content.startswith("<earlier-conversation>")
+    assert "be kind" not in "".join(message.text for message in ask.messages) + ask.system + ask.prompt
+
+
 def test_the_request_is_prompt_history_instruction():
     """S0-14 S0-28 S0-29 S0-32: the model is asked once, in this order, and writes the summary; nothing else is
     left to it."""
     _, (ask,) = compress(LONG, snapshot())
     assert ask.system.startswith(COMPRESSION_PROMPT.text)
+    for words in ("keep the memory", "data", "unresolved", "<scratchpad>", "all that will be left of the record"):
+        assert words in ask.system
     assert "<state_snapshot>" in ask.system
     (history,) = ask.messages
     assert history.role == "user"
@@ -196,6 +210,26 @@ def test_prompt_and_instruction_can_be_replaced():
     _, (ask,) = compress(LONG, snapshot(), prompt="Nur auf Deutsch.", instruction="Jetzt.")
     assert ask.system.startswith("Nur auf Deutsch.")
     assert ask.prompt == "Jetzt."
+
+
+@pytest.mark.parametrize(
+    ("section", "wanted"),
+    [
+        ("overall_goal", ["user wants"]),
+        ("key_knowledge", ["fact", "convention", "constraint", "decision"]),
+        ("file_system_state", ["- created: ", "- read: ", "- modified: ", "- deleted: "]),
+        ("recent_actions", ["action", "result"]),
+        ("current_plan", ["[DONE]", "[IN PROGRESS]", "[TODO]"]),
+    ],
+)
+def test_the_prompt_asks_for_every_section(section, wanted):
+    """S0-14 S0-21 S0-22 S0-23 S0-24 S0-25 S0-26: inside the root, and says what belongs into it."""
+    _, (ask,) = compress(LONG, snapshot())
+    _, _, root = ask.system.partition("<state_snapshot>\n")
+    root, closed, _ = root.partition("</state_snapshot>")
+    assert closed
+    body = root.partition(f"<{section}>\n")[2].partition(f"\n</{section}>")[0]
+    assert all(word in body for word in wanted)
 
 
 def test_every_field_of_the_snapshot_can_be_read():
@@ -442,7 +476,18 @@ def test_the_call_of_the_seed():
     assert was_compressed is True
     assert messages == result.messages
     assert isinstance(result, CompressionResult)
-    assert 0 < result.new_tokens < result.original_tokens
+    assert result.original_tokens == tokens_of(LONG)
+    assert result.new_tokens == tokens_of(messages) < result.original_tokens / 2
+    few = LONG[:9]
+    kept, was_compressed = asyncio.run(compressor.compress(few, config))
+    assert (kept is few, was_compressed) == (True, False)
+    result = asyncio.run(compressor.run(few))
+    assert result.original_tokens == result.new_tokens == tokens_of(few)
+
+
+def tokens_of(messages):
+    """What a compactor counts that leaves them alone."""
+    return Compactor([], Budget(10**9, 0), format=langchain)(messages).tokens
 
 
 def test_a_runs_config_will_do():
@@ -493,6 +538,17 @@ def test_somebody_must_be_there_to_ask():
         GoogleStyleCompressor(Settings(WINDOW))
     served = GoogleStyleCompressor(Settings(WINDOW, url="http://localhost:1/v1", key="k"))
     assert (served.model.model, served.model.key) == ("kimi-k2-instruct", "k")
+    with ScriptedServer([snapshot()] * 2) as server:
+        for chosen, name in (({}, "kimi-k2-instruct"), ({"compression_model": "mine"}, "mine")):
+            result = asyncio.run(
+                GoogleStyleCompressor(Settings(WINDOW, url=f"{server.url}/v1", key="k", **chosen)).run(LONG)
+            )
+            assert result.snapshot.overall_goal == "Ship the task manager."
+            assert server.received[-1].body["model"] == name
+            assert "k" in server.received[-1].headers["authorization"]
+    given = ScriptedModel([snapshot()])
+    assert asyncio.run(GoogleStyleCompressor(Settings(WINDOW, model=given, url="http://localhost:1")).compress(LONG))[1]
+    assert len(given.asked) == 1
     ruled = GoogleStyleCompressor(Settings(WINDOW, fallback=RuleSummary()))
     assert asyncio.run(ruled.compress(LONG, {}))[1]
 

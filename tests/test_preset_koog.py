@@ -133,6 +133,33 @@ def test_chunked():
     assert valid(history)
 
 
+def marked(count):
+    """A request and so many remarks, each with its number."""
+    return [SYSTEM, user("[0] Mend it. " + WORDS), *(said(f"[{n}] {WORDS}") for n in range(1, count))]
+
+
+def numbers(ask):
+    """The numbers of the messages in a question's record."""
+    return [int(n) for n in re.findall(r"\[(\d+)\]", ask.messages[0].text.partition("</conversation>")[0])]
+
+
+@pytest.mark.parametrize("n", [1, 3, 5, 8])
+def test_from_last_n_takes_exactly_so_many(n):
+    """S3-13 S3-15: of messages that nothing binds together; nothing of the others is left."""
+    history, (ask,), _ = run(replaced(marked(12), tldr("the newest"), strategy=FromLastNMessages(n)))
+    assert numbers(ask) == list(range(12 - n, 12))
+    assert "[1]" not in str(history)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 10])
+def test_chunks_have_exactly_the_size_and_are_told_one_by_one(size):
+    """S3-13 S3-16: each question has the messages of its own chunk, and each TLDR is in its place."""
+    answers = [tldr(f"part {n}") for n in range(9)]
+    history, asked, _ = run(replaced(marked(12), *answers, strategy=Chunked(size)))
+    assert [numbers(ask) for ask in asked] == [list(range(at, min(at + size, 12))) for at in range(0, 12, size)]
+    assert [f"part {n}" in text for n, text in enumerate(tldrs(history))] == [True] * len(asked)
+
+
 CONCEPTS = (
     Concept(
         keyword="user_preferences",
@@ -198,12 +225,19 @@ STRATEGIES = [
 @pytest.mark.parametrize(("strategy", "answer"), STRATEGIES, ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("preserve", [True, False])
 def test_memory_messages_are_kept_if_so_wished(strategy, answer, preserve):
-    """S3-26 S3-27: by every method."""
+    """S3-26 S3-27: by every method, and where a strategy of one's own hands over to it."""
     history, _, _ = run(
         replaced([*WITH_MEMORY, user("Next?")], *[answer] * 9, strategy=strategy, preserve_memory=preserve)
     )
     assert (REMEMBERED in history) == preserve
     assert tldrs(history)
+
+    async def handed_over():
+        async with LLM([*WITH_MEMORY, user("Next?")], ScriptedModel([answer] * 9)).write_session() as session:
+            await strategy.compress(session, preserve, session.memory_messages())
+            return session.prompt.messages
+
+    assert (REMEMBERED in run(handed_over())) == preserve
 
 
 def test_koogs_own_memory_messages_are_known_by_their_texts_if_so_wished():

@@ -16,6 +16,8 @@ from refold.adapters import langchain
 from refold.presets.koog import (
     AgentState,
     Chunked,
+    Containing,
+    FromLastNMessages,
     HistoryCompressionStrategy,
     RetrieveFactsFromHistory,
     WholeHistory,
@@ -154,6 +156,7 @@ def test_under_the_limit_nothing_is_compressed(run):
     assert "tldr" not in world.happened
     assert len(end["messages"]) == 2 + 2 * 40 + 1
     too_long = history_is_too_long()
+    assert too_long({"messages": [SystemMessage("x")] + [HumanMessage("x")] * 100})
     assert not too_long({"messages": [HumanMessage("x")] * 100})
     assert too_long({"messages": [HumanMessage("x")] * 101})
 
@@ -242,26 +245,39 @@ def test_between_two_phases(run):
 
 
 @pytest.mark.parametrize(
-    ("strategy", "answer"),
+    ("strategy", "answer", "results"),
     [
-        (WholeHistory(), TLDR),
-        (Chunked(10), TLDR),
-        (RetrieveFactsFromHistory(About("rows", "How many rows the tables have")), '{"rows": ["t1 has 12"]}'),
+        (WholeHistory(), TLDR, [12]),
+        (FromLastNMessages(5), TLDR, [2]),
+        (Chunked(10), TLDR, [5, 5, 2]),
+        (RetrieveFactsFromHistory(About("rows", "How many rows the tables have")), '{"rows": ["t1 has 12"]}', [12]),
     ],
-    ids=["whole", "chunked", "facts"],
+    ids=["whole", "last", "chunked", "facts"],
 )
-def test_the_node_takes_every_strategy(strategy, answer):
+@pytest.mark.parametrize("preserve", [True, False])
+def test_the_node_takes_every_strategy(strategy, answer, results, preserve):
     """S3-13 S3-16 S3-17 S3-27: and memory, and another model for the compression."""
     memory = langchain.encode(remember("Tables are in Chinese."))
     history = [*counted(12), memory, AIMessage("So far."), HumanMessage("Go on.")]
     main, cheap = ScriptedModel(), ScriptedModel([answer] * 9)
-    node = node_llm_compress_history(main, strategy, retrieval_model=cheap, preserve_memory=True)
+    node = node_llm_compress_history(main, strategy, retrieval_model=cheap, preserve_memory=preserve)
     remove, *after = node.invoke({"messages": history})["messages"]
     assert remove.type == "remove"
     assert main.asked == []
-    assert memory in after
+    asked = [ask.prompt + "".join(message.text for message in ask.messages) for ask in cheap.asked]
+    assert [text.count("</result>") for text in asked] == results
+    assert (memory in after) == preserve
     assert check(after, langchain) == ()
     assert len(after) < 14
+
+
+def test_the_node_knows_memory_by_its_words_if_so_wished():
+    """S3-26 S3-27: koog's own memory messages carry no tag (C3-5)."""
+    facts = HumanMessage("Here are the relevant facts from memory: tables are in Chinese.", id="m")
+    history = [*counted(12), facts, AIMessage("So far."), HumanMessage("Go on.")]
+    for memory, kept in ((Containing(), True), (None, False)):
+        node = node_llm_compress_history(ScriptedModel([TLDR]), memory=memory)
+        assert (facts in node.invoke({"messages": history})["messages"]) == kept
 
 
 class Important(HistoryCompressionStrategy):

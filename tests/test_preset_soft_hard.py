@@ -115,6 +115,8 @@ def test_some_settings_may_be_given_and_no_others():
     """S2-39 (C2-6)"""
     given = merged(PRODUCTION, {"soft_threshold_tokens": 12_000, "keep_recent_messages": 10})
     assert asdict(given) == asdict(PRODUCTION) | {"soft_threshold_tokens": 12_000, "keep_recent_messages": 10}
+    given = merged(DEVELOPMENT, {"keep_recent_messages": 10})
+    assert asdict(given) == asdict(DEVELOPMENT) | {"keep_recent_messages": 10}
     assert merged(DEVELOPMENT, None) == DEVELOPMENT
     assert merged(DEVELOPMENT, PRODUCTION) == PRODUCTION
     for wrong in (
@@ -385,6 +387,16 @@ def test_a_compaction_is_on_record_and_can_be_taken_back():
     assert [row.action for row in compactor.history(history, "agent", "talk-1")] == ["compact", "revert"]
 
 
+def test_of_two_compactions_the_later_one_alone_can_be_taken_back():
+    """S2-53: then the list is what the earlier one made of it, with all that came since."""
+    compactor, history = SoftHardCompactor(SMALL), talk(24)
+    first = compactor.compact(history[:24]).compacted_messages
+    assert compactor.compact(history).compacted_messages != first
+    rows = compactor.history(history)
+    assert compactor.revert(history, rows[-1].edit) == [*first, *history[24:]]
+    assert compactor.revert(history) == history
+
+
 def test_other_engines_can_listen():
     """S2-54: memory is a port of two methods, and whatever reflects hears of every compaction."""
     heard = []
@@ -415,6 +427,19 @@ def test_the_four_commands_are_functions():
     assert compactor_check_threshold(talk(3), DEVELOPMENT).threshold == 5_000
     result = compactor_compact(talk(12), "agent", None, {"keep_recent_messages": 4})
     assert result.retained_count == 4
+
+
+def test_each_agent_and_each_conversation_has_compactions_of_its_own():
+    """S2-36: equal messages of another agent or conversation are not compacted by the same call; the agent must be
+    named, the conversation need not."""
+    by, history = SoftHardCompactor(SMALL), talk(12)
+    assert compactor_compact(history, "a", "one", {"keep_recent_messages": 2}, by=by).retained_count == 2
+    names = [("a", "one"), ("a", "two"), ("a", None), ("b", "one")]
+    assert [len(by.history(history, *name)) for name in names] == [1, 0, 0, 0]
+    assert compactor_compact(history, "a", by=by).retained_count == 4
+    assert [len(by.history(history, *name)) for name in names] == [1, 0, 1, 0]
+    for name, answer in (({"agent_id": "a"}, "result"), ({"agentId": "a"}, "result"), ({}, "error")):
+        assert answer in Dispatcher().call({"command": "compactor_compact", "arguments": {"messages": []} | name})
 
 
 def test_one_dispatcher_answers_json_with_json():
@@ -568,6 +593,33 @@ def test_scenario_1_automatic():
     assert compactor_estimate_messages_tokens(chat.messages) < 2_000
     assert "永远不要使用 unsafe" in chat.messages[0]["content"]
     assert chat.messages[-1] == talk(40)[-1]
+
+
+def test_a_chat_checks_each_message_by_its_own_settings_and_under_its_own_name():
+    """S2-36 S2-38 S2-41: at exactly the figure the message that is added suggests or compacts, no earlier; memories go
+    to the chat's agent, the record to its conversation."""
+    sinks, suggested = {"a": ProcessMemories(), "b": ProcessMemories()}, []
+    core, history = SoftHardCompactor(PRODUCTION, memory=sinks.__getitem__), talk(12)
+    soft, hard = (compactor_estimate_messages_tokens(history[:count]) for count in (20, 22))
+    config = {"soft_threshold_tokens": soft, "hard_threshold_tokens": hard, "keep_recent_messages": 2}
+
+    async def main() -> tuple[ChatStore, list]:
+        transport = in_thread(Dispatcher(core))
+        chat = ChatStore(CompactorClient(transport), "b", "talk-1", config, suggested.append)
+        return chat, [await chat.add(message) for message in history[:22]]
+
+    chat, results = asyncio.run(main())
+    assert [check.urgency for check in suggested] == ["soft"] * 2
+    assert [result is not None for result in results] == [False] * 21 + [True]
+    assert chat.messages == results[-1].compacted_messages
+    assert chat.messages[1:] == history[20:22]
+    assert sinks["b"].search("北京")
+    assert not sinks["a"].search("北京")
+    assert [len(core.history(history[:22], *name)) for name in (("b", "talk-1"), ("b", None), ("", "talk-1"))] == [
+        1,
+        0,
+        0,
+    ]
 
 
 def test_scenario_2_by_hand_with_some_settings():
