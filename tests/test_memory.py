@@ -181,7 +181,7 @@ def test_the_hook_flushes_and_reports() -> None:
         {"role": ("user", "assistant")[n % 2], "content": f"I live in town number {n}. " + "filler " * 30}
         for n in range(40)
     ]
-    compact = Compactor([Summarize(keep=4, max_tokens=300)], Budget(900, 700), after=hook)
+    compact = Compactor([Summarize(keep=4, max_tokens=300)], Budget(900, 700), memory=hook)
     compact.preview(history)
     assert told == []
     view = compact(history)
@@ -193,7 +193,7 @@ def test_the_hook_flushes_and_reports() -> None:
 def test_a_compaction_goes_on_when_its_flush_fails() -> None:
     """C2-9: as above, through the hook."""
     told = list[Flushed]()
-    compact = Compactor([Summarize(4, 300)], Budget(900, 700), after=Flushing(BrokenSink(), report=told.append))
+    compact = Compactor([Summarize(4, 300)], Budget(900, 700), memory=Flushing(BrokenSink(), report=told.append))
     view = compact(
         [{"role": ("user", "assistant")[n % 2], "content": f"I live at {n}. " + "filler " * 30} for n in range(40)]
     )

@@ -187,7 +187,7 @@ def test_old_messages_become_a_summary_and_the_newest_stay():
     assert result.tokens_after_compaction == compactor_estimate_messages_tokens(result.compacted_messages)
     assert result.tokens_after_compaction < result.tokens_before_compaction / 2
     assert list(asdict(result)) == [field.name for field in fields(CompactionResult)]
-    assert len(fields(CompactionResult)) == 7
+    assert [field.name for field in fields(CompactionResult)][7:] == ["memory_failure"]
 
 
 def test_a_call_is_not_parted_from_its_result():

@@ -14,8 +14,10 @@ from refold.conversations import Conversations, is_sure
 from refold.edits import Edit
 from refold.envelope import Envelope, unpack
 from refold.events import Accepted, After, Before, OnEvent, Reverted, guarded
+from refold.figures import called_if_any
 from refold.ledger import Recorder, Row, rows_of
 from refold.loop import Asker, AsyncAsker, Effect, adrive, drive
+from refold.memory import Flushing
 from refold.preview import Preview
 from refold.records import about
 from refold.rounds import Order, Rounds, fresh_edits
@@ -48,7 +50,8 @@ class Compactor:
     not decide, or is a codec, such as the module `refold.adapters.langchain`. *count* counts one message's tokens. *salt* keeps the stored edits of different
     tenants apart. *ledger* takes a row for every attempt (the store, where it keeps one and none is
     given). *before* may veto a compaction or add instructions to its prompts, *after* and *on_event*
-    watch (`refold.events`). *clock* tells seconds since 1970. Calls may come from several threads.
+    watch (`refold.events`). *memory* keeps what is worth knowing before messages are hidden
+    (`refold.memory.Flushing`). *clock* tells seconds since 1970. Calls may come from several threads.
     Raises ValueError for a strategy, budget or store that is none.
     """
 
@@ -66,17 +69,19 @@ class Compactor:
         before: Before | None = None,
         after: After | None = None,
         on_event: OnEvent | None = None,
+        memory: Flushing | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         strategies = tuple(strategies)
         _check(strategies, budget, store)
+        called_if_any(before=before, after=after, on_event=on_event)
         self.local = tuple(s for s in strategies if is_local(s))
         retrospective = tuple(s for s in strategies if not is_local(s))
         self.ask, self.format, self.salt, self.count = ask, format, salt, count
         self.store: Store = MemoryStore() if store is None else store
         self.ledger = ledger or (cast("Recorder", self.store) if hasattr(self.store, "record") else None)
         self._known = Conversations(self.store, self.local, count, format, salt)
-        self._rounds = Rounds(self._known, retrospective, budget, clock, self.ledger, before, after, on_event)
+        self._rounds = Rounds(self._known, retrospective, budget, clock, self.ledger, before, after, on_event, memory)
 
     @property
     def budget(self) -> Budget:
@@ -179,13 +184,14 @@ class Compactor:
         known = self._known.recall(envelope)
         base = drive(self._state(known, envelope))
         base.kept.apply(*preview.edits)
+        told = drive(self._rounds.remembered(base.view, preview.view), self.ask)
         self.store.save((*preview.edits, *self._known.unbound(preview.edits)))
         when = self._rounds.clock()
-        self._book(about("accept", when, actor, preview.view, preview.edits, preview.attempts))
+        self._book(about("accept", when, actor, preview.view, preview.edits, (*preview.attempts, *told)))
         self._rounds.tell(Accepted(when=when, actor=actor, edits=tuple(edit.id for edit in preview.edits)))
         state = pace.tried(self._known.calibrated(drive(self._state(known, envelope))), when)
         self._known.remember(state, known)
-        return state.view
+        return replace(state.view, attempts=told) if told else state.view
 
     def revert(self, history: Any, *ids: str, actor: str = "manual") -> View:
         """Take stored edits back for good (all, without *ids*). An edit of a local strategy comes

@@ -14,6 +14,7 @@ from refold.edits import Edit
 from refold.events import After, Before, Ended, Event, Instruct, OnEvent, Started, Tried, Veto, guarded
 from refold.ledger import Recorder
 from refold.loop import Compaction, Effect, shrink
+from refold.memory import Flushing
 from refold.records import rows
 from refold.state import UNREAD, State
 from refold.strategy import Ask, Strategy
@@ -52,9 +53,12 @@ class Rounds:
     before: Before | None = None
     after: After | None = None
     on_event: OnEvent | None = None
+    memory: Flushing | None = None
 
     def turn(self, state: State, order: Order) -> Generator[Ask | Effect, Any, State]:
         """*state* compacted where that is due, or where *order* says so."""
+        if self.memory is not None and order.keep and self.memory.backlog.is_due():
+            yield from self.memory.again()
         state = self.known.calibrated(state)
         if not order.forced and not order.pending and pace.is_quiet(self.budget, state):
             return state
@@ -78,9 +82,10 @@ class Rounds:
         run = self._rounds(now, found, order, started)
         now = yield from (instructed(run, said.text) if isinstance(said, Instruct) else run)
         now = self._without_hidden(state, now)
-        if order.keep:
-            now = yield from self._saved(state, now)
         attempts = now.view.attempts
+        if order.keep:
+            attempts += yield from self.remembered(state.view, now.view)
+            now = yield from self._saved(state, now)
         if attempts and (short := self._no_headroom(state, now, started, found, order)):
             attempts = (*attempts, short)
         now = pace.tried(now, started.when, order.pending)
@@ -140,6 +145,15 @@ class Rounds:
             return after
         yield partial(self.known.store.save, fresh)
         return replace(after, version=UNREAD)
+
+    def remembered(self, before: View, after: View) -> Generator[Ask | Effect, Any, tuple[Attempt, ...]]:
+        """Put into the memory what *after* hides and *before* does not, before its edits are kept (S2-06): an attempt
+        that tells where that failed (C2-9)."""
+        if self.memory is None or after.edits == before.edits:
+            return ()
+        flushed = yield from self.memory.run(before, after)
+        failure = Attempt("memory", "failed", flushed.reason, after.tokens, after.tokens)
+        return (failure,) if flushed.failed else ()
 
     def _without_hidden(self, before: State, after: State) -> State:
         """*after* without the new edits that a later round hid, which were never sent (see `shown_edits`)."""

@@ -1,7 +1,7 @@
 """What outlives a compaction: facts, preferences and decisions, kept before messages are hidden (docs/memory.md)."""
 
 from refold.memory.extract import Extract, Extractor
-from refold.memory.flush import Flushed, Flushing, aflush, flush
+from refold.memory.flush import Backlog, Flushed, Flushing, aflush, flush
 from refold.memory.model import ModelMemories
 from refold.memory.port import Memory, MemorySink
 from refold.memory.redact import redact
@@ -9,6 +9,7 @@ from refold.memory.rules import RuleMemories
 from refold.memory.sinks import ProcessMemories, SQLiteMemories
 
 __all__ = [
+    "Backlog",
     "Extract",
     "Extractor",
     "Flushed",

@@ -1,19 +1,37 @@
 """Keeping what is worth knowing of messages before they are hidden."""
 
+import logging
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from threading import Lock
+from typing import Any, NamedTuple
 
-from refold.events import Ended
+from refold.events import guarded
 from refold.hidden import newly_hidden
 from refold.loop import Asker, AsyncAsker, Effect, adrive, drive
 from refold.memory.extract import Extractor
 from refold.memory.port import Memory, MemorySink
 from refold.memory.rules import RuleMemories
+from refold.models.callables import answer_of
 from refold.strategy import Ask
 from refold.view import View
+
+TRIES = 3
+"""How often an extractor that raises is tried with the same messages."""
+LONGEST_REST = 64
+"""Turns between two tries, at most."""
+_log = logging.getLogger("refold")
+
+
+class Span(NamedTuple):
+    """Messages that memories are to be taken out of."""
+
+    view: View
+    positions: tuple[int, ...]
+    tries: int = 0
+    """How often its extractor has raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +41,7 @@ class Flushed:
     count: int = 0
     """Memories that the sink did not have before."""
     failed: bool = False
-    """Was something lost: an extractor that raised, or a sink that did?"""
+    """Did an extractor raise, or the sink?"""
     reason: str = ""
     """What went wrong, or why less was done than asked for."""
     found: int = 0
@@ -59,27 +77,135 @@ async def aflush(
     return await adrive(_flush(before, after, sink, extract or RuleMemories()), ask)
 
 
+@dataclass(slots=True)
+class Backlog:
+    """What could not be kept yet: it waits here, in this process, for the next chance. Usable from several threads."""
+
+    memories: dict[str, Memory] = field(default_factory=dict)
+    """Extracted and not stored, by id."""
+    spans: list[Span] = field(default_factory=list)
+    """Messages whose extractor raised."""
+    failures: int = 0
+    """Failed tries in a row."""
+    rest: int = 0
+    """Turns to let pass before another try: a sink that is down must not hold up each of them."""
+    lock: Lock = field(default_factory=Lock)
+
+    def __len__(self) -> int:
+        """How many memories wait, and messages that none were taken out of."""
+        with self.lock:
+            return len(self.memories) + sum(len(span.positions) for span in self.spans)
+
+    def is_due(self) -> bool:
+        """Is it worth another try at this turn?"""
+        with self.lock:
+            if not self.memories and not self.spans:
+                return False
+            self.rest -= 1
+            return self.rest < 0
+
+    def take(self) -> tuple[list[Memory], list[Span]]:
+        """All that waits; whoever takes it keeps it or puts it back."""
+        with self.lock:
+            memories, spans = list(self.memories.values()), self.spans
+            self.memories, self.spans = {}, []
+            return memories, spans
+
+    def put_back(self, memories: Iterable[Memory], spans: Iterable[Span]) -> None:
+        """Wait on, for twice as many turns as before."""
+        with self.lock:
+            self.memories = {one.id: one for one in memories} | self.memories
+            self.spans = [*spans, *self.spans]
+            self.failures += 1
+            self.rest = min(2**self.failures, LONGEST_REST) - 1
+
+    def passed(self) -> None:
+        """The last try went well."""
+        with self.lock:
+            self.failures = self.rest = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Flushing:
-    """`flush` as a compactor's `after` hook: `Compactor(..., after=Flushing(sink))`.
+    """What a compactor does before it hides messages: `Compactor(..., memory=Flushing(sink))`.
 
-    Runs once for each compaction that was kept, within the same call; a preview flushes nothing. *report*, if
-    given, is told how each flush went.
+    Runs for each compaction that is kept or accepted, within the same call and before its edits are (S2-06); a preview
+    flushes nothing. What goes wrong stops nothing and loses nothing (C2-9): it is told by an attempt in the name of
+    `memory`, in the log and to *report*, waits in *backlog*, and is tried again with the next compaction, and at turns
+    in between. *ask* answers an extractor that needs a model, in place of the compactor's.
     """
 
     sink: MemorySink
     extract: Extractor = field(default_factory=RuleMemories)
     ask: Asker | None = None
     report: Callable[[Flushed], object] | None = None
+    backlog: Backlog = field(default_factory=Backlog)
 
-    def __call__(self, view: View, ended: Ended) -> None:
-        """Flush what the edits of this compaction hide. Never raises, unless *report* does."""
-        made = set(ended.edits) & {edit.id for edit in view.edits}
-        if ended.action == "preview" or not made:
-            return
-        flushed = flush(view.revert(*made), view, self.sink, extract=self.extract, ask=self.ask)
+    def run(self, before: View | None, after: View) -> Generator[Ask | Effect, Any, Flushed]:
+        """The steps of flushing what waits, and what *after* hides and *before* does not."""
+        return (yield from self._run(newly_hidden(before, after), after))
+
+    def again(self) -> Generator[Ask | Effect, Any, Flushed]:
+        """The steps of flushing what waits."""
+        return (yield from self._run([], None))
+
+    def retry(self) -> Flushed:
+        """Flush what waits, now."""
+        return drive(self.again(), self.ask)
+
+    def _run(self, positions: Sequence[int], view: View | None) -> Generator[Ask | Effect, Any, Flushed]:
+        found, spans = self.backlog.take()
+        if view is not None and positions:
+            spans = [*spans, Span(view, tuple(positions))]
+        left, reasons = list[Span](), list[str]()
+        for span in spans:
+            taken = yield from _answered(_extracted(self.extract, span), self.ask)
+            found += taken.memories
+            reasons += [taken.reason] if taken.reason else []
+            left += [taken.left] if taken.left else []
+        flushed = Flushed(reason="; ".join(dict.fromkeys(reasons)) if spans else "nothing is newly hidden")
+        if found:
+            flushed = yield partial(_store, self.sink, found, flushed.reason)
+        if flushed.failed or left:
+            self.backlog.put_back(found if flushed.failed else (), left)
+            flushed = replace(flushed, failed=True)
+            _log.warning("memories are not stored: %d wait for the next chance", len(self.backlog))
+        else:
+            self.backlog.passed()
         if self.report is not None:
-            self.report(flushed)
+            guarded(self.report, flushed)
+        return flushed
+
+
+class Taken(NamedTuple):
+    """What came out of a span."""
+
+    memories: Sequence[Memory]
+    reason: str = ""
+    left: Span | None = None
+    """The span, where it is to be tried again."""
+
+
+def _extracted(extract: Extractor, span: Span) -> Generator[Ask | Effect, Any, Taken]:
+    """The memories of a span. Of one whose extractor raises for the last time, those that rules find."""
+    try:
+        return Taken(*(yield from extract(span.view, span.positions)))
+    except Exception as error:  # noqa: BLE001 - whatever an extractor does, compaction goes on
+        reason = f"nothing extracted: {_said(error)}"
+    if span.tries + 1 < TRIES:
+        return Taken((), reason, span._replace(tries=span.tries + 1))
+    return Taken((yield from RuleMemories()(span.view, span.positions)).memories, f"{reason}; by rules instead")
+
+
+def _answered(run: Generator[Ask | Effect, Any, Taken], ask: Asker | None) -> Generator[Ask | Effect, Any, Taken]:
+    """*run*, its questions answered by *ask*, if there is one, else by whoever drives this."""
+    reply = None
+    while True:
+        try:
+            step = run.send(reply)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+        reply = yield partial(answer_of, ask, step) if ask is not None and isinstance(step, Ask) else step
 
 
 def _flush(

@@ -4,8 +4,10 @@ Its parts are Refold's own; this module says which, and with which figures (docs
 The four commands, their dispatcher and its client are in `refold.presets.soft_hard_commands`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from threading import Lock
 from typing import Any, Literal, TypedDict
 
 from refold.budget import Budget
@@ -14,7 +16,7 @@ from refold.compactor import Compactor
 from refold.events import OnEvent
 from refold.ledger import Row
 from refold.loop import Asker, drive
-from refold.memory import Extractor, Flushed, Memory, MemorySink, RuleMemories, flush
+from refold.memory import Backlog, Extractor, Flushed, Flushing, Memory, MemorySink, RuleMemories
 from refold.presets.keeping import KeepFrom, LastMessages, OnlyBeyond
 from refold.presets.soft_hard_config import (
     DEVELOPMENT,
@@ -82,6 +84,21 @@ class CompactionResult:
     """Memories that were not known before."""
     tokens_before_compaction: int
     tokens_after_compaction: int
+    memory_failure: str = ""
+    """Why memories could not be stored; they wait for the next compaction of this agent (C2-9)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sink:
+    """A sink that is opened when there is something to store, so that one that cannot be opened is one that fails."""
+
+    open: Callable[[], MemorySink]
+
+    def store(self, memories: Iterable[Memory]) -> int:
+        return self.open().store(memories)
+
+    def search(self, query: str, limit: int = 10) -> Sequence[Memory]:
+        return self.open().search(query, limit)
 
 
 class SoftHardCompactor:
@@ -114,6 +131,8 @@ class SoftHardCompactor:
         self.rules, self.scorer = TopicSummary(language), scorer
         self.store: Store = MemoryStore() if store is None else store
         self.count, self.format, self.on_event = count, format, on_event
+        self._waiting = dict[str, Backlog]()
+        self._lock = Lock()
 
     def settled(self, config: Overrides = None) -> CompactionConfig:
         """The configuration with what is given in place of its own, within the window. Raises ValueError."""
@@ -149,12 +168,13 @@ class SoftHardCompactor:
         self, messages: Any, agent_id: str = "", conversation_id: str | None = None, config: Overrides = None
     ) -> CompactionResult:
         """Compact *messages*, whatever the thresholds say; the list itself is left alone. Memories are flushed
-        within: once for each content, and whatever goes wrong there stops nothing (C2-9). Raises `FormatError`,
-        `StoreError`, and ValueError for the configuration."""
-        settled = self.settled(config)
-        compactor = self._compactor(settled, agent_id, conversation_id)
-        before = self._shown(messages, settled, agent_id, conversation_id)
-        return self._result(before, compactor.now(messages), settled, agent_id)
+        first: once for each content; whatever goes wrong there stops nothing, is told in the result and made up
+        for at the agent's next compaction (C2-9). Raises `FormatError`, `StoreError`, and ValueError for the
+        configuration."""
+        settled, told = self.settled(config), list[Flushed]()
+        memory = self._flushing(settled, agent_id, told)
+        compactor = self._compactor(settled, agent_id, conversation_id, memory=memory)
+        return self._result(compactor.now(messages), self._settled(agent_id, memory, told))
 
     # --- to look first, and to go back --------------------------------------------------------
 
@@ -165,9 +185,11 @@ class SoftHardCompactor:
         return self._compactor(self.settled(config), agent_id, conversation_id).preview(messages)
 
     def accept(self, preview: Preview, agent_id: str = "", conversation_id: str | None = None) -> CompactionResult:
-        """Keep exactly what *preview* shows, and flush memories. No model is asked."""
-        view = self._compactor(self.config, agent_id, conversation_id).accept(preview)
-        return self._result(preview.before, view, self.config, agent_id)
+        """Keep exactly what *preview* shows, with memories flushed first. No model is asked for a summary."""
+        told = list[Flushed]()
+        memory = self._flushing(self.config, agent_id, told)
+        view = self._compactor(self.config, agent_id, conversation_id, memory=memory).accept(preview)
+        return self._result(view, self._settled(agent_id, memory, told))
 
     def history(self, messages: Any, agent_id: str = "", conversation_id: str | None = None) -> Sequence[Row]:
         """Every attempt on the whole history *messages*, oldest first, with reason, tokens and model (S2-53)."""
@@ -187,6 +209,7 @@ class SoftHardCompactor:
         agent_id: str = "",
         conversation_id: str | None = None,
         store: Store | None = None,
+        memory: Flushing | None = None,
     ) -> Compactor:
         soft, hard = config.soft_threshold_tokens, config.hard_threshold_tokens
         return Compactor(
@@ -198,16 +221,10 @@ class SoftHardCompactor:
             format=self.format,
             salt=f"{agent_id}\0{conversation_id or ''}",
             on_event=self.on_event,
+            memory=memory,
         )
 
-    def _shown(self, messages: Any, config: CompactionConfig, agent_id: str, conversation_id: str | None) -> View:
-        """What earlier compactions show of *messages*."""
-        compactor = self._compactor(config, agent_id, conversation_id)
-        compactor.budget = Budget(trigger=Never(), target=0)
-        return compactor(messages)
-
-    def _result(self, before: View, view: View, config: CompactionConfig, agent_id: str) -> CompactionResult:
-        flushed = self._flush(before, view, agent_id) if config.memory_flush_enabled else Flushed()
+    def _result(self, view: View, flushed: Flushed) -> CompactionResult:
         head = view.envelope.head if view.envelope is not None else 0
         texts = (previous(message) for placed in view.top for message in placed.edit.insert)
         return CompactionResult(
@@ -218,13 +235,31 @@ class SoftHardCompactor:
             flushed_memories=flushed.count,
             tokens_before_compaction=view.revert().tokens,
             tokens_after_compaction=view.tokens,
+            memory_failure=flushed.reason if flushed.failed else "",
         )
 
-    def _flush(self, before: View, after: View, agent_id: str) -> Flushed:
-        if self.memory is None:
-            return Flushed(reason="there is no memory")
-        sink = self.memory(agent_id) if callable(self.memory) else self.memory
-        return flush(before, after, sink, extract=self.extract, ask=self.model)
+    def _flushing(self, config: CompactionConfig, agent_id: str, told: list[Flushed]) -> Flushing | None:
+        """What is done for an agent's memory before messages are hidden."""
+        memory = self.memory
+        if memory is None or not config.memory_flush_enabled:
+            return None
+        sink = _Sink(partial(memory, agent_id)) if callable(memory) else memory
+        with self._lock:
+            backlog = self._waiting.setdefault(agent_id, Backlog())
+        return Flushing(sink, self.extract, report=told.append, backlog=backlog)
+
+    def _settled(self, agent_id: str, memory: Flushing | None, told: Sequence[Flushed]) -> Flushed:
+        """How the flushes of one call went together. Only agents for whom something waits are remembered."""
+        if memory is None:
+            return Flushed()
+        with self._lock:
+            known = self._waiting.get(agent_id)
+            if known is memory.backlog and not known:
+                del self._waiting[agent_id]
+            elif known is not memory.backlog and memory.backlog:  # another call of this agent's ended meanwhile
+                self._waiting.setdefault(agent_id, Backlog()).put_back(*memory.backlog.take())
+        failures = [one.reason for one in told if one.failed]
+        return Flushed(sum(one.count for one in told), bool(failures), "; ".join(failures))
 
 
 def extract_memories(messages: Any, *, format: str | Codec = "openai_chat") -> Sequence[Memory]:

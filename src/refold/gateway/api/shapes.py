@@ -75,6 +75,7 @@ COMPACTED: Schema = whole(
                 "flushed_memories": COUNT,
                 "tokens_before_compaction": TOKENS,
                 "tokens_after_compaction": TOKENS,
+                "memory_failure": TEXT,
             }
         )
     }

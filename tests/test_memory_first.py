@@ -1,0 +1,234 @@
+"""Memories are kept before messages are hidden, and a sink or extractor that fails loses none of them (F5, S2-06)."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold import Budget, Compactor, Edit, MemoryStore, View
+from refold.events import Ended
+from refold.memory import Extract, Flushed, Flushing, Memory, MemorySink, ProcessMemories
+from refold.memory.flush import LONGEST_REST
+from refold.presets.soft_hard import CompactionConfig, SoftHardCompactor
+from refold.strategies import Summarize
+from refold.strategy import Answer, Ask
+
+SMALL = CompactionConfig(300, 600, 100, keep_recent_messages=2, summary_max_tokens=200)
+BUDGET = Budget(900, 700)
+
+
+def talk(count: int) -> list[dict]:
+    return [
+        {"role": ("user", "assistant")[n % 2], "content": f"I live in town number {n}. " + "filler " * 30}
+        for n in range(count)
+    ]
+
+
+class Books(MemoryStore):
+    """A store that writes down when edits are kept."""
+
+    def __init__(self, events: list[str]) -> None:
+        super().__init__()
+        self.events = events
+
+    def save(self, edits: Iterable[Edit]) -> None:
+        edits = list(edits)
+        if edits:
+            self.events.append("edits")
+        super().save(edits)
+
+
+class Shaky:
+    """A sink that fails as often as it is told to: the next *failures* times."""
+
+    def __init__(self, failures: int = 0, events: list[str] | None = None) -> None:
+        self.inner, self.failures, self.tries, self.events = ProcessMemories(), failures, 0, events
+
+    def store(self, memories: Iterable[Memory]) -> int:
+        self.tries += 1
+        if self.failures:
+            self.failures -= 1
+            raise ConnectionError("the memory store is away")
+        if self.events is not None:
+            self.events.append("memories")
+        return self.inner.store(memories)
+
+    def search(self, query: str, limit: int = 10) -> Sequence[Memory]:
+        return self.inner.search(query, limit)
+
+
+def texts(sink: MemorySink) -> set[str]:
+    return {memory.text for memory in sink.search("", 1_000)}
+
+
+def compacted(store: MemoryStore, sink: MemorySink) -> None:
+    Compactor([Summarize(keep=4)], BUDGET, store, memory=Flushing(sink))(talk(40))
+
+
+def acompacted(store: MemoryStore, sink: MemorySink) -> None:
+    asyncio.run(Compactor([Summarize(keep=4)], BUDGET, store, memory=Flushing(sink)).acompact(talk(40)))
+
+
+def accepted(store: MemoryStore, sink: MemorySink) -> None:
+    compact = Compactor([Summarize(keep=4)], BUDGET, store, memory=Flushing(sink))
+    compact.accept(compact.preview(talk(40)))
+
+
+def in_session(store: MemoryStore, sink: MemorySink) -> None:
+    Compactor([Summarize(keep=4)], BUDGET, store, memory=Flushing(sink)).session(talk(40))
+
+
+def soft_hard(store: MemoryStore, sink: MemorySink) -> None:
+    SoftHardCompactor(SMALL, store=store, memory=sink).compact(talk(40), "agent")
+
+
+def soft_hard_accepted(store: MemoryStore, sink: MemorySink) -> None:
+    desk = SoftHardCompactor(SMALL, store=store, memory=sink)
+    desk.accept(desk.preview(talk(40), "agent"), "agent")
+
+
+WAYS = (compacted, acompacted, accepted, in_session, soft_hard, soft_hard_accepted)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_f5_memories_are_kept_before_messages_are_hidden(way: Callable[[MemoryStore, MemorySink], None]) -> None:
+    """S2-06 C2-9: killed between the two, a process had hidden messages whose memories nobody ever took."""
+    events = list[str]()
+    way(Books(events), Shaky(events=events))
+    assert events[:2] == ["memories", "edits"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_f5_a_sink_that_fails_does_not_stop_the_compaction(way: Callable[[MemoryStore, MemorySink], None]) -> None:
+    """C2-9: the edits are kept all the same."""
+    events = list[str]()
+    way(Books(events), Shaky(failures=99))
+    assert events == ["edits"]
+
+
+def test_f5_a_failure_is_told_and_made_up_for(caplog: pytest.LogCaptureFixture) -> None:
+    """C2-9: a sink that failed once lost memories for good, and neither view, log, event nor ledger said so."""
+    sink, heard, store = Shaky(failures=1), list[Any](), MemoryStore()
+    compact = Compactor([Summarize(keep=4)], BUDGET, store, memory=Flushing(sink), on_event=heard.append)
+    with caplog.at_level(logging.WARNING, "refold"):
+        view = compact(talk(40))
+    why = "not stored: ConnectionError: the memory store is away"
+    assert [(one.by, one.outcome, one.reason) for one in view.attempts][-1] == ("memory", "failed", why)
+    ended = next(event for event in heard if isinstance(event, Ended))
+    assert ended.attempts[-1].reason == why
+    assert [row.reason for row in compact.records(talk(40)) if row.by == "memory"] == [why]
+    assert "wait for the next chance" in caplog.text
+    assert "town" not in caplog.text
+    assert texts(sink) == set()
+    for more in range(41, 46):
+        compact(talk(more))
+    hidden = view.top[0].edit.stop
+    assert {f"I live in town number {n}." for n in range(0, hidden, 2)} <= texts(sink)
+
+
+@given(
+    fails=st.lists(st.booleans(), min_size=1, max_size=12), steps=st.lists(st.integers(1, 30), min_size=2, max_size=8)
+)
+def test_f5_whenever_a_sink_fails_it_has_everything_in_the_end(fails: list[bool], steps: list[int]) -> None:
+    """Law: after any failures, in any order with any turns, the next chance that goes well leaves what a sink has that
+    never failed."""
+
+    class Sometimes(Shaky):
+        def store(self, memories: Iterable[Memory]) -> int:
+            self.failures = int(self.tries < len(fails) and fails[self.tries])
+            return super().store(memories)
+
+    shaky, sound = Sometimes(), ProcessMemories()
+    flushing = Flushing(shaky)
+    ours = Compactor([Summarize(keep=4)], BUDGET, memory=flushing)
+    theirs = Compactor([Summarize(keep=4)], BUDGET, memory=Flushing(sound))
+    length = 4
+    for step in steps:
+        length += step
+        assert ours(talk(length)).payload == theirs(talk(length)).payload
+    shaky.tries = len(fails)
+    assert not flushing.retry().failed
+    assert texts(shaky) == texts(sound)
+    assert not flushing.backlog
+
+
+def test_f5_a_sink_that_is_down_does_not_hold_up_every_turn() -> None:
+    """One that waits for its own timeout is asked at ever fewer turns, and never given up."""
+    sink = Shaky(failures=10_000)
+    flushing = Flushing(sink)
+    session = Compactor([Summarize(keep=4)], Budget(900, 700), memory=flushing).session(talk(40))
+    before = sink.tries
+    for n in range(400):
+        session.append({"role": ("user", "assistant")[n % 2], "content": "ok"})
+    assert sink.tries - before < 30
+    waiting = len(flushing.backlog)
+    assert waiting
+    sink.failures = 0
+    for n in range(LONGEST_REST + 1):
+        session.append({"role": ("user", "assistant")[n % 2], "content": "ok"})
+    assert not flushing.backlog
+    assert len(texts(sink)) == waiting
+
+
+def unsteady(failures: int) -> Callable[[View, Sequence[int]], Generator[Ask, Answer | None, Extract]]:
+    left = [failures]
+
+    def extract(view: View, positions: Sequence[int]) -> Generator[Ask, Answer | None, Extract]:
+        yield from ()
+        if left[0]:
+            left[0] -= 1
+            raise OSError("its service is away")
+        return Extract(tuple(Memory(kind="fact", text=f"message {at}", start=at) for at in positions))
+
+    return extract
+
+
+@pytest.mark.parametrize(("failures", "found"), [(1, "message 0"), (2, "message 0"), (3, "I live in town number 0.")])
+def test_f5_an_extractor_that_fails_gets_the_same_messages_again(failures: int, found: str) -> None:
+    """Three times at most; then rules take them, so that nothing waits for ever."""
+    sink, told = ProcessMemories(), list[Flushed]()
+    flushing = Flushing(sink, unsteady(failures), report=told.append)
+    Compactor([Summarize(keep=4)], BUDGET, memory=flushing)(talk(40))
+    assert told[0].failed
+    assert told[0].reason == "nothing extracted: OSError: its service is away"
+    while flushing.backlog:
+        flushing.retry()
+    assert found in texts(sink)
+    assert len(told) == min(failures, 2) + 1
+
+
+def test_f5_the_result_says_what_failed_and_the_next_compaction_makes_up_for_it() -> None:
+    """S2-06 S2-19 C2-9: though the list was replaced by the compacted one, so that nobody has the messages any more."""
+    sink = Shaky(failures=1)
+    desk = SoftHardCompactor(SMALL, memory=sink)
+    first = desk.compact(talk(40), "agent", "talk")
+    assert first.flushed_memories == 0
+    assert first.memory_failure == "not stored: ConnectionError: the memory store is away"
+    grown = [*first.compacted_messages, *talk(60)[40:]]
+    second = desk.compact(grown, "agent", "talk")
+    assert second.memory_failure == ""
+    assert second.flushed_memories == len(texts(sink))
+    assert {f"I live in town number {n}." for n in range(0, 50, 2)} <= texts(sink)
+
+
+def test_f5_agents_wait_apart_and_a_sink_that_cannot_be_opened_is_one_that_fails() -> None:
+    """S2-36: what waits for one agent never ends in another's memory."""
+    sinks = {"a": ProcessMemories()}
+    desk = SoftHardCompactor(SMALL, memory=sinks.__getitem__)
+    assert "KeyError" in desk.compact(talk(40), "b").memory_failure
+    assert desk.compact(talk(40), "a").memory_failure == ""
+    assert desk.compact([*talk(40), *talk(60)[40:]], "a").memory_failure == ""
+    assert "I live in town number 0." in texts(sinks["a"])
+    sinks["b"] = ProcessMemories()
+    result = desk.compact(talk(60), "b")
+    assert result.flushed_memories == len(texts(sinks["b"])) > 20
+
+
+def test_f5_the_hook_of_before_is_refused_where_it_came_too_late() -> None:
+    """`after=Flushing(...)` would run when the edits are kept."""
+    with pytest.raises(ValueError, match="after must be something to call"):
+        Compactor([Summarize(keep=4)], BUDGET, after=Flushing(ProcessMemories()))  # type: ignore[arg-type]  # what was right once
