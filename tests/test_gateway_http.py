@@ -5,7 +5,7 @@ import gzip
 import json
 import threading
 import zlib
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 import brotli
@@ -613,3 +613,35 @@ def test_the_core_gets_a_credential_and_no_key() -> None:
     assert len({first.credential, second.credential}) == 2
     assert second.credential == third.credential and none.credential == ""
     assert "KEY1" not in first.credential
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"), [("application/json", 200), ("application/json", 400), ("text/event-stream", 200)]
+)
+@pytest.mark.parametrize("coding", ["gzip", "br"])
+def test_c9_an_answer_that_unpacks_to_much_goes_through_untouched_and_is_counted(coding, kind, status) -> None:
+    plain = b" " * 40_000_000
+    packed = gzip.compress(plain) if coding == "gzip" else brotli.compress(plain, quality=3)
+    headers = (("content-encoding", coding),)
+    played = Played(Reply(status=status), (packed,), headers=headers, type=kind)
+    with ExitStack() as opened:
+        upstream = opened.enter_context(ScriptedUpstream([played]))
+        config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
+        gateway = opened.enter_context(serving(config))
+        body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+        with httpx.stream("POST", f"{gateway.url}/v1/chat/completions", json=body, timeout=60) as answer:
+            assert b"".join(answer.iter_raw()) == packed and answer.status_code == status
+        assert eventually(lambda: b"unread_total{" in gateway.gateway.metrics())
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br"])
+def test_c9_a_request_that_unpacks_to_much_goes_through_untouched_and_is_counted(coding) -> None:
+    plain = b" " * 40_000_000
+    packed = gzip.compress(plain) if coding == "gzip" else brotli.compress(plain, quality=3)
+    with ScriptedUpstream(["Hello."]) as upstream:
+        limits = Limits(body_bytes=2**20)
+        with serving(Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=limits)) as gateway:
+            headers = {"content-encoding": coding, "content-type": "application/json"}
+            httpx.post(f"{gateway.url}/v1/chat/completions", content=packed, headers=headers, timeout=60)
+            assert upstream.asked[0].body == packed
+            assert b'refold_http_unread_total{body="request",upstream="up"} 1' in gateway.gateway.metrics()

@@ -6,6 +6,7 @@ import json
 import re
 import zlib
 
+import brotli
 import pytest
 import zstandard
 from hypothesis import given
@@ -13,11 +14,11 @@ from hypothesis import strategies as st
 
 from refold.gateway.answers import Refused, refusal
 from refold.gateway.counters import Counters
-from refold.gateway.encodings import decoded, decoder
+from refold.gateway.encodings import decoded, opening_of, unpacker
 from refold.gateway.limits import Limits
 from refold.gateway.metrics import Timings, render
 from refold.gateway.sse import LONGEST, Events, data_of, error_of, sort_of
-from refold.gateway.taps import LARGEST, Tap, usage_in
+from refold.gateway.taps import LARGEST, LARGEST_STREAM, Tap, usage_in
 from refold.gateway.upstreams import APIS
 from refold.gateway.wire import Head, api_of, credential, dialect, keyless, onward, read_head
 from refold.scripted_server import Received, Reply, encoded
@@ -132,7 +133,7 @@ def test_usage_that_is_null_is_none() -> None:
 
 
 def test_codings_without_a_reader_are_none() -> None:
-    assert decoder("compress") is None and decoder("gzip, br") is None
+    assert unpacker("compress") is None and unpacker("gzip, br") is None
     assert decoded(b"x", "compress", 10) is None and decoded(b"x", " Identity ", 10) == b"x"
 
 
@@ -155,8 +156,64 @@ def test_a_body_of_several_parts_is_read_whole_or_not_at_all(coding: str, parts:
     assert decoded(body[:-short], coding, len(plain)) is None
     if plain:
         assert decoded(body, coding, len(plain) - 1) is None
-    read = decoder(coding)
-    assert read is not None and b"".join(map(read, cut(body, places))) == plain
+    reader = unpacker(coding)
+    assert reader is not None
+    assert b"".join(itertools.chain.from_iterable(map(reader.feed, cut(body, places)))) == plain and reader.is_whole
+
+
+PACKED = {**CODED, "deflate": zlib.compress, "br": brotli.compress}
+
+
+@given(st.sampled_from(sorted(PACKED)), st.binary(max_size=300), st.integers(0, 200_000), st.lists(st.integers(0, 900)))
+def test_c9_every_coding_is_read_in_small_steps(coding: str, text: bytes, zeros: int, places: list[int]) -> None:
+    plain = text + bytes(zeros)
+    body = PACKED[coding](plain)
+    assert decoded(body, coding, len(plain)) == plain
+    assert not plain or decoded(body, coding, len(plain) - 1) is None
+    assert decoded(body + b"more", coding, len(plain) + 100) is None and decoded(body[:-1], coding, len(plain)) is None
+    reader = unpacker(coding)
+    assert reader is not None
+    steps = [step for piece in cut(body, places) for step in reader.feed(piece)]
+    assert b"".join(steps) == plain and reader.is_whole and max(map(len, steps), default=0) <= 5 * 2**20
+
+
+BOMB = bytes(200_000_000)
+
+
+@pytest.fixture(scope="module")
+def bombs() -> dict[str, bytes]:
+    """Some 200 kB that unpack to 200 MB; of Brotli 300 bytes."""
+    quick = {
+        "gzip": lambda plain: gzip.compress(plain, 6),
+        "deflate": lambda plain: zlib.compress(plain, 6),
+        "br": lambda plain: brotli.compress(plain, quality=3),
+        "zstd": zstandard.ZstdCompressor().compress,
+    }
+    return {coding: pack(BOMB) for coding, pack in quick.items()}
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "zstd"])
+def test_c9_no_step_of_an_answer_that_unpacks_to_200_mb_is_large(bombs, coding: str) -> None:
+    """Such an answer held up every other request for 2.5 to 6 s: it was unpacked whole, on the event loop."""
+    reader = unpacker(coding)
+    assert reader is not None and max(map(len, itertools.islice(reader.feed(bombs[coding]), 200))) <= 5 * 2**20
+    assert decoded(bombs[coding], coding, 64 * 2**20) is None
+    reader = unpacker(coding)
+    assert reader is not None and opening_of(reader, bombs[coding], 2**20) is None
+    for kind, limit in (("application/json", LARGEST), ("text/event-stream", LARGEST_STREAM)):
+        tap = Tap(kind, coding)
+        steps = sum(1 for piece in cut(bombs[coding], [1_000, 50_000]) for _ in tap.steps(piece))
+        assert 8 <= steps <= limit // 2**15, "others are served in between, and the rest of it is not unpacked"
+        assert tap.usage() is None
+
+
+def test_c9_what_takes_long_to_parse_is_not_parsed() -> None:
+    """The parser holds up all threads: 3 MB of brackets took as long as 100 MB of text."""
+    usage = b'"usage":{"prompt_tokens":1}}'
+    for filling, read in ((b"[" + b"[]," * 1_000_000 + b"0]", False), (b'"' + b"text " * 1_000_000 + b'"', True)):
+        tap = Tap("application/json")
+        tap.feed(b'{"a":' + filling + b"," + usage)
+        assert (tap.usage() is not None) is read
 
 
 @given(st.binary(max_size=200), st.integers(1, 7))

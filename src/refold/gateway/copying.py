@@ -1,5 +1,7 @@
 """An upstream's answer on its way to the client."""
 
+import asyncio
+
 from refold.gateway.caller import Caller
 from refold.gateway.opening import Opening
 from refold.gateway.reply import Reply
@@ -26,11 +28,16 @@ async def copy(reply: Reply, caller: Caller, opening: Opening | None = None, tap
 
 async def _last(piece: bytes, caller: Caller, tap: Tap | None) -> None:
     await caller.end(piece)
-    if tap is not None:
-        tap.feed(piece)
+    await _listen(tap, piece)
 
 
 async def _piece(piece: bytes, caller: Caller, tap: Tap | None) -> None:
     await caller.piece(piece)
+    await _listen(tap, piece)
+
+
+async def _listen(tap: Tap | None, piece: bytes) -> None:
+    """What unpacks to much is listened to in steps, between which others are served."""
     if tap is not None:
-        tap.feed(piece)
+        for _ in tap.steps(piece):
+            await asyncio.sleep(0)

@@ -1,7 +1,13 @@
-"""Content codings, read on the side: what goes through is never recompressed."""
+"""Content codings, read on the side: what goes through is never recompressed. All that comes out comes in small steps, so
+that whoever reads can stop, or let others work, before a small body has become a large one (C9)."""
 
+import asyncio
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 try:
@@ -13,91 +19,161 @@ try:
 except ImportError:  # likewise
     brotli = None
 
-Decoder = Callable[[bytes], bytes]
-
 PARTS = 10_000
 """Members of gzip, or frames of zstd, that a body may consist of."""
 STEP = 16 * 1024
 """Bytes that are read at a time. What is behind the end of a part is copied, so it should not be much."""
-ZSTD_STEP = 1024
-"""Likewise of zstd, which is not told how much may come out: at most 32 MiB of so many bytes."""
+ZSTD_STEP = 128
+"""Bytes of zstd that are read at a time: it is not told how much may come out, which is at most 4 MiB of so many."""
+MOST = 64 * 1024
+"""Bytes that come out at a time, but for zstd; Brotli takes it for about that."""
 
 
-def decoder(encoding: str) -> Decoder | None:
-    """What turns the pieces of a body into plain bytes; None for a coding that cannot be read here."""
+@dataclass(frozen=True, slots=True)
+class _Coding:
+    """How one library reads."""
+
+    begin: Callable[[], Any]
+    step: Callable[[Any, bytes], tuple[bytes, bytes]]
+    """What comes out of a piece next, and what of the piece is left to be read."""
+    is_over: Callable[[Any], bool]
+    is_full: Callable[[Any], bool] = lambda _: False
+    """Is more to come out before anything can go in?"""
+    parts: int = 1
+
+
+class Unpacker:
+    """Reads one body as it comes, in one coding."""
+
+    def __init__(self, coding: _Coding) -> None:
+        self._coding, self._reader, self._left, self._is_filled = coding, coding.begin(), coding.parts - 1, False
+
+    @property
+    def is_whole(self) -> bool:
+        """Is what was fed a whole body?"""
+        return self._coding.is_over(self._reader)
+
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        """Yield the plain bytes of a piece, a little at a time. Raises what the library raises for broken data, ValueError
+        for more than a body; take all before the next piece."""
+        coding = self._coding
+        for at in range(0, len(piece), STEP):
+            rest = piece[at : at + STEP]
+            while rest or coding.is_full(self._reader):
+                if coding.is_over(self._reader) and not (rest := self._behind(rest)):
+                    break
+                plain, rest = coding.step(self._reader, rest)
+                if plain:
+                    yield plain
+
+    def _behind(self, rest: bytes) -> bytes:
+        """What follows a part: another, or zeros up to the end, which are filling (gzip's manual)."""
+        more = rest.lstrip(b"\0")
+        self._is_filled = self._is_filled or len(more) < len(rest)
+        if more:
+            if self._is_filled or not self._left:
+                raise ValueError("more follows than a body")
+            self._left -= 1
+            self._reader = self._coding.begin()
+        return more
+
+
+def unpacker(encoding: str) -> Unpacker | None:
+    """Return what reads a body in this coding; None if no body in it can be read here."""
     match encoding.strip().lower():
-        case "" | "identity":
-            return bytes
         case "gzip" | "x-gzip":
-            return _continued(_gzip)
+            return Unpacker(_GZIP)
         case "deflate":
-            return zlib.decompressobj().decompress
+            return Unpacker(_DEFLATE)
         case "zstd" if zstandard is not None:
-            return _continued(_zstd)
+            return Unpacker(_ZSTD)
         case "br" if brotli is not None:
-            return _typed(brotli.Decompressor().process)
+            return Unpacker(_BROTLI)
     return None
+
+
+def is_plain(encoding: str) -> bool:
+    """Is nothing to be unpacked?"""
+    return encoding.strip().lower() in {"", "identity"}
 
 
 def decoded(body: bytes, encoding: str, limit: int) -> bytes | None:
     """*body* in plain bytes, the very object where no coding is named; None where the coding is unknown,
     the data is broken, cut short or more than a body, or more than *limit* bytes come out."""
-    if not encoding or encoding.strip().lower() in {"", "identity"}:
+    if is_plain(encoding):
         return body
+    reader = unpacker(encoding)
+    if reader is None:
+        return None
+    pieces, size = list[bytes](), 0
     try:
-        match encoding.strip().lower():
-            case "gzip" | "x-gzip":
-                return _whole(body, limit, _gzip)
-            case "deflate":
-                return _whole(body, limit, zlib.decompressobj, most=1)
-            case "zstd" if zstandard is not None:
-                return _whole(body, limit, _zstd, step=ZSTD_STEP)
+        for plain in reader.feed(body):
+            pieces.append(plain)
+            size += len(plain)
+            if size > limit:
+                return None
     except Exception:  # noqa: BLE001 - broken data, in the words of several libraries
         return None
-    return None
+    return b"".join(pieces) if reader.is_whole else None
 
 
-def _gzip() -> Any:
-    return zlib.decompressobj(wbits=31)
+def opening_of(reader: Unpacker, piece: bytes, limit: int) -> bytes | None:
+    """What comes out of the next piece of a body, of broken data what came before; None if that is more than *limit* bytes."""
+    plain = bytearray()
+    with suppress(Exception):  # a broken coding is between upstream and client
+        for part in reader.feed(piece):
+            plain += part
+            if len(plain) > limit:
+                return None
+    return bytes(plain)
 
 
-def _zstd() -> Any:
+class Unpacking:
+    """Threads that unpack whole bodies, so that the event loop goes on meanwhile; few, so that no more than so many are large."""
+
+    def __init__(self, threads: int = 2) -> None:
+        self._pool = ThreadPoolExecutor(threads, "refold-unpack")
+
+    async def decoded(self, body: bytes, encoding: str, limit: int) -> bytes | None:
+        """As `decoded`."""
+        if is_plain(encoding):
+            return body
+        work = partial(decoded, body, encoding, limit)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+
+def _inflate(reader: Any, piece: bytes) -> tuple[bytes, bytes]:
+    plain = reader.decompress(piece, MOST)
+    return plain, reader.unused_data if reader.eof else reader.unconsumed_tail
+
+
+def _zstd_step(reader: Any, piece: bytes) -> tuple[bytes, bytes]:
+    plain = reader.decompress(piece[:ZSTD_STEP])
+    return plain, (reader.unused_data if reader.eof else b"") + piece[ZSTD_STEP:]
+
+
+def _brotli_step(reader: Any, piece: bytes) -> tuple[bytes, bytes]:
+    return reader.process(piece, output_buffer_limit=MOST), b""
+
+
+def _is_over(reader: Any) -> bool:
+    return bool(reader.eof)
+
+
+def _begin_zstd() -> Any:
     return zstandard.ZstdDecompressor().decompressobj()
 
 
-def _whole(body: bytes, limit: int, part: Callable[[], Any], most: int = PARTS, step: int = STEP) -> bytes | None:
-    """What all parts of *body* hold together; there may be *most*. Zeros behind the last are filling."""
-    pieces, at, room = list[bytes](), 0, limit
-    for _ in range(most):
-        reader = part()
-        while not reader.eof:
-            piece = body[at : at + step]
-            plain = reader.decompress(piece) if part is _zstd else reader.decompress(piece, room + 1)
-            pieces.append(plain)
-            at, room = at + len(piece) - len(reader.unused_data), room - len(plain)
-            if not piece or room < 0:
-                return None
-        if at == len(body) or (not body[at] and not body[at:].strip(b"\0")):
-            return b"".join(pieces)
-    return None
+def _begin_brotli() -> Any:
+    return brotli.Decompressor()
 
 
-def _continued(part: Callable[[], Any]) -> Decoder:
-    """Reads one part after the other, as they come."""
-    reader = part()
-
-    def read(piece: bytes) -> bytes:
-        nonlocal reader
-        pieces = list[bytes]()
-        while piece:
-            if reader.eof:
-                reader = part()
-            pieces.append(reader.decompress(piece))
-            piece = reader.unused_data.lstrip(b"\0")
-        return b"".join(pieces)
-
-    return read
-
-
-def _typed(function: Any) -> Decoder:
-    return lambda piece: bytes(function(piece))
+_GZIP = _Coding(partial(zlib.decompressobj, wbits=31), _inflate, _is_over, parts=PARTS)
+_DEFLATE = _Coding(zlib.decompressobj, _inflate, _is_over)
+_ZSTD = _Coding(_begin_zstd, _zstd_step, _is_over, parts=PARTS)
+_BROTLI = _Coding(
+    _begin_brotli,
+    _brotli_step,
+    lambda reader: bool(reader.is_finished()),
+    lambda reader: not reader.is_finished() and not reader.can_accept_more_data(),
+)

@@ -16,6 +16,7 @@ HELP = {
     "http_gone": "Requests whose client left before the answer was complete.",
     "http_cut": "Answers that the upstream broke off.",
     "http_tokens": "Tokens that upstreams reported, by kind.",
+    "http_unread": "Bodies passed on unread: too large when unpacked, broken, or in a coding that is not known.",
     "http_usage_unread": "Answers to requests for an answer in which no usage was found.",
     "context_errors": "Context errors of upstreams, by what came of them.",
     "binding_errors": "Errors of upstreams about signed thinking, by what came of them.",

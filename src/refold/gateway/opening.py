@@ -3,12 +3,12 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from refold.gateway.encodings import Decoder, decoder
+from refold.gateway.encodings import is_plain, opening_of, unpacker
 from refold.gateway.reply import Reply
 from refold.gateway.sse import Events, error_of, sort_of
 
 LARGEST_ERROR = 1024 * 1024
-"""Bytes of an error's body that are read before it is passed on."""
+"""Bytes of an error's body that are read before it is passed on; unpacked, too."""
 _MOST_HELD = 256 * 1024
 
 
@@ -26,6 +26,8 @@ class Opening:
     """The body of the error that the answer is, in plain bytes; None where it is none."""
     streamed: bool = False
     """Did the error come as an event of a stream that began well?"""
+    unread: bool = False
+    """Could it not be read, since it is too large or in a coding that is not known?"""
 
 
 async def read_opening(reply: Reply, hold: float) -> Opening:
@@ -48,17 +50,28 @@ async def _read_error(reply: Reply, opening: Opening) -> None:
         opening.pieces.append(piece)
         size += len(piece)
         if size > LARGEST_ERROR:
+            opening.unread = True
             return
-    decode = decoder(reply.header(b"content-encoding"))
-    opening.error = _plain(decode, b"".join(opening.pieces)) if decode else b""
+    plain = _plain(reply, b"".join(opening.pieces))
+    opening.error, opening.unread = plain or b"", plain is None
+
+
+def _plain(reply: Reply, body: bytes) -> bytes | None:
+    encoding = reply.header(b"content-encoding")
+    if is_plain(encoding):
+        return body
+    reader = unpacker(encoding)
+    return None if reader is None else opening_of(reader, body, LARGEST_ERROR)
 
 
 async def _read_events(reply: Reply, opening: Opening, hold: float) -> None:
-    events, decode = Events(), decoder(reply.header(b"content-encoding"))
+    encoding, events = reply.header(b"content-encoding"), Events()
+    reader = None if is_plain(encoding) else unpacker(encoding)
+    opening.unread = reader is None and not is_plain(encoding)
     clock = asyncio.get_running_loop().time
     until: float | None = None
-    held = 0
-    while decode is not None and held < _MOST_HELD:
+    held, room = 0, LARGEST_ERROR
+    while not opening.unread and held < _MOST_HELD:
         try:
             piece = await (reply.piece() if until is None else _until(until, reply))
         except _HeldError:
@@ -68,7 +81,9 @@ async def _read_events(reply: Reply, opening: Opening, hold: float) -> None:
         until = until or clock() + hold
         held += len(piece)
         opening.pieces.append(piece)
-        for event in events.feed(_plain(decode, piece)):
+        plain = piece if reader is None else opening_of(reader, piece, room)
+        opening.unread, room = plain is None, room - len(plain or b"")
+        for event in events.feed(plain or b""):
             sort = sort_of(event)
             if sort == "error":
                 opening.error, opening.streamed = error_of(event), True
@@ -84,10 +99,3 @@ async def _until(until: float, reply: Reply) -> bytes:
         if waiting.expired():
             raise _HeldError from error
         raise
-
-
-def _plain(decode: Decoder, piece: bytes) -> bytes:
-    try:
-        return decode(piece)
-    except Exception:  # noqa: BLE001 - a broken coding is between upstream and client
-        return b""

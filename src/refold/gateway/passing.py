@@ -11,7 +11,7 @@ from refold.gateway.config import Config
 from refold.gateway.copying import copy
 from refold.gateway.core import Core
 from refold.gateway.counting import Counting
-from refold.gateway.encodings import decoded
+from refold.gateway.encodings import Unpacking
 from refold.gateway.intake import Receive, body_pieces, read_body
 from refold.gateway.reply import Reply
 from refold.gateway.traffic import Incoming, is_aside, is_count
@@ -22,8 +22,9 @@ from refold.gateway.wire import Head, back, credential, is_keyed, model_in, onwa
 class Passing:
     """Passes requests on as they are."""
 
-    def __init__(self, config: Config, client: Client, exchange: Core) -> None:
+    def __init__(self, config: Config, client: Client, exchange: Core, unpacking: Unpacking) -> None:
         self._config, self._client, self._counting = config, client, Counting(client, exchange)
+        self._unpacking = unpacking
 
     async def answer(
         self, head: Head, candidates: tuple[Upstream, ...], path: str, receive: Receive, caller: Caller
@@ -52,7 +53,7 @@ class Passing:
         """Choose by the model that the body names; the body goes on as it came, but for a conversation to be counted."""
         limits = self._config.limits
         raw = await read_body(receive, limits.body_bytes, limits.body_seconds, head.length)
-        plain = decoded(raw, text(head.get(b"content-encoding")), limits.body_bytes)
+        plain = await self._unpacking.decoded(raw, text(head.get(b"content-encoding")), limits.body_bytes)
         upstream = choose(candidates, spoken(head, path), named_in(plain), keyed=is_keyed(head))
         caller.note.received_bytes, caller.note.upstream = len(raw), upstream.name
         stop = watch(receive, caller, asyncio.current_task())

@@ -10,7 +10,7 @@ from refold.gateway.client import Client, Order
 from refold.gateway.config import Config
 from refold.gateway.copying import copy
 from refold.gateway.core import Core
-from refold.gateway.encodings import decoded
+from refold.gateway.encodings import Unpacking
 from refold.gateway.errors import context_error, figures, is_context_error
 from refold.gateway.intake import Receive, read_body
 from refold.gateway.metrics import Timings
@@ -71,7 +71,8 @@ class Relay:
 
     def __init__(self, config: Config, exchange: Core, client: Client, timings: Timings, traces: Traces) -> None:
         self._config, self._exchange, self._client, self._timings = config, exchange, client, timings
-        self._traces, self._passing = traces, Passing(config, client, exchange)
+        self._unpacking = Unpacking()
+        self._traces, self._passing = traces, Passing(config, client, exchange, self._unpacking)
         self._by_model = any(one.models for one in config.upstreams)
 
     async def answer(self, head: Head, receive: Receive, caller: Caller) -> None:
@@ -109,7 +110,7 @@ class Relay:
     ) -> None:
         """Answer a request for an answer of a model."""
         started, (api, model) = clock(), asked
-        plain = decoded(raw, text(head.get(b"content-encoding")), self._config.limits.body_bytes)
+        plain = await self._unpacking.decoded(raw, text(head.get(b"content-encoding")), self._config.limits.body_bytes)
         named = model or self._model(plain) or model_in(path)
         upstream = choose(candidates, spoken(head, path), named, keyed=is_keyed(head))
         caller.note.upstream, caller.note.received_bytes = upstream.name, len(raw)
@@ -137,6 +138,7 @@ class Relay:
         body = raw if plain is None else plain
         incoming = Incoming(api, upstream.name, target, texts(head.headers), body, credential(head, self._config.salt))
         if plain is None:
+            self._exchange.counters.add("http_unread", body="request", upstream=upstream.name)
             return Call(head, upstream, path, incoming, raw, Outgoing(body, outcome="opaque", reason="encoding"))
         return Call(head, upstream, path, incoming, raw, await self._exchange.prepare(incoming))
 
@@ -181,11 +183,14 @@ class Relay:
 
     async def _opening(self, reply: Reply, call: Call) -> Opening:
         try:
-            return await read_opening(reply, self._config.hold_seconds)
+            opening = await read_opening(reply, self._config.hold_seconds)
         except TimeoutError as error:
             raise Refused(504, f"The upstream {call.upstream.name} did not answer in time.") from error
         except OSError as error:
             raise Refused(502, f"The upstream {call.upstream.name} broke off its answer.") from error
+        if opening.unread:
+            self._exchange.counters.add("http_unread", body="answer", upstream=call.upstream.name)
+        return opening
 
     def _is_too_long(self, call: Call, reply: Reply, opening: Opening) -> bool:
         if opening.error is None:

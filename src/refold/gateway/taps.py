@@ -1,14 +1,18 @@
 """Usage read from answers on the side: bytes are neither changed nor kept waiting."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from refold.gateway.encodings import decoder
+from refold.gateway.encodings import is_plain, unpacker
 from refold.gateway.sse import Events, data_of, value_of
 
 LARGEST = 32 * 1024 * 1024
-"""Bytes of an answer that is no stream; a larger one's usage is not read."""
+"""Plain bytes of an answer that is no stream; a larger one's usage is not read."""
+LARGEST_STREAM = 256 * 1024 * 1024
+"""Plain bytes of a stream that came packed; no usage is read behind them."""
+SIGNS = 250_000
+"""Commas, brackets and escapes that a text may have to be parsed: its time is theirs, whatever its size is."""
 
 _USAGE = b'"usage'
 """What stands in every event and answer that has usage: only those are parsed."""
@@ -22,8 +26,9 @@ class Tap:
     """Listens to one answer. `feed` it every piece once that has been sent, then ask for `usage`."""
 
     def __init__(self, content_type: str, encoding: str = "") -> None:
-        self._decode = decoder(encoding)
-        """None when it listens no more: an unknown or broken coding, or an answer that is too large."""
+        self._unpacker = None if is_plain(encoding) else unpacker(encoding)
+        self._listens = is_plain(encoding) or self._unpacker is not None
+        """No more in an unknown or broken coding, and to an answer that is too large."""
         self._events = Events() if content_type.partition(";")[0].strip().lower() == "text/event-stream" else None
         self._whole, self._size = list[bytes](), 0
         self._usage: Any = None
@@ -31,15 +36,32 @@ class Tap:
 
     def feed(self, piece: bytes) -> None:
         """Listen to a piece of the body as it came. Never raises."""
-        if self._decode is None:
+        for _ in self.steps(piece):
+            pass
+
+    def steps(self, piece: bytes) -> Iterator[None]:
+        """Listen to a piece of the body as it came, with a pause after each step in which others may work. Never raises."""
+        if not self._listens:
+            return
+        if self._unpacker is None:
+            self._listen(piece, LARGEST if self._events is None else None)
             return
         try:
-            plain = self._decode(piece)
+            for plain in self._unpacker.feed(piece):
+                self._listen(plain, LARGEST if self._events is None else LARGEST_STREAM)
+                if not self._listens:
+                    return
+                yield
         except Exception:  # noqa: BLE001 - whatever is wrong with the coding is between upstream and client
-            self._decode = None
-            return
-        if self._events is None:
-            self._collect(plain)
+            self._listens = False
+
+    def _listen(self, plain: bytes, limit: int | None) -> None:
+        self._size += len(plain)
+        if limit is not None and self._size > limit:
+            self._listens = False
+            self._whole.clear()
+        elif self._events is None:
+            self._whole.append(plain)
         elif _USAGE in plain or _DONE in plain or not self._events.is_between(plain):
             for event in self._events.feed(plain):
                 self._hear(event)
@@ -54,21 +76,19 @@ class Tap:
             self._hear(self._events.rest())
         return self._usage if self._events is None or self._ended else None
 
-    def _collect(self, plain: bytes) -> None:
-        self._whole.append(plain)
-        self._size += len(plain)
-        if self._size > LARGEST:
-            self._decode = None
-            self._whole.clear()
-
     def _hear(self, event: bytes) -> None:
         if _USAGE in event:
-            value = value_of(event)
-            if found := usage_in(value):
+            value = value_of(event) if is_simple(event) else None
+            if value and (found := usage_in(value)):
                 self._usage = _merged(self._usage, found)
                 self._ended = self._ended or is_last(value)
         elif _DONE in event:
             self._ended = self._ended or data_of(event) == _DONE
+
+
+def is_simple(body: bytes) -> bool:
+    """Is a JSON text parsed in a moment? Nothing else runs meanwhile, in whatever thread it is done."""
+    return sum(map(body.count, (b",", b"[", b"{", b"\\"))) <= SIGNS
 
 
 def usage_in(value: Any) -> Mapping[str, Any] | None:
@@ -101,7 +121,7 @@ def _merged(earlier: Any, later: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_whole(body: bytes) -> Any:
-    if _USAGE not in body:
+    if _USAGE not in body or not is_simple(body):
         return None
     try:
         value = json.loads(body)
