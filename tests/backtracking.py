@@ -300,7 +300,7 @@ def _sample(op: Any, value: Any) -> list[str]:
         case names.IN:
             accepts = _accepts(op, _frozen(value), 0)
             own = [chr(char) for kind, char in value if kind is names.LITERAL]
-            return [char for char in dict.fromkeys((*"a0 \n_A-.\t/:", *own, "中", "\"", "!")) if accepts(char)][:4]
+            return [char for char in dict.fromkeys((*"a0 \n_A-.\t/:", *own, "中", '"', "!")) if accepts(char)][:4]
         case names.BRANCH:
             return [text for branch in value[1] for text in _samples(branch, 1)][:6]
         case names.SUBPATTERN:

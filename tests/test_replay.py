@@ -134,13 +134,13 @@ LONG = [
 
 @dataclass(frozen=True)
 class Fold:
-    """Folds everything before the latest call once there are five messages."""
+    """Folds everything before the latest call once there are five messages; the request stays."""
 
     text: str
 
     def __call__(self, view):
         if len(view.transcript) == 5:
-            yield view.fold(0, 3, user(self.text))
+            yield view.fold(0, 3, user(self.text), view.transcript.messages[0])
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Knowing conversations: what the store has for them, local edits at first sight, and what was decoded already."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -18,12 +18,13 @@ from refold.log import Log
 from refold.loop import Effect, first_sight
 from refold.messages import Message, user
 from refold.reports import Reports
-from refold.settle import unbound
+from refold.settle import belated, unbound
 from refold.state import UNREAD, Frame, State, copy_of, marks
 from refold.store import Store
 from refold.strategy import Strategy
 from refold.tokens.count import Counter, count_fixed
 from refold.transcript import Tail, Transcript
+from refold.unanswered import is_premature
 from refold.view import View
 
 REMEMBERED = 8
@@ -45,6 +46,9 @@ class Conversations:
     _begun: Beginnings = field(default_factory=partial(Beginnings, REMEMBERED))
     _states: tuple[State, ...] = ()
     _lock: Lock = field(default_factory=Lock)
+
+    def __post_init__(self) -> None:
+        self._names = frozenset(map(repr, self.local))
 
     def open(self, history: Any) -> tuple[Envelope, State | None]:
         """The history taken apart, and the longest known state that it continues. A list is copied, since its
@@ -119,8 +123,8 @@ class Conversations:
             seen = state.seen.extend(map(copy_of, marks(envelope.parcel.wires, envelope.head + since)))
         except RecursionError as error:
             raise FormatError("an entry holds itself, or is nested too deeply to read") from error
-        kept, view, version = yield from self._load(state, new, envelope)
-        return replace(state, kept=kept, view=view, seen=seen, version=version)
+        grown = yield from self._load(state, new, envelope)
+        return replace(grown, seen=seen)
 
     def calibrated(self, state: State) -> State:
         """The state with tokens counted from the last report that still speaks of it."""
@@ -128,25 +132,35 @@ class Conversations:
         return state if calibrate == lens.calibrate else state.through(replace(lens, calibrate=calibrate))
 
     def sighted(self, kept: View) -> View:
-        """The view of stored edits with those of local strategies."""
-        return kept.keep(first_sight(kept, self.local))
+        """The view of stored edits with those of local strategies, and without signed thinking that came while one of
+        them was held back."""
+        view = kept.keep(first_sight(kept, self.local))
+        return view.keep(belated(view, [edit for edit, _ in kept.top if edit.by not in self._names]))
 
-    def _load(
-        self, state: State, new: Sequence[Any], envelope: Envelope
-    ) -> Generator[Effect, Any, tuple[View, View, int]]:
-        """The views of *state* grown by *new*, with the edits that the store has for it, and the store's version."""
+    def _load(self, state: State, new: Sequence[Any], envelope: Envelope) -> Generator[Effect, Any, State]:
+        """*state* grown by *new*, with the edits that the store has for it."""
         since, version = len(state.kept.transcript), (yield self.store.version)
         kept = state.kept.grow(new, envelope)
-        if version != state.version:
-            edits = yield partial(self.store.load, Tail(kept.transcript, 1))
-            stored = kept if tuple(edits) == kept.edits else kept.revert().keep(edits)
+        said = kept.transcript.messages
+        if version != state.version or not all(is_premature(edit, said) for edit in state.held):
+            edits, held = self._timely((yield partial(self.store.load, Tail(kept.transcript, 1))), said)
+            stored = kept if edits == kept.edits else kept.revert().keep(edits)
         else:
-            edits = (yield partial(self.store.load, Tail(kept.transcript, since + 1))) if new else ()
-            stored = kept.keep(edits)
+            late = (yield partial(self.store.load, Tail(kept.transcript, since + 1))) if new else ()
+            edits, held = self._timely(late, said)
+            stored, held = kept.keep(edits), (*state.held, *held)
+        state = replace(state, version=version, held=held)
         if stored.edits != kept.edits:  # else what was written was written for others
-            return stored, self.sighted(stored), version
+            return replace(state, kept=stored, view=self.sighted(stored))
         view = state.view.over(kept.ground, envelope).keep(first_sight(kept, self.local, since))
-        return kept, replace(view, attempts=()) if view.attempts else view, version
+        return replace(state, kept=kept, view=replace(view, attempts=()) if view.attempts else view)
+
+    def _timely(self, edits: Iterable[Edit], said: Sequence[Message]) -> tuple[tuple[Edit, ...], tuple[Edit, ...]]:
+        """Those of *edits* that may show now, and those that wait. What a local strategy did at first sight waits for
+        nothing."""
+        held = tuple(edit for edit in edits if edit.by not in self._names and is_premature(edit, said))
+        waiting = {edit.id for edit in held}
+        return tuple(edit for edit in edits if edit.id not in waiting), held
 
     def _framed(self, state: State | None, envelope: Envelope) -> State:
         """A state whose system prompt, tools and rules are those of *envelope*."""

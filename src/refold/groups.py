@@ -47,9 +47,10 @@ def groups(messages: Iterable[Message], start: int = 0) -> list[Group]:
     return [tuple(group) for group in found]
 
 
-def unseen(messages: Sequence[Message]) -> int:
-    """The first position that the model has not seen: what follows its latest message."""
-    return next((at + 1 for at in reversed(range(len(messages))) if messages[at].role == "assistant"), 0)
+def unseen(messages: Sequence[Message], end: int | None = None) -> int:
+    """The first position of `messages[:end]` that the model has not seen: what follows its latest message."""
+    before = range(len(messages) if end is None else end)
+    return next((at + 1 for at in reversed(before) if messages[at].role == "assistant"), 0)
 
 
 def latest_turn(messages: Sequence[Message]) -> int:

@@ -12,7 +12,8 @@ from refold.errors import EditError
 from refold.models.callables import aanswer_of, answer_of
 from refold.settle import settle
 from refold.stack import Stack
-from refold.strategy import Answer, Ask, Ending, Steps, Strategy
+from refold.strategy import Answer, Ask, Ending, Steps, Strategy, is_local
+from refold.unanswered import is_premature
 from refold.view import View
 
 T = TypeVar("T")
@@ -33,8 +34,8 @@ class Compaction:
 def steps(view: View, strategies: Iterable[Strategy], budget: Budget) -> Generator[Ask, Answer | None, Compaction]:
     """Compact *view* with *strategies*, gentlest first, until it fits the budget's target.
 
-    Nothing runs under the trigger. An edit that does not make the view smaller, or would make the
-    request invalid, is discarded.
+    Nothing runs under the trigger. An edit that does not make the view smaller, would make the request
+    invalid, or would hide what the model has not answered (`refold.unanswered`), is discarded.
     """
     check = budget.judge(moment := budget.moment(view))
     if check.level != "hard":
@@ -64,6 +65,7 @@ def _run(
 ) -> Generator[Ask, Answer | None, tuple[View, Attempt]]:
     run, reply = strategy(view), None
     stack, made, refused, talk = view.stack(), list[tuple[str, int]](), list[str](), list[tuple[Ask, Answer | None]]()
+    said, local = view.transcript.messages, is_local(strategy)
     while isinstance(step := _next(run, reply), Ask | Edit):
         reply = None
         if fits(view, stack):
@@ -72,6 +74,9 @@ def _run(
         if isinstance(step, Ask):
             reply = yield step
             talk.append((step, reply))
+            continue
+        if not local and is_premature(step, said):
+            refused.append(f"edit {step.id} ({step.start}:{step.stop}) hides what the model has not answered")
             continue
         try:
             stack.add(step, smaller=True)

@@ -55,7 +55,7 @@ def placed(placement: Placement, view: View, stop: int, text: str, pinned: Seque
     summary = wrap(text, way.role)
     current = _current(view, stop)
     shown = [_bare(said[at], view.lens.rules) for at in pinned if not (head and at == first)]
-    if current is not None and current not in (*pinned, first if head else None) and _words(said[current]) not in text:
+    if current is not None and current not in (*pinned, first if head else None):
         shown.append(without_summary(said[current]))
     shown = [message for message in shown if message.parts]
     follows = shown[0].role if shown else _follows(view, stop)
@@ -103,11 +103,6 @@ def _current(view: View, stop: int) -> int | None:
     if stop == len(said) and said[stop - 1].role == "assistant" and not said[stop - 1].calls:
         return None
     return next((at for at in range(stop - 1, -1, -1) if said[at].is_request and not carried(said, at)), None)
-
-
-def _words(message: Message) -> str:
-    """What a request says, as a summary would quote it; a list item's later lines are indented."""
-    return without_summary(message).text.strip().replace("\n", "\n  ")
 
 
 def _bare(message: Message, rules: Rules) -> Message:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from refold.edits import Edit
 from refold.messages import Message, Part, Thinking
+from refold.unanswered import is_premature
 from refold.view import Item, View
 
 BY = "settle"
@@ -45,6 +46,30 @@ def resettle(after: View, before: View) -> list[Edit]:
         return []
     changed = {placed.edit for placed in before.top} ^ {placed.edit for placed in after.top}
     return list(unsigned(after, min((edit.start for edit in changed), default=len(after.transcript))))
+
+
+def belated(view: View, edits: Iterable[Edit]) -> list[Edit]:
+    """The edits that take out of *view* the signed thinking that came while one of *edits*, which show, was held back:
+    it was thought without that one (AN-7). What the store has says so by itself, so every process does the same."""
+    if view.lens.rules.thinking != "bound":
+        return []
+    said, late = view.transcript.messages, set[int]()
+    for edit in edits:
+        if edit.by != BY and _changes(edit, view):
+            late.update(_thought_without(edit, said))
+    return [_strip(view, item) for item in view.each() if item.start in late and any(map(_is_signed, item.shown))]
+
+
+def _thought_without(edit: Edit, said: Sequence[Message]) -> Iterable[int]:
+    """Where the model speaks behind *edit* while that would hide what it was to answer."""
+    began = edit.stop
+    for at in range(edit.stop, len(said)):
+        if said[at].role != "assistant":
+            began = at + 1
+        elif is_premature(edit, said, began):
+            yield at
+        else:
+            return
 
 
 def copies(view: View, gone: Sequence[Edit]) -> list[Edit]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from refold.codec import Codec
+from refold.edits import Edit
 from refold.envelope import Envelope, Parcel
 from refold.lens import Lens
 from refold.log import Log
@@ -65,6 +66,8 @@ class State:
     """Tokens that its model lets a request have, where it had a wider window before."""
     widest: int = 0
     """Tokens of the widest window it had, where its model was ever changed."""
+    held: tuple[Edit, ...] = ()
+    """Stored edits that do not show, since they would hide what the model has not answered (`refold.unanswered`)."""
 
     def goes_on_in(self, parcel: Parcel) -> bool:
         """Does *parcel* hold this conversation, grown or not, in the same frame? One that has no entry yet tells

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from refold.compactor import Compactor
+from refold.edits import Edit
 from refold.errors import EditError
 from refold.events import OnEvent
 from refold.gateway import caps, economy, plan, prepared
@@ -25,6 +26,7 @@ from refold.state import copy_of
 from refold.store import Store
 from refold.strategy import is_local
 from refold.survival import Survival
+from refold.unanswered import is_premature
 from refold.view import View
 
 __all__ = ["Turn", "Turns", "model_of"]
@@ -199,7 +201,7 @@ class Turns:
         thread = turn.thread
         preview, thread.prepared = thread.prepared, None
         view = turn.thread.compactor(turn.history)
-        usable = preview is not None and all(map(view.transcript.holds, preview.edits))
+        usable = preview is not None and all(_is_true(view, edit) for edit in preview.edits)
         if usable and preview is not None:
             try:
                 thread.compactor.accept(preview, actor=f"auto ({why})")
@@ -252,3 +254,8 @@ class Turns:
     def _scaled(self, view: View, tokens: int) -> int:
         """*tokens* as they would be estimated, without what was learned from usage."""
         return int(tokens * (view.lens.fixed + view.estimate) / max(view.tokens, 1))
+
+
+def _is_true(view: View, edit: Edit) -> bool:
+    """Does *edit*, made ahead, hold for this history, and hide nothing of what the model is to answer now?"""
+    return view.transcript.holds(edit) and not is_premature(edit, view.transcript.messages)
