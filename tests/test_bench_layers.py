@@ -107,7 +107,7 @@ def test_both_baselines_lose(runs):
 
 
 def test_what_layers_hide_can_be_found(runs):
-    """S1-35: integrity counts what is visible, and what `recall` brings back, apart."""
+    """S1-35 C1-14: integrity counts what is visible, and what `recall` brings back, apart."""
     assert visible(runs[LAYER_1]) < layers.integrity(runs[LAYER_1].scores)[1]
 
 

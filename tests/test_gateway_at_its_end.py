@@ -65,7 +65,7 @@ def told(agent: str) -> dict[str, object]:
 
 
 def test_f8_what_the_api_s_compact_hides_is_flushed_into_the_file_that_refold_toml_names(tmp_path):
-    """`flushed_memories` was 0 whatever was done: nothing could name a sink. Agents stay apart, content counts once."""
+    """S2-55: `flushed_memories` was 0 whatever was done: nothing could name a sink. Agents stay apart, content counts once."""
     with ScriptedUpstream(["Hello."]) as upstream:
         config = f'memory = "facts.db"\n[[upstream]]\nurl = "{upstream.url}"\n'
         process = Process(tmp_path, "memory", config)

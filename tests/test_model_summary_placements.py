@@ -87,24 +87,25 @@ TAIL = [(m.role, m.text) for m in talk()[-4:]]
 
 
 def test_a_users_message_by_default():
+    """X-2"""
     assert shape(compacted(talk(), "user")) == [("user", "summary"), *TAIL]
 
 
 def test_a_users_message_and_an_acknowledgement():
-    """S0-15 S0-31 S0-46: Human with the snapshot, AI that acknowledges, then the recent messages."""
+    """S0-15 S0-31 S0-46 X-2: Human with the snapshot, AI that acknowledges, then the recent messages."""
     view = compacted(talk(), "acknowledged", DIALECTS["anthropic"])
     assert shape(view) == [("user", "summary"), ("assistant", ACK), *TAIL]
 
 
 def test_a_second_system_message_where_the_rules_allow_one():
-    """S1-29 C1-8: elsewhere the plain placement."""
+    """S1-29 C1-8 X-2: elsewhere the plain placement."""
     assert shape(compacted(talk(), "system", DIALECTS["chat"])) == [("system", "summary"), *TAIL]
     for name in ("anthropic", "gemini"):
         assert compacted(talk(), "system", DIALECTS[name]).messages[0].role == "user"
 
 
 def test_the_answer_to_a_question():
-    """S4-13 S4-09: the user asks what was done, the assistant answers with the summary."""
+    """S4-13 S4-09 X-2: the user asks what was done, the assistant answers with the summary."""
     view = compacted(talk(), "answer", DIALECTS["anthropic"])
     assert shape(view) == [("user", QUESTION), ("assistant", "summary"), *TAIL]
     fifty = [*talk(24), user("And now?"), said("Fine.")]
@@ -112,7 +113,7 @@ def test_the_answer_to_a_question():
 
 
 def test_the_assistants_after_the_first_request():
-    """S3-14 C3-4: the first request stays as it was said."""
+    """S3-14 C3-4 X-2: the first request stays as it was said."""
     view = compacted(talk(), "after_first", DIALECTS["anthropic"])
     assert shape(view) == [("user", "Request 0: fix part 0."), ("assistant", "summary"), *TAIL]
 

@@ -136,7 +136,7 @@ KINDS = ("two_layer", "finish_step", "before_send")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("count", [2, 50])
 def test_f2_users_with_the_same_task_keep_their_files_to_themselves(kind, format, count):
-    """Two users (fifty) of one compactor, the same task, the same calls, results pruned: the one's list, originals
+    """X-6: two users (fifty) of one compactor, the same task, the same calls, results pruned: the one's list, originals
     and summary had the other one's hidden text, and beyond eight lists originals were gone."""
     one = InPlace(kind, format)
     talks = [
@@ -160,7 +160,7 @@ STEPS = st.lists(
 @pytest.mark.parametrize("kind", KINDS)
 @given(format=st.sampled_from(FORMATS), steps=STEPS)
 def test_f2_conversations_in_place_never_mix_whatever_they_have_in_common(kind, format, steps):
-    """Law (X-5): of any lists that one compactor serves in any order, each says what it said and nothing of another's; forks
+    """Law (X-5, X-6): of any lists that one compactor serves in any order, each says what it said and nothing of another's; forks
     and rewinds go on from what they come from; what comes back as a copy says what it says."""
     one = InPlace(kind, format)
     talks: dict[int, tuple[list, list]] = {owner: ([], []) for owner in range(4)}

@@ -137,7 +137,7 @@ def test_shares_that_are_none_are_refused(wrong):
 
 
 def test_the_two_shares_have_nothing_to_do_with_one_another():
-    """S0-05 S0-18: the threshold is of the window, what is preserved is of the history (C0-5)."""
+    """S0-05 S0-17 S0-18: the threshold is of the window, what is preserved is of the history (C0-5)."""
     few, _ = compress(LONG, snapshot(), preserve_threshold=0.1)
     many, _ = compress(LONG, snapshot(), preserve_threshold=0.5)
     assert 1 + 2 + 8 <= len(few.messages) <= 1 + 2 + 10
@@ -250,6 +250,7 @@ def test_every_field_of_the_snapshot_can_be_read():
     assert found.recent_actions == ("pytest: 3 passed",)
     assert found.current_plan == (Step("Models", "done"), Step("Views", "in progress"), Step("Docs", "todo"))
     assert read_snapshot(result.messages[1].content) == found
+    assert [result.messages[1].content.count(f"<{slash}state_snapshot>") for slash in ("", "/")] == [1, 1]
     assert "scratchpad" not in result.messages[1].content
 
 
@@ -389,6 +390,17 @@ def test_a_call_without_a_result_gets_one():
     """S0-11 S0-38: a pair is made whole rather than sent broken (C0-1)."""
     kept = curated([HumanMessage("q"), called("c1"), HumanMessage("go on")], langchain)
     assert [m.type for m in kept] == ["human", "ai", "tool", "human"]
+
+
+def test_what_the_filter_drops_is_neither_sent_nor_kept():
+    """S0-11: through the whole call: not in the request for the snapshot, and not among the newest messages."""
+    odd = [AIMessage(" "), ToolMessage("orphaned", tool_call_id="zz")]
+    result, (ask,) = compress([*odd, *LONG[1:-1], *odd, LONG[-1]], snapshot())
+    assert result.compressed
+    assert "orphaned" not in ask.messages[0].text
+    assert [m.type for m in result.messages[:3]] == ["human", "ai", "human"]
+    assert all(m.content.strip() for m in result.messages)
+    assert "orphaned" not in str(result.messages)
 
 
 def test_what_was_filtered_comes_back_when_nothing_is_compressed():

@@ -33,6 +33,7 @@ def turns(count: int, size: int = 20) -> View:
 
 
 def test_the_last_turns_stay_unless_they_hold_too_much():
+    """S1-26 X-3: so many turns, or half of the tokens."""
     assert LastTurns(2)(turns(8)) == 12
     assert LastTurns(8)(turns(8)) == LastTurns(0)(turns(8)) == 8
     heavy = View.of([*turns(6).messages, user("one more"), said("word " * 2_000)])
@@ -40,6 +41,7 @@ def test_the_last_turns_stay_unless_they_hold_too_much():
 
 
 def test_the_last_messages_stay_up_to_a_number_of_tokens():
+    """S2-07 X-3: so many messages, or fewer that fit."""
     view = turns(8)
     assert LastMessages(4, 10_000)(view) == 12
     assert LastMessages(99, 10_000)(view) == 0

@@ -1,6 +1,7 @@
 """koog's graph and nodes (seed 3) in LangGraph itself, with scripted models."""
 
 import asyncio
+import json
 import sqlite3
 
 import pytest
@@ -14,9 +15,11 @@ from langgraph.graph import END, START, StateGraph
 from refold import check
 from refold.adapters import langchain
 from refold.presets.koog import (
+    LLM,
     AgentState,
     Chunked,
     Containing,
+    FactType,
     FromLastNMessages,
     HistoryCompressionStrategy,
     RetrieveFactsFromHistory,
@@ -269,6 +272,50 @@ def test_the_node_takes_every_strategy(strategy, answer, results, preserve):
     assert (memory in after) == preserve
     assert check(after, langchain) == ()
     assert len(after) < 14
+
+
+THREE = (
+    About(
+        "user_preferences",
+        "User's preferences for the recommendation system, including the preferred conversation style, "
+        "theme in the application, etc.",
+        FactType.MULTIPLE,
+    ),
+    About(
+        "product_details", "Brief details about products in the catalog the user has been checking", FactType.MULTIPLE
+    ),
+    About("issue_solved", "Was the initial user's issue resolved?", FactType.SINGLE),
+)
+
+
+def test_f25_the_three_concepts_of_the_seed_by_both_entry_points(run):
+    """S3-20 S3-29: a node of a graph and a write session make the same of the same history, in one question."""
+    facts = {
+        "user_preferences": ["dark theme", "short answers"],
+        "product_details": ["Lamp 40 W"],
+        "issue_solved": "no",
+    }
+    history, strategy = [*counted(12), AIMessage("So far.")], RetrieveFactsFromHistory(*THREE)
+    for_node, for_session = ScriptedModel([json.dumps(facts)]), ScriptedModel([json.dumps(facts)])
+    node = node_llm_compress_history(for_node, strategy)
+    graph = StateGraph(AgentState).add_node("compress", node).add_edge(START, "compress").compile()
+    end = run(graph, {"messages": history})["messages"]
+
+    async def session():
+        llm = LLM(history, for_session, codec=langchain)
+        async with llm.write_session() as writing:
+            await writing.replace_history_with_tldr(strategy=strategy)
+        return llm.history
+
+    written = asyncio.run(session())
+    assert [(m.type, m.content) for m in end] == [(m.type, m.content) for m in written]
+    assert for_node.asked == for_session.asked
+    assert len(for_node.asked) == 1
+    assert all(concept.description in for_node.asked[0].prompt for concept in THREE)
+    (text,) = summaries(end)
+    assert all(f"## {concept.keyword}" in text for concept in THREE)
+    assert all(fact in text for fact in ("- dark theme", "- short answers", "- Lamp 40 W", "- no"))
+    assert not any(isinstance(message, ToolMessage) for message in end)
 
 
 def test_the_node_knows_memory_by_its_words_if_so_wished():

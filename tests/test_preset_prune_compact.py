@@ -285,6 +285,15 @@ def test_the_request_is_system_prompt_history_and_instruction():
     assert ask.prompt.startswith("请总结上述对话，以便继续后续工作。")
 
 
+def test_the_flow_asks_as_the_function_does():
+    """S4-10 S4-11 S4-21: by the same prompts, through the whole flow."""
+    alone, flow = ScriptedModel([SUMMARY]), ScriptedModel([SUMMARY])
+    generate_summary(fifty(), alone)
+    PruneAndCompact(flow, Limits(model_limit=3_000, reserved_output=1_000)).finish_step(fifty())
+    assert flow.asked[0].system == alone.asked[0].system
+    assert flow.asked[0].prompt.startswith("请总结上述对话，以便继续后续工作。")
+
+
 def test_a_history_too_long_for_the_model_is_still_summarised():
     """S4-01 S4-11 (C4-9): the request is bounded, whatever the history holds."""
     model = ScriptedModel([SUMMARY])
@@ -389,14 +398,17 @@ def test_an_agent_runs_for_as_long_as_it_likes():
 
 
 def test_nothing_is_deleted():
-    """S4-24: everything that was said can be had back, word for word, through several compactions."""
+    """S4-24: everything that was said can be had back, word for word, through several compactions, before sending
+    and after responses."""
     flow, said = PruneAndCompact(ScriptedModel([SUMMARY] * 9), Limits(model_limit=6_000, reserved_output=1_000)), []
     messages = []
     for message in [*work(3_000, 200), *fifty()[1:], *ran("z", 2_000), assistant("完")]:
         messages.append(message)
         said.append(copy.deepcopy(message))
-        if message["role"] != "assistant" or not message.get("tool_calls"):
+        if message["role"] == "assistant":
             flow.finish_step(messages)
+        else:
+            flow.before_send(messages)
     assert len(messages) < len(said)
     assert flow.originals(messages) == said
 

@@ -443,7 +443,7 @@ def test_each_agent_and_each_conversation_has_compactions_of_its_own():
 
 
 def test_one_dispatcher_answers_json_with_json():
-    """S2-32 S2-33 S2-34 S2-35 S2-36: as an HTTP gateway will mount it; JavaScript's spelling is understood."""
+    """S2-32 S2-33 S2-34 S2-35 S2-36 S2-37: as an HTTP gateway will mount it; JavaScript's spelling is understood."""
     dispatcher = Dispatcher(SoftHardCompactor(SMALL))
 
     def call(command: str, **arguments) -> dict:

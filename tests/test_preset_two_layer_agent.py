@@ -5,10 +5,14 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from openai import OpenAI
 
 import refold
 from pages import ROOT, blocks
+from refold.models import OpenAIModel
 from refold.presets.two_layer import ContextPolicy
+from refold.scripted_answers import Call
+from refold.scripted_server import Reply, ScriptedServer
 from refold.testing import ScriptedModel
 
 QUESTION = "Write twelve parts and read each."
@@ -42,6 +46,40 @@ def test_the_agent_compacts_before_every_round(page):
         assert QUESTION in json.dumps(request)
         results = [entry["content"] for entry in request if entry["role"] == "tool"]
         assert all(len(result) <= 200 for result in results[:-4])
+
+
+def test_f25_one_chat_model_serves_the_agent_and_its_compactor(page):
+    """S1-40: as the seed hands one `chatModel` to both: one client, one model, its calls with tools and those without
+    told apart by nothing but what is asked."""
+    done = iter(range(99))
+
+    def reply(received):
+        if "tools" not in received.body:
+            return "The assistant writes and reads parts."
+        n = next(done)
+        if n >= 24:
+            return "All twelve parts are written and read."
+        path = {"path": f"part{n // 2}.txt"}
+        return Reply(calls=(Call("read", path) if n % 2 else Call("write", path | {"content": "part. " * 90}),))
+
+    with ScriptedServer(reply) as server, OpenAI(base_url=f"{server.url}/v1", api_key="k") as client:
+
+        def chat(messages):
+            tools = [{"type": "function", "function": {"name": name}} for name in page["TOOLS"]]
+            answer = client.chat.completions.create(model="m", messages=messages, tools=tools).choices[0].message
+            return answer.model_dump(exclude_none=True)
+
+        policy, model = ContextPolicy(token_threshold=1_500), OpenAIModel(client, model="m")
+        agent = page["SkillsReactAgent"](chat, page["TOOLS"], "You are 豆豆.", policy, model)
+        assert agent.run(QUESTION).startswith("All twelve")
+        asked = [received.body for received in server.received if "tools" not in received.body]
+        rounds = [received.body["messages"] for received in server.received if "tools" in received.body]
+    assert {received.body["model"] for received in server.received} == {"m"}
+    assert asked
+    assert len(rounds) == 25
+    assert all(not refold.check(messages) and QUESTION in str(messages) for messages in rounds)
+    assert any("The assistant writes and reads parts." in str(messages) for messages in rounds)
+    assert all(message["role"] != "tool" for body in asked for message in body["messages"])
 
 
 def test_without_a_policy_nothing_is_compacted(page):

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from refold.messages import user
@@ -28,6 +28,7 @@ def test_four_characters_a_token():
 
 
 @given(HAN, ASCII)
+@example("你" * 30, "a" * 40)
 def test_chinese_and_english_have_ratios_of_their_own(chinese, english):
     """S1-14 S1-15 S1-16: 1.5 Chinese characters a token, 4 of ASCII, no library."""
     assert two_ratios(chinese + english) == math.ceil(len(chinese) / 1.5 + len(english) / 4)
@@ -55,6 +56,7 @@ def test_the_estimate_is_over_rather_than_under():
 
 
 @given(HAN, ASCII)
+@example("你" * 10, "a" * 40)
 def test_the_prune_estimate(chinese, english):
     """S4-17: 1.5 tokens a Chinese character, a quarter for ASCII."""
     assert chinese_and_ascii(chinese + english) == math.ceil(1.5 * len(chinese) + len(english) / 4)
