@@ -59,7 +59,7 @@ class Unabridged:
         known = {tuple(map(id, made.originals)): made for made in map(self._known, messages[:seen]) if made}
         messages[:seen] = [
             shown if originals is None else self._put(shown, originals, known)
-            for shown, originals in _shares(said, payload)
+            for shown, originals in shares(said, payload)
         ]
         with self._lock:
             if len(self._made) > self._next:
@@ -100,7 +100,7 @@ class Unabridged:
         self._next = FEW + 2 * len(self._made)
 
 
-def _shares(said: Sequence[Any], payload: Sequence[Any]) -> list[tuple[Any, tuple[Any, ...] | None]]:
+def shares(said: Sequence[Any], payload: Sequence[Any]) -> list[tuple[Any, tuple[Any, ...] | None]]:
     """Each entry of *payload*, with its share of *said*; None for one that stands for itself alone. Together
     the shares are *said*, in its order: entries that stayed the same objects say which part is whose."""
     places = dict[int, list[int]]()

@@ -4,15 +4,17 @@ Its parts are Refold's own; this module says which, and with which figures (docs
 The four commands, their dispatcher and its client are in `refold.presets.soft_hard_commands`.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 from refold.budget import Budget
 from refold.codec import Codec
 from refold.compactor import Compactor
+from refold.errors import EditError
 from refold.events import OnEvent
 from refold.ledger import Row
 from refold.loop import Asker, drive
@@ -27,6 +29,8 @@ from refold.presets.soft_hard_config import (
     clamped,
     merged,
 )
+from refold.presets.soft_hard_results import CompactableMessage, CompactionCheck, CompactionResult
+from refold.presets.soft_hard_said import Conversation, Conversations
 from refold.presets.soft_hard_summary import Language, TopicSummary
 from refold.preview import Preview
 from refold.scorer import Scorer
@@ -37,55 +41,16 @@ from refold.strategy import Strategy
 from refold.summarizer import Summarizer
 from refold.summarizers.model import ModelSummary
 from refold.summary import previous
-from refold.tokens.count import Counter, counter
+from refold.tokens.count import Counter as TokenCounter
+from refold.tokens.count import counter
 from refold.tokens.formulas import rather_over
 from refold.triggers import Never
 from refold.view import View
 
-Urgency = Literal["none", "soft", "hard"]
 Overrides = CompactionConfig | Mapping[str, Any] | None
 """A whole configuration, some of its settings by name, or none."""
 COUNT = counter(rather_over)
 """Rather over than under (S2-24, S2-25), with what each message costs besides its text (C2-2)."""
-
-
-class CompactableMessage(TypedDict, total=False):
-    """A message of Chat Completions (S2-22). Any other field goes through untouched."""
-
-    role: str
-    content: Any
-    tool_calls: list[dict[str, Any]]
-    tool_call_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class CompactionCheck:
-    """What is due (S2-11 to S2-14)."""
-
-    should_compact: bool
-    """Soft or hard (C2-8)."""
-    current_tokens: int
-    threshold: int
-    """The threshold that was crossed; of none the soft one."""
-    urgency: Urgency
-
-
-@dataclass(frozen=True, slots=True)
-class CompactionResult:
-    """What was done (S2-15 to S2-21)."""
-
-    compacted_messages: list[Any]
-    summary: str
-    """Its text without the wrapper; empty where nothing was summarised."""
-    original_count: int
-    retained_count: int
-    """Messages of the original that stay as they were."""
-    flushed_memories: int
-    """Memories that were not known before."""
-    tokens_before_compaction: int
-    tokens_after_compaction: int
-    memory_failure: str = ""
-    """Why memories could not be stored; they wait for the next compaction of this agent (C2-9)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +72,8 @@ class SoftHardCompactor:
     *model* writes summaries where the configuration says so, a light one will do (S2-49). *memory* takes
     what is flushed: a sink, or a function from an agent's id to one. *window* is the model's, in tokens, for
     the reserve. *scorer* says which messages matter and stay word for word (S2-52). *language* is that of rule
-    summaries. *store* keeps the edits of each agent and conversation apart. *on_event* hears of everything:
+    summaries. *store* keeps the edits of each agent and conversation apart; *conversations* what those that have a name
+    said before, for the way back from a compacted list. *on_event* hears of everything:
     other engines may listen (S2-54).
     """
 
@@ -122,15 +88,17 @@ class SoftHardCompactor:
         scorer: Scorer | None = None,
         language: Language | Literal["auto"] = "auto",
         store: Store | None = None,
-        count: Counter = COUNT,
+        count: TokenCounter = COUNT,
         format: str | Codec = "openai_chat",
         on_event: OnEvent | None = None,
+        conversations: Conversations | None = None,
     ) -> None:
         self.config, self.window = clamped(config, window), window
         self.model, self.memory, self.extract = model, memory, extract or RuleMemories()
         self.rules, self.scorer = TopicSummary(language), scorer
         self.store: Store = MemoryStore() if store is None else store
         self.count, self.format, self.on_event = count, format, on_event
+        self._talks = Conversations() if conversations is None else conversations
         self._waiting = dict[str, Backlog]()
         self._lock = Lock()
 
@@ -171,10 +139,13 @@ class SoftHardCompactor:
         first: once for each content; whatever goes wrong there stops nothing, is told in the result and made up
         for at the agent's next compaction (C2-9). Raises `FormatError`, `StoreError`, and ValueError for the
         configuration."""
-        settled, told = self.settled(config), list[Flushed]()
+        settled, told, talk = self.settled(config), list[Flushed](), (agent_id, conversation_id)
         memory = self._flushing(settled, agent_id, told)
-        compactor = self._compactor(settled, agent_id, conversation_id, memory=memory)
-        return self._result(compactor.now(messages), self._settled(agent_id, memory, told))
+        said = self._talks.said(talk, messages)
+        compactor = self._compactor(settled, *talk, memory=memory)
+        before = compactor.check(said).tokens
+        view = compactor.now(said)
+        return self._result(talk, messages, said, before, view, self._settled(agent_id, memory, told))
 
     # --- to look first, and to go back --------------------------------------------------------
 
@@ -182,23 +153,38 @@ class SoftHardCompactor:
         self, messages: Any, agent_id: str = "", conversation_id: str | None = None, config: Overrides = None
     ) -> Preview:
         """What `compact` would do, nothing of it kept (S2-51): `amend` its summary, `accept` it."""
-        return self._compactor(self.settled(config), agent_id, conversation_id).preview(messages)
+        talk = (agent_id, conversation_id)
+        return self._compactor(self.settled(config), *talk).preview(self._talks.said(talk, messages))
 
     def accept(self, preview: Preview, agent_id: str = "", conversation_id: str | None = None) -> CompactionResult:
         """Keep exactly what *preview* shows, with memories flushed first. No model is asked for a summary."""
-        told = list[Flushed]()
+        told, talk = list[Flushed](), (agent_id, conversation_id)
         memory = self._flushing(self.config, agent_id, told)
-        view = self._compactor(self.config, agent_id, conversation_id, memory=memory).accept(preview)
-        return self._result(view, self._settled(agent_id, memory, told))
+        view = self._compactor(self.config, *talk, memory=memory).accept(preview)
+        said, shown = preview.before.revert().payload, preview.before.payload
+        return self._result(talk, shown, said, preview.before.tokens, view, self._settled(agent_id, memory, told))
 
     def history(self, messages: Any, agent_id: str = "", conversation_id: str | None = None) -> Sequence[Row]:
-        """Every attempt on the whole history *messages*, oldest first, with reason, tokens and model (S2-53)."""
-        return self._compactor(self.config, agent_id, conversation_id).records(messages)
+        """Every attempt on *messages*, the whole history or the compacted list of a named conversation, oldest first,
+        with reason, tokens and model (S2-53)."""
+        talk = (agent_id, conversation_id)
+        return self._compactor(self.config, *talk).records(self._talks.said(talk, messages))
 
     def revert(self, messages: Any, *ids: str, agent_id: str = "", conversation_id: str | None = None) -> list[Any]:
-        """Take compactions of the whole history *messages* back (all, without *ids*): the messages to go on
-        with (S2-53). Raises `EditError`."""
-        payload: list[Any] = self._compactor(self.config, agent_id, conversation_id).revert(messages, *ids).payload
+        """Take compactions of *messages*, the whole history or the compacted list of a named conversation, back (all,
+        without *ids*): the messages to go on with (S2-53). Raises `EditError`, also where no compaction of these
+        messages is known."""
+        talk = (agent_id, conversation_id)
+        said, compactor = self._talks.said(talk, messages), self._compactor(self.config, *talk)
+        wanted, compactor.budget = compactor.budget, Budget(trigger=Never(), target=0)
+        if not compactor(said).edits:
+            raise EditError(
+                "no compaction of these messages is known: give the whole history, or a list that was compacted "
+                "here under this agent_id and a conversation_id"
+            )
+        compactor.budget = wanted
+        payload: list[Any] = compactor.revert(said, *ids).payload
+        self._talks.keep(talk, said, payload)
         return payload
 
     # --- parts --------------------------------------------------------------------------------
@@ -224,16 +210,20 @@ class SoftHardCompactor:
             memory=memory,
         )
 
-    def _result(self, view: View, flushed: Flushed) -> CompactionResult:
-        head = view.envelope.head if view.envelope is not None else 0
+    def _result(
+        self, talk: Conversation, given: Any, said: Any, before: int, view: View, flushed: Flushed
+    ) -> CompactionResult:
+        """*given* said *said*, was shown in *before* tokens, and is shown as *view* now."""
         texts = (previous(message) for placed in view.top for message in placed.edit.insert)
+        shown, whole = view.payload, len(given) == len(said)
+        self._talks.keep(talk, said, shown)
         return CompactionResult(
-            compacted_messages=list(view.payload),
+            compacted_messages=list(shown),
             summary="\n\n".join(text for text in texts if text),
-            original_count=head + len(view.transcript),
-            retained_count=head + sum(item.edit is None for item in view.each()),
+            original_count=len(given),
+            retained_count=(Counter(map(repr, given)) & Counter(map(repr, shown))).total(),
             flushed_memories=flushed.count,
-            tokens_before_compaction=view.revert().tokens,
+            tokens_before_compaction=view.revert().tokens if whole else before,
             tokens_after_compaction=view.tokens,
             memory_failure=flushed.reason if flushed.failed else "",
         )

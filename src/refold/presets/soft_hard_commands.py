@@ -1,22 +1,28 @@
-"""The soft/hard preset as four commands: functions, one JSON dispatcher, an async client over any transport, and the
-state of one chat (S2-32 to S2-37)."""
+"""The soft/hard preset as commands: functions, and one JSON dispatcher (S2-32 to S2-36); to look first and to go back as
+well (S2-51, S2-53). The client of them and the state of one chat are in `refold.presets.soft_hard_client`."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from inspect import isawaitable
+from secrets import token_hex
+from threading import Lock
 from typing import Any, NamedTuple
 
 from refold.errors import RefoldError, StoreError
-from refold.memory import MemorySink
+from refold.ledger import Row
 from refold.presets.soft_hard import CompactionCheck, CompactionResult, Overrides, SoftHardCompactor
-from refold.presets.soft_hard_config import CompactionConfig
+from refold.presets.soft_hard_client import (
+    ChatStore,
+    CommandError,
+    CompactorClient,
+    Intelligence,
+    Transport,
+    Wire,
+)
+from refold.presets.soft_hard_results import PreviewResult
+from refold.preview import Preview
 from refold.tokens.formulas import rather_over
-
-Wire = dict[str, Any]
-"""A JSON object."""
-Transport = Callable[[Wire], Wire | Awaitable[Wire]]
-"""Carries a request to a dispatcher and its response back, such as an HTTP call."""
 
 
 def compactor_estimate_tokens(text: str) -> int:
@@ -49,22 +55,106 @@ def compactor_compact(
     return (by or SoftHardCompactor()).compact(list(messages), agent_id, conversation_id, config)
 
 
+@dataclass
+class Offers:
+    """Previews that wait to be accepted, by ids that nobody can guess; of more than *most* the oldest is forgotten."""
+
+    most: int = 16
+    _kept: OrderedDict[str, tuple[Preview, str, str | None]] = field(default_factory=OrderedDict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def put(self, preview: Preview, agent_id: str, conversation_id: str | None) -> str:
+        """The id to accept it by."""
+        with self._lock:
+            self._kept[id := token_hex(16)] = preview, agent_id, conversation_id
+            while len(self._kept) > self.most:
+                self._kept.popitem(last=False)
+        return id
+
+    def put_back(self, id: str, preview: Preview, agent_id: str, conversation_id: str | None) -> None:
+        """It waits again."""
+        with self._lock:
+            self._kept[id] = preview, agent_id, conversation_id
+
+    def take(self, id: str) -> tuple[Preview, str, str | None]:
+        """The preview, once, and whose it is. Raises ValueError."""
+        with self._lock:
+            found = self._kept.pop(id, None)
+        if found is None:
+            raise ValueError(f"no preview {id!r} waits to be accepted: it was accepted before, or is forgotten")
+        return found
+
+
+def compactor_preview(
+    by: SoftHardCompactor,
+    offers: Offers,
+    messages: Sequence[Any],
+    agent_id: str,
+    conversation_id: str | None = None,
+    config: Overrides = None,
+) -> PreviewResult:
+    """What compacting *messages* would do (S2-51). Raises as `SoftHardCompactor.preview`."""
+    preview = by.preview(list(messages), agent_id, conversation_id, config)
+    id = offers.put(preview, agent_id, conversation_id)
+    tokens = preview.before.tokens, preview.view.tokens
+    return PreviewResult(id, list(preview.payload), preview.summaries(), len(messages), *tokens)
+
+
+def compactor_accept(
+    by: SoftHardCompactor, offers: Offers, preview_id: str, summaries: Mapping[str, str] | None = None
+) -> CompactionResult:
+    """Keep a preview, with other texts for its *summaries*, if given. Raises ValueError and `EditError`."""
+    offer, agent_id, conversation_id = offers.take(preview_id)
+    try:
+        preview = offer
+        for edit, text in (summaries or {}).items():
+            preview = preview.amend(edit, text)
+        return by.accept(preview, agent_id, conversation_id)
+    except RefoldError:
+        offers.put_back(preview_id, offer, agent_id, conversation_id)
+        raise
+
+
+def compactor_history(
+    by: SoftHardCompactor, messages: Sequence[Any], agent_id: str, conversation_id: str | None = None
+) -> list[Row]:
+    """What was done to *messages*, oldest first (S2-53)."""
+    return list(by.history(list(messages), agent_id, conversation_id))
+
+
+def compactor_revert(
+    by: SoftHardCompactor,
+    messages: Sequence[Any],
+    agent_id: str,
+    conversation_id: str | None = None,
+    edits: Sequence[str] = (),
+) -> list[Any]:
+    """The messages with compactions of them taken back: all, or these *edits* (S2-53). Raises `EditError`."""
+    return by.revert(list(messages), *edits, agent_id=agent_id, conversation_id=conversation_id)
+
+
 class _Command(NamedTuple):
     function: Callable[..., Any]
     needs: tuple[str, ...]
     takes: tuple[str, ...] = ()
     """Arguments that may be left out."""
-    bound: bool = True
-    """Whether it takes a compactor."""
+    given: tuple[str, ...] = ("by",)
+    """What the dispatcher adds: its compactor, its previews."""
 
 
 COMMANDS: Mapping[str, _Command] = {
-    "compactor_estimate_tokens": _Command(compactor_estimate_tokens, ("text",), bound=False),
+    "compactor_estimate_tokens": _Command(compactor_estimate_tokens, ("text",), given=()),
     "compactor_estimate_messages_tokens": _Command(compactor_estimate_messages_tokens, ("messages",)),
     "compactor_check_threshold": _Command(compactor_check_threshold, ("messages",), ("config",)),
     "compactor_compact": _Command(compactor_compact, ("messages", "agent_id"), ("conversation_id", "config")),
+    "compactor_preview": _Command(
+        compactor_preview, ("messages", "agent_id"), ("conversation_id", "config"), ("by", "offers")
+    ),
+    "compactor_accept": _Command(compactor_accept, ("preview_id",), ("summaries",), ("by", "offers")),
+    "compactor_history": _Command(compactor_history, ("messages", "agent_id"), ("conversation_id",)),
+    "compactor_revert": _Command(compactor_revert, ("messages", "agent_id"), ("conversation_id", "edits")),
 }
-_CAMEL = {"agentId": "agent_id", "conversationId": "conversation_id"}
+_CAMEL = {"agentId": "agent_id", "conversationId": "conversation_id", "previewId": "preview_id"}
 """How JavaScript spells arguments (S2-37)."""
 
 
@@ -74,6 +164,8 @@ class Dispatcher:
     JSON in, JSON out: put it behind HTTP, a pipe or a window's bridge."""
 
     compactor: SoftHardCompactor = field(default_factory=SoftHardCompactor)
+    offers: Offers = field(default_factory=Offers)
+    """Previews that wait to be accepted."""
 
     def call(self, request: Any) -> Wire:
         """The response. Codes: `unknown_command`, `bad_arguments`, `store_failed`. Never raises for what is
@@ -89,7 +181,7 @@ class Dispatcher:
             return _error("store_failed", str(error))
         except (ValueError, TypeError, RefoldError) as error:
             return _error("bad_arguments", str(error))
-        return {"result": result if isinstance(result, int) else asdict(result)}
+        return {"result": _as_json(result)}
 
     def _arguments(self, command: _Command, given: Any) -> dict[str, Any]:
         """Keyword arguments. Raises ValueError for what is missing, unknown or of another type."""
@@ -105,7 +197,8 @@ class Dispatcher:
         for name, value in named.items():
             if not isinstance(value, _TYPES[name]):
                 raise ValueError(f"{name} cannot be {type(value).__name__}")  # noqa: TRY004 - likewise
-        return named | ({"by": self.compactor} if command.bound else {})
+        added = {"by": self.compactor, "offers": self.offers}
+        return named | {name: added[name] for name in command.given}
 
 
 _TYPES: Mapping[str, Any] = {
@@ -114,59 +207,22 @@ _TYPES: Mapping[str, Any] = {
     "agent_id": str,
     "conversation_id": str | None,
     "config": Mapping | None,
+    "preview_id": str,
+    "summaries": Mapping | None,
+    "edits": list,
 }
+
+
+def _as_json(result: Any) -> Any:
+    if isinstance(result, int):
+        return result
+    return (
+        [asdict(one) if isinstance(one, Row) else one for one in result] if isinstance(result, list) else asdict(result)
+    )
 
 
 def _error(code: str, message: str) -> Wire:
     return {"error": {"code": code, "message": message}}
-
-
-class CommandError(Exception):
-    """A command was refused. `code` says of what sort that is."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-@dataclass(frozen=True)
-class CompactorClient:
-    """The four commands for async code, over any transport (S2-37). Raises `CommandError`."""
-
-    transport: Transport
-
-    async def estimate_tokens(self, text: str) -> int:
-        """Tokens of *text*."""
-        return int(await self._call("compactor_estimate_tokens", text=text))
-
-    async def estimate_messages_tokens(self, messages: Sequence[Any]) -> int:
-        """Tokens of *messages*."""
-        return int(await self._call("compactor_estimate_messages_tokens", messages=list(messages)))
-
-    async def check_threshold(self, messages: Sequence[Any], config: Overrides = None) -> CompactionCheck:
-        """What is due."""
-        found = await self._call("compactor_check_threshold", messages=list(messages), config=_plain(config))
-        return CompactionCheck(**found)
-
-    async def compact(
-        self, messages: Sequence[Any], agent_id: str, conversation_id: str | None = None, config: Overrides = None
-    ) -> CompactionResult:
-        """Compact."""
-        found = await self._call(
-            "compactor_compact",
-            messages=list(messages),
-            agent_id=agent_id,
-            conversation_id=conversation_id,
-            config=_plain(config),
-        )
-        return CompactionResult(**found)
-
-    async def _call(self, command: str, **arguments: Any) -> Any:
-        response = self.transport({"command": command, "arguments": arguments})
-        answer = await response if isawaitable(response) else response
-        if "error" in answer:
-            raise CommandError(answer["error"]["code"], answer["error"]["message"])
-        return answer["result"]
 
 
 def in_thread(dispatcher: Dispatcher) -> Transport:
@@ -179,45 +235,23 @@ def in_thread(dispatcher: Dispatcher) -> Transport:
     return carry
 
 
-class Intelligence(NamedTuple):
-    """What the scenarios reach everything by: `intelligence.compactor`, `intelligence.memory`."""
-
-    compactor: CompactorClient
-    memory: MemorySink
-
-
-@dataclass
-class ChatStore:
-    """The state of one chat that compacts itself (S2-23, S2-38, S2-41): before a message is sent, hard compacts and
-    soft suggests."""
-
-    compactor: CompactorClient
-    agent_id: str
-    conversation_id: str | None = None
-    config: Overrides = None
-    suggest: Callable[[CompactionCheck], object] = lambda _check: None
-    """Told when compaction is worth a thought."""
-    messages: list[Any] = field(default_factory=list)
-
-    async def add(self, message: Any) -> CompactionResult | None:
-        """Add a message; the result of the compaction that this set off, if it did. Raises `CommandError`."""
-        self.messages.append(message)
-        check = await self.compactor.check_threshold(self.messages, self.config)
-        if check.urgency == "hard":
-            return await self.compact()
-        if check.urgency == "soft":
-            self.suggest(check)
-        return None
-
-    async def compact(self, config: Overrides = None) -> CompactionResult:
-        """Compact now, because the user wants it (S2-39). Raises `CommandError`."""
-        wanted = self.config if config is None else config
-        result = await self.compactor.compact(self.messages, self.agent_id, self.conversation_id, wanted)
-        self.messages = result.compacted_messages
-        return result
-
-
-def _plain(config: Overrides) -> Wire | None:
-    if isinstance(config, CompactionConfig):
-        return asdict(config)
-    return None if config is None else dict(config)
+__all__ = [
+    "COMMANDS",
+    "ChatStore",
+    "CommandError",
+    "CompactorClient",
+    "Dispatcher",
+    "Intelligence",
+    "Offers",
+    "Transport",
+    "Wire",
+    "compactor_accept",
+    "compactor_check_threshold",
+    "compactor_compact",
+    "compactor_estimate_messages_tokens",
+    "compactor_estimate_tokens",
+    "compactor_history",
+    "compactor_preview",
+    "compactor_revert",
+    "in_thread",
+]

@@ -12,6 +12,7 @@ from refold.gateway.threads import Thread
 from refold.memory import MemorySink
 from refold.presets.soft_hard import SoftHardCompactor
 from refold.presets.soft_hard_commands import Dispatcher
+from refold.presets.soft_hard_said import Conversations
 from refold.preview import Preview
 
 T = TypeVar("T")
@@ -43,7 +44,9 @@ class Desk:
         """The desk before *exchange*: its store, and its model for summaries. *memory* makes of an agent's id the sink
         for what `compact` hides."""
         model = exchange.ask if exchange.settings.ask is not None else None
-        return cls(exchange, salt, Dispatcher(SoftHardCompactor(store=exchange.store, model=model, memory=memory)))
+        none = Conversations(most=0)  # the gateway keeps no messages
+        desk = SoftHardCompactor(store=exchange.store, model=model, memory=memory, conversations=none)
+        return cls(exchange, salt, Dispatcher(desk))
 
     async def aside(self, work: Callable[[], T]) -> T:
         """The outcome of *work*, done in a thread. Raises `Late`, and what *work* raises."""

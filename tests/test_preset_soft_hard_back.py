@@ -1,0 +1,210 @@
+"""The way back in the seed's own flow (F9): a chat goes on with the compacted list, over JSON, and still has a preview, a
+history and a way back."""
+
+import asyncio
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.presets.soft_hard import CompactionConfig, SoftHardCompactor
+from refold.presets.soft_hard_commands import ChatStore, CommandError, CompactorClient, Dispatcher
+from refold.presets.soft_hard_said import Conversations
+
+SMALL = CompactionConfig(600, 1_200, 300, keep_recent_messages=4, summary_max_tokens=200)
+
+
+def talk(pairs: int, start: int = 0, owner: str = "") -> list[dict]:
+    return [
+        message
+        for n in range(start, start + pairs)
+        for message in (
+            {"role": "user", "content": f"{owner}第{n}步怎么做？" + "细节" * 20},
+            {"role": "assistant", "content": f"建议执行方案{n}。" + "说明" * 30},
+        )
+    ]
+
+
+def client(desk: SoftHardCompactor | None = None) -> CompactorClient:
+    """Over a wire that carries nothing but JSON."""
+    dispatcher = Dispatcher(desk or SoftHardCompactor(SMALL))
+
+    def carry(request: dict) -> dict:
+        return json.loads(json.dumps(dispatcher.call(json.loads(json.dumps(request)))))
+
+    return CompactorClient(carry)
+
+
+async def filled(chat: ChatStore, messages: list[dict]) -> int:
+    """How often adding *messages* compacted the chat."""
+    return sum([await chat.add(message) is not None for message in messages])
+
+
+def test_f9_a_chat_that_was_compacted_has_a_history_and_a_way_back():
+    """S2-53: after `setMessages(result.compacted_messages)` the history was empty and `revert` did nothing."""
+
+    async def main() -> None:
+        chat = ChatStore(client(), "agent")
+        assert await filled(chat, talk(20)) >= 2
+        assert len(chat.messages) < 15
+        rows = await chat.history()
+        assert [(row.action, row.outcome) for row in rows] == [("compact", "applied")] * len(rows)
+        assert len(rows) >= 2
+        assert rows[0].after < rows[0].before
+        assert await chat.revert() == chat.messages == talk(20)
+        assert {row.action for row in await chat.history()} == {"compact", "revert"}
+        assert len((await chat.compact()).compacted_messages) < 15
+        assert await chat.revert() == talk(20)
+
+    asyncio.run(main())
+
+
+def test_f9_one_compaction_can_be_taken_back():
+    """S2-53: the latest, so that what an earlier one hid stays hidden."""
+
+    async def main() -> None:
+        chat = ChatStore(client(), "agent", messages=talk(12))
+        await chat.compact()
+        first = list(chat.messages)
+        chat.messages += talk(8, start=12)
+        await chat.compact()
+        latest = (await chat.history())[-1]
+        assert await chat.revert(latest.edit or "") == [*first, *talk(8, start=12)]
+
+    asyncio.run(main())
+
+
+def test_f9_a_chat_that_was_compacted_can_be_looked_at_and_edited_first():
+    """S2-47 S2-51: the preview is of the compacted list; what is accepted is exactly what was shown, with the user's words."""
+
+    async def main() -> None:
+        chat = ChatStore(client(), "agent", messages=talk(12))
+        await chat.compact()
+        chat.messages += talk(8, start=12)
+        before = list(chat.messages)
+        preview = await chat.preview({"keep_recent_messages": 2})
+        assert chat.messages == before
+        assert preview.original_count == len(before)
+        assert preview.tokens_after_compaction < preview.tokens_before_compaction
+        ((edit, text),) = preview.summaries.items()
+        late = {"role": "user", "content": "还有一件事。"}
+        chat.messages.append(late)
+        result = await chat.accept(preview, {edit: text + "\n端口: 8443"})
+        assert result.summary.endswith("端口: 8443")
+        assert chat.messages == [*result.compacted_messages, late]
+        assert len(chat.messages) == 4
+        with pytest.raises(CommandError, match="others than those"):
+            await chat.accept(preview)
+        assert await chat.revert() == [*talk(20), late]
+
+    asyncio.run(main())
+
+
+def test_f9_a_preview_is_accepted_once_and_as_it_should_be():
+    """S2-51: a wrong edit keeps it waiting."""
+
+    async def main() -> None:
+        compactor = client()
+        preview = await compactor.preview(talk(12), "agent", "talk")
+        with pytest.raises(CommandError, match="no edit of this view"):
+            await compactor.accept(preview.preview_id, {"0000": "?"})
+        assert (await compactor.accept(preview.preview_id)).summary
+        with pytest.raises(CommandError, match="no preview"):
+            await compactor.accept(preview.preview_id)
+
+    asyncio.run(main())
+
+
+def test_f9_where_nothing_is_known_going_back_says_so():
+    """S2-53: after a restart, without a conversation's id, under another one, and where nothing was compacted."""
+
+    async def main() -> None:
+        compactor = client()
+        shown = (await compactor.compact(talk(12), "agent", "talk")).compacted_messages
+        assert await compactor.revert(shown, agent_id="agent", conversation_id="talk") == talk(12)
+        shown = (await compactor.compact(talk(12), "agent", "talk")).compacted_messages
+        for other, agent, name in ((client(), "agent", "talk"), (compactor, "agent", None), (compactor, "b", "talk")):
+            with pytest.raises(CommandError, match="no compaction of these messages is known"):
+                await other.revert(shown, agent_id=agent, conversation_id=name)
+        with pytest.raises(CommandError, match="no compaction of these messages is known"):
+            await ChatStore(compactor, "agent", messages=talk(2)).revert()
+
+    asyncio.run(main())
+
+
+def test_f9_only_so_many_conversations_are_known():
+    """The one that was not compacted for longest is forgotten, and going back says so; one that is over can be."""
+
+    async def main() -> None:
+        known = Conversations(most=2)
+        compactor = client(SoftHardCompactor(SMALL, conversations=known))
+        shown = [(await compactor.compact(talk(12), "agent", name)).compacted_messages for name in "abc"]
+        with pytest.raises(CommandError, match="no compaction of these messages is known"):
+            await compactor.revert(shown[0], agent_id="agent", conversation_id="a")
+        assert await compactor.revert(shown[1], agent_id="agent", conversation_id="b") == talk(12)
+        known.forget(("agent", "c"))
+        with pytest.raises(CommandError, match="no compaction of these messages is known"):
+            await compactor.revert(shown[2], agent_id="agent", conversation_id="c")
+
+    asyncio.run(main())
+
+
+def test_f9_what_is_added_while_a_chat_is_compacted_stays():
+    """Its answer arrives while the compaction runs elsewhere."""
+
+    async def main() -> None:
+        dispatcher, late = Dispatcher(SoftHardCompactor(SMALL)), {"role": "user", "content": "等一下。"}
+
+        async def slow(request: dict) -> dict:
+            if request["command"] == "compactor_compact":
+                chat.messages.append(late)
+            return dispatcher.call(request)
+
+        chat = ChatStore(CompactorClient(slow), "agent", messages=talk(12))
+        await chat.compact()
+        assert chat.messages[-1] == late
+        assert await chat.revert() == [*talk(12), late]
+
+    asyncio.run(main())
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["say", "compact", "revert", "pop"])), max_size=24))
+def test_f9_chats_never_mix_whatever_they_have_in_common(steps):
+    """Law (F2): of chats of one agent with equal beginnings and equal ends, each has its own way back."""
+
+    async def main() -> None:
+        compactor = client()
+        chats = [ChatStore(compactor, "agent") for _ in range(4)]
+        said: list[list[dict]] = [[] for _ in chats]
+        for n, (owner, what) in enumerate(steps):
+            chat = chats[owner]
+            if what == "say":
+                new = [*talk(3), *talk(2, owner=f"owner {owner}, "), *talk(3, start=n % 3)]
+                chat.messages += new
+                said[owner] += new
+            elif what == "compact":
+                await chat.compact({"keep_recent_messages": 2})
+            elif what == "revert" and await chat.history():
+                assert await chat.revert() == said[owner]
+            elif what == "pop" and chat.messages == said[owner] and said[owner]:
+                del chat.messages[-1], said[owner][-1]
+            assert not any(f"owner {other}," in str(chat.messages) for other in range(4) if other != owner)
+        for chat, all_of_it in zip(chats, said, strict=True):
+            if len(chat.messages) < len(all_of_it):
+                assert await chat.revert() == all_of_it
+
+    asyncio.run(main())
+
+
+def test_f26_what_stays_word_for_word_behind_a_summary_is_retained():
+    """S2-18: a request that the summary's fold moves behind it was not counted, so that one was missing."""
+    call = {"id": "c", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
+    history = [*talk(6), {"role": "user", "content": "列出文件，" * 30}]
+    for n in range(6):
+        history.append({"role": "assistant", "content": None, "tool_calls": [call | {"id": f"c{n}"}]})
+        history.append({"role": "tool", "tool_call_id": f"c{n}", "content": "a.py " * 60})
+    result = SoftHardCompactor(SMALL).compact(history, config={"keep_recent_messages": 3})
+    kept = [message for message in result.compacted_messages if message in history]
+    assert history[12] in kept
+    assert result.retained_count == len(kept)
