@@ -112,6 +112,15 @@ def test_of_a_window_of_2000_the_trigger_is_1400(last, total, cut):
         assert result.reason == "1399 of 1400 tokens"
 
 
+@pytest.mark.parametrize(("first", "rest", "cut"), [(700, 50, 8), (1_050, 25, 2)])
+def test_the_split_goes_by_tokens_and_not_by_messages(first, rest, cut):
+    """S0-34 S0-35: of 1,400 tokens the boundary is at 980, whichever messages they are in."""
+    history = sized(first, *[rest] * 14)
+    result, _ = compress(history, snapshot(), max_tokens=2_000, count=labelled)
+    assert result.original_tokens == 1_400
+    assert result.messages[2:] == history[cut:]
+
+
 def test_the_defaults_are_the_seeds():
     """S0-03 S0-05 S0-17 S0-18 S0-28 S0-30 S0-33: 0.7, 0.3, kimi-k2-instruct."""
     settings = Settings(2_000)
@@ -438,7 +447,13 @@ def test_a_small_saving_is_none():
 
 @pytest.mark.parametrize(
     ("answer", "status"),
-    [("", "rejected"), ("Sorry, I cannot.", "rejected"), (Answer("<state", "length"), "rejected"), (None, "failed")],
+    [
+        ("", "rejected"),
+        ("Sorry, I cannot.", "rejected"),
+        (Answer("<state", "length"), "rejected"),
+        (Answer(snapshot(), "length"), "rejected"),
+        (None, "failed"),
+    ],
 )
 def test_a_bad_answer_changes_nothing(answer, status):
     """S0-32 S0-43: empty, off template twice, cut off, nobody there: the very list, the reason, at most one re-ask (C0-10)."""
