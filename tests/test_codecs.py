@@ -221,7 +221,7 @@ def test_decoding_goes_on_from_what_was_decoded():
     [
         ("claude-opus-5-5", "bound"), ("claude-sonnet-5-5-20261001", "bound"), ("claude-haiku-5.5", "bound"),
         ("us.anthropic.claude-fable-5-1-v1:0", "bound"), ("claude-mythos-5-2", "bound"), ("claude-opus-6", "bound"),
-        ("claude-new-9", "bound"), ("some-proxy", "bound"), (None, "bound"), (7, "bound"),
+        ("claude-new-9", "bound"), ("some-proxy", "bound"), (None, "unsure"), (7, "unsure"), ("", "unsure"),
         ("claude-opus-5", "loop"), ("claude-sonnet-4-5-20250929", "loop"), ("claude-opus-4-20250514", "loop"),
         ("claude-3-7-sonnet-latest", "loop"), ("claude-3-opus", "loop"), ("claude-fable-5", "loop"), ("claude-2.1", "loop"),
         ("anthropic/claude-sonnet-4.5", "loop"),

@@ -213,35 +213,41 @@ def unbound(payload: list[dict]) -> list[int]:
     ]
 
 
+BOUND = "claude-opus-5-5"
+"""Binds its thinking (AN-7)."""
+
+
 @pytest.mark.parametrize("everything", [True, False])
 def test_conformance_56_a_revert_takes_what_was_thought_since_along(everything):
     """AN-7 AN-11: after a revert no request holds thinking that was signed while the edit showed."""
     history = [{"role": "user", "content": [{"type": "text", "text": "Fix the parser."}]}]
     compact = compactor(trigger=2_500, target=1_000)
     for n in range(40):
-        view = compact(history)
-        assert unbound(view.payload) == []
+        view = compact({"model": BOUND, "messages": history})
+        assert unbound(view.payload["messages"]) == []
         if view.edits and str(view.payload).count("signature") > 1:
             break
-        history.append(thought(view.payload, n, f"src/m{n}.py"))
+        history.append(thought(view.payload["messages"], n, f"src/m{n}.py"))
         history.append(
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"t{n}", "content": f"word {n} " * 60}]}
         )
     assert str(view.payload).count("signature") > 1
     edits = [edit for edit in view.edits if edit.by != "settle"]
-    after = compact.revert(history, *([] if everything else [edits[len(edits) // 2].id]))
-    assert unbound(after.payload) == []
-    assert unbound(compact(history).payload) == []
-    assert after.revert().payload == history
+    body = {"model": BOUND, "messages": history}
+    after = compact.revert(body, *([] if everything else [edits[len(edits) // 2].id]))
+    assert unbound(after.payload["messages"]) == []
+    assert unbound(compact(body).payload["messages"]) == []
+    assert after.revert().payload == body
 
 
 def test_a_revert_shows_the_call_again_though_its_thinking_was_settled():
     """An edit that hides thinking repeats what an edit below it shows; both go, or the revert would show nothing."""
-    history = [
+    messages = [
         {"role": "user", "content": [{"type": "text", "text": "a" * 3_000}]},
         thought([], 0, "src/" + "long/" * 900),
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t0", "content": "ok"}]},
     ]
+    history = {"model": BOUND, "messages": messages}
     compact = compactor(trigger=10**6, target=10**6)
     view = compact(history)
     call = view.transcript.messages[1]

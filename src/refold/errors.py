@@ -17,6 +17,10 @@ class StoreError(RefoldError):
     """The store could not be read or written; the message says which file and why."""
 
 
+class ModelNotNamed(UserWarning):
+    """A request names no model, and what may be left out of it depends on the model."""
+
+
 def extra(name: str) -> str:
     """How to get the packages of an extra, in words for an error's end."""
     return f"install Refold with its extra {name!r}, in a clone by pip install '.[{name}]'"

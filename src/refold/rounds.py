@@ -5,23 +5,32 @@ from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from typing import Any, TypeVar
+from warnings import warn
 
 from refold import pace
 from refold.attempt import Attempt
 from refold.budget import Budget, Check, model_of
 from refold.conversations import Conversations
 from refold.edits import Edit
+from refold.errors import ModelNotNamed
 from refold.events import After, Before, Ended, Event, Instruct, OnEvent, Started, Tried, Veto, guarded
 from refold.ledger import Recorder
 from refold.loop import Compaction, Effect, shrink
 from refold.memory import Flushing
 from refold.records import rows
+from refold.settle import is_unsure
 from refold.state import UNREAD, State
 from refold.strategy import Ask, Strategy
 from refold.view import View
 
 ROUNDS = 3
 """How often the strategies may run in one turn."""
+
+NAME_THE_MODEL = (
+    "signed thinking of the current turn stays as it is behind what was compacted: no model is named, and models since "
+    "Claude Opus 5.5 refuse it there (AN-7) where older ones refuse a request without it (AN-6). Give the request's body, "
+    "which names the model, in place of its list of messages, or a codec with rules (refold.codec.with_rules)"
+)
 
 T = TypeVar("T")
 
@@ -89,7 +98,10 @@ class Rounds:
         if attempts and (short := self._no_headroom(state, now, started, found, order)):
             attempts = (*attempts, short)
         now = pace.tried(now, started.when, order.pending)
-        return (yield from self._ended(state, now, started, attempts))
+        now = yield from self._ended(state, now, started, attempts)
+        if fresh_edits(state, now) and is_unsure(now.view):
+            warn(NAME_THE_MODEL, ModelNotNamed, stacklevel=2)
+        return now
 
     def _started(self, state: State, found: Check, order: Order) -> Started:
         goal = order.to

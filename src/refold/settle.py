@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from refold.edits import Edit
+from refold.groups import latest_turn
 from refold.messages import Message, Part, Thinking
 from refold.unanswered import is_premature
 from refold.view import Item, View
@@ -20,7 +21,7 @@ def settle(after: View, before: View) -> View:
     before the model thought, unbinds nothing; nor does taking away the oldest thinking (AN-10).
     """
     fresh = after.edits[len(before.edits) :]
-    if after.lens.rules.thinking != "bound" or not fresh:
+    if not after.lens.rules.binds or not fresh:
         return after
     changing = (edit.stop for edit in sorted(fresh, key=_stop) if _changes(edit, before))
     return after.keep(unsigned(after, next(changing, len(after.transcript))))
@@ -42,7 +43,7 @@ def resettle(after: View, before: View) -> list[Edit]:
     from *before*, all signed thinking from the first difference on goes. `View.revert` does not do
     this: it shows what was said. `Compactor.revert`, after which the conversation goes on, does.
     """
-    if after.lens.rules.thinking != "bound":
+    if not after.lens.rules.binds:
         return []
     changed = {placed.edit for placed in before.top} ^ {placed.edit for placed in after.top}
     return list(unsigned(after, min((edit.start for edit in changed), default=len(after.transcript))))
@@ -51,13 +52,18 @@ def resettle(after: View, before: View) -> list[Edit]:
 def belated(view: View, edits: Iterable[Edit]) -> list[Edit]:
     """The edits that take out of *view* the signed thinking that came while one of *edits*, which show, was held back:
     it was thought without that one (AN-7). What the store has says so by itself, so every process does the same."""
-    if view.lens.rules.thinking != "bound":
+    if not view.lens.rules.binds:
         return []
     said, late = view.transcript.messages, set[int]()
     for edit in edits:
         if edit.by != BY and _changes(edit, view):
             late.update(_thought_without(edit, said))
-    return [_strip(view, item) for item in view.each() if item.start in late and any(map(_is_signed, item.shown))]
+    end = _settled(view)
+    return [
+        _strip(view, item)
+        for item in view.each()
+        if item.start in late and item.start < end and any(map(_is_signed, item.shown))
+    ]
 
 
 def _thought_without(edit: Edit, said: Sequence[Message]) -> Iterable[int]:
@@ -95,9 +101,25 @@ def _aloud(message: Message) -> tuple[str, tuple[Part, ...]]:
 
 def unsigned(view: View, first: int) -> Iterable[Edit]:
     """The edits that take signed thinking out of what *view* shows from the position *first* on."""
+    end = _settled(view)
     for item in view.each():
-        if item.start >= first and any(map(_is_signed, item.shown)):
+        if first <= item.start < end and any(map(_is_signed, item.shown)):
             yield _strip(view, item)
+
+
+def is_unsure(view: View) -> bool:
+    """Is signed thinking left behind an edit, of which nobody can tell whether it is bound to what that hides (AN-7) or
+    wanted back (AN-6)? Then the request should name its model."""
+    first = min((placed.edit.stop for placed in view.top), default=len(view.transcript))
+    if view.lens.rules.thinking != "unsure":
+        return False
+    return any(item.start >= first and any(map(_is_signed, item.shown)) for item in view.each())
+
+
+def _settled(view: View) -> int:
+    """Up to where thinking may be taken out: where no model is named, to where its current turn begins (AN-6, F14)."""
+    said = view.transcript.messages
+    return latest_turn(said) if view.lens.rules.thinking == "unsure" else len(said)
 
 
 def _strip(view: View, item: Item) -> Edit:

@@ -49,8 +49,8 @@ FIELD = "messages"
 
 def rules(body: Mapping[str, Any]) -> Rules:  # noqa: ARG001 - a codec's
     """What holds for every provider behind LangChain: each call is answered directly after it (OA-1).
-    Which one it is, messages do not say; so signed thinking is taken to be bound (AN-7)."""
-    return Rules(RULES, thinking="bound")
+    Which one it is, messages do not say; so signed thinking may be bound (AN-7) or wanted back (AN-6)."""
+    return Rules(RULES, thinking="unsure")
 
 
 def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:  # noqa: ARG001 - a codec's

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 from refold.canonical import canonical, parsed
 from refold.codec import Wire
@@ -36,8 +36,15 @@ _NOT_OURS = frozenset({"tool_calls", "tool_call_id", "function_call", "reasoning
 
 
 def rules(body: Mapping[str, Any]) -> Rules:
-    """What the Messages API refuses. A model that is not known to be older binds its thinking."""
-    return Rules(RULES, alternate=True, thinking="loop" if _is_older(body.get("model")) else "bound", grown=GROWN)
+    """What the Messages API refuses. A model that is not known to be older binds its thinking; where none is named,
+    it may be either (AN-6, AN-7)."""
+    return Rules(RULES, alternate=True, thinking=_binding(body.get("model")), grown=GROWN)
+
+
+def _binding(model: Any) -> Literal["loop", "bound", "unsure"]:
+    if not isinstance(model, str) or not model:
+        return "unsure"
+    return "loop" if _is_older(model) else "bound"
 
 
 def older_rules(body: Mapping[str, Any]) -> Rules:

@@ -16,7 +16,7 @@ def note(thread: Thread, view: View, store: Store) -> None:
     if not fresh:
         return
     local = {repr(one) for one in thread.compactor.local}
-    bound = view.lens.rules.thinking == "bound"
+    bound = view.lens.rules.binds
     timely = [edit for edit in fresh if bound and edit.by in local]
     kept = fresh if bound else [edit for edit in fresh if edit.by not in local]
     if saved := [*timely, *decisions.decided(thread.tenant, view, kept)]:
@@ -45,7 +45,7 @@ def mended(thread: Thread, view: View, store: Store) -> bool:
     thought meanwhile was thought without the others, so its signatures go (AN-7, AN-11). Was there anything to
     do? Raises `StoreError`."""
     unseen = [edit for edit in view.edits if edit.id not in thread.noted and edit.by != BY]
-    if view.lens.rules.thinking != "bound" or not unseen:
+    if not view.lens.rules.binds or not unseen:
         return False
     showing = {placed.edit.id for placed in view.top}
     before = view.revert(*(edit.id for edit in unseen))

@@ -115,7 +115,7 @@ class Punctual:
 
     def __call__(self, view: View, since: int = 0) -> Edits:
         """The strategy's edits that are on time."""
-        first = _after_thinking(view) if view.lens.rules.thinking == "bound" else 0
+        first = _after_thinking(view) if view.lens.rules.binds else 0
         yield from (edit for edit in self.strategy(view, since) if isinstance(edit, Edit) and edit.start >= first)
 
 

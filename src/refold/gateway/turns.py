@@ -134,7 +134,7 @@ class Turns:
     def fits_as_said(self, turn: Turn, view: View) -> bool:
         """May the request be sent as it came? Not where signed thinking stands behind an edit that shows."""
         hard = self.limits(turn).hard
-        bound = view.lens.rules.thinking == "bound" and bool(view.top)
+        bound = view.lens.rules.binds and bool(view.top)
         return not bound and (hard is None or view.said < hard)
 
     def written(self, turn: Turn, view: View) -> tuple[bytes, bool]:

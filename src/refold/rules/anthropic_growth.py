@@ -231,7 +231,7 @@ def _loop(messages: Sequence[Message]) -> int | None:
 
 GROWN: tuple[Growth, ...] = (
     Growth("AN-6", "thinking of the latest turn comes back as it was while tools are called", tool_loop, ("loop",)),
-    Growth("AN-7", "before signed thinking stands what it was thought over", prefixes, ("bound",)),
-    Growth("AN-10", "thinking is left out from the oldest on, without a gap", chain, ("bound",)),
+    Growth("AN-7", "before signed thinking stands what it was thought over", prefixes, ("bound", "unsure")),
+    Growth("AN-10", "thinking is left out from the oldest on, without a gap", chain, ("bound", "unsure")),
 )
 """All that a request to this API must keep of the one before it."""

@@ -84,12 +84,18 @@ class Rules:
     rules: tuple[Rule, ...] = ()
     alternate: bool = False
     """Roles alternate and the first is `user`: neighbours of one role are merged at an edit's edge."""
-    thinking: Literal["free", "fixed", "loop", "bound"] = "free"
+    thinking: Literal["free", "fixed", "loop", "bound", "unsure"] = "free"
     """May thinking be removed? `free`: any; `fixed`: none (OA-4, GE-3, DS-1); `loop`: oldest first,
     not that of the latest assistant turn (AN-6); `bound`: oldest first, and a late edit takes what
-    was signed after it along (AN-7, AN-10, AN-11)."""
+    was signed after it along (AN-7, AN-10, AN-11); `unsure`: one of these two, since no model is named: as
+    `bound`, but the current turn keeps its thinking (F14)."""
     grown: tuple[Growth, ...] = ()
     """What a request must keep of the one before it."""
+
+    @property
+    def binds(self) -> bool:
+        """May signed thinking be bound to what stood before it?"""
+        return self.thinking in ("bound", "unsure")
 
     def check(self, messages: Sequence[Message], body: Mapping[str, Any] | None = None) -> tuple[Violation, ...]:
         """Every violation, in order of position."""
