@@ -618,6 +618,69 @@ def test_repairing_mends_all_pairs_and_a_second_time_nothing(case: tuple[str, li
         assert fixed.payload is items
 
 
+ASTRAY = st.one_of(
+    st.tuples(
+        st.just("anthropic"),
+        st.lists(
+            st.tuples(
+                st.sampled_from([claude, ask]),
+                st.lists(NAMES.map(use) | NAMES.map(done) | TEXTS, min_size=1, max_size=4),
+            ).map(lambda turn: turn[0](*turn[1])),
+            max_size=6,
+        ),
+    ),
+    st.tuples(
+        st.just("gemini"),
+        st.lists(
+            st.tuples(
+                st.sampled_from([model, contents]),
+                st.lists(
+                    NAMES.map(fn) | st.builds(fn_done, NAMES, st.sampled_from("xyz")) | st.just({"text": "hm"}),
+                    min_size=1,
+                    max_size=4,
+                ),
+            ).map(lambda turn: turn[0](*turn[1])),
+            max_size=6,
+        ),
+    ),
+)
+"""Calls and results in the turns of either side."""
+
+
+@given(ASTRAY)
+def test_c10_law_a_repaired_history_is_repaired_once_whoever_is_made_to_call_or_answer(
+    case: tuple[str, list[Any]],
+) -> None:
+    """A Gemini turn that held a call and its result was repaired for ever: 32 repairs, none of them true."""
+    format, items = case
+    fixed = repair(items, format)
+    again = repair(fixed.payload, format)
+    assert (again.payload is fixed.payload, again.repairs, again.left) == (True, (), fixed.left)
+    assert {one.rule for one in check(fixed.payload, format)} == {one.rule for one in fixed.left}
+    if not check(items, format):
+        assert fixed.payload is items
+        assert fixed.repairs == ()
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_c10_a_turn_of_the_model_that_holds_a_call_and_its_result_is_parted(order: tuple[int, int]) -> None:
+    parts = [fn("a"), fn_done("a", "x")]
+    items = [contents({"text": "1"}), model(*(parts[at] for at in order)), contents({"text": "2"})]
+    fixed = repair(items, "gemini")
+    assert fixed.payload == [items[0], model(fn("a")), contents(fn_done("a", "x"), {"text": "2"})]
+    assert len(fixed.repairs) <= 2
+    assert check(fixed.payload, "gemini") == ()
+
+
+def test_c10_so_is_one_of_the_messages_api_that_came_as_an_answer() -> None:
+    """What an answer has of its own (`id`, `usage`) does not go along."""
+    answer = {**claude(use("a"), done("a")), "id": "msg_1", "usage": {"input_tokens": 3}}
+    fixed = repair([ask("1"), answer, ask("2")], "anthropic")
+    assert fixed.payload[1] == {**claude(use("a")), "id": "msg_1", "usage": {"input_tokens": 3}}
+    assert set(fixed.payload[2]) == {"role", "content"}
+    assert check(fixed.payload, "anthropic") == ()
+
+
 def _is_all(fixed: Repaired) -> bool:
     """Is there nothing in the conversation that is not broken?"""
     return len({one.at for one in fixed.left}) >= len(fixed.payload)

@@ -102,12 +102,23 @@ def _run_of(refs: Sequence[Ref | None]) -> Callable[[int], int]:
 def _run(envelope: Envelope, messages: Sequence[Message], entry: Entry, run: list[int]) -> Wire:
     parts, ref = tuple(entry.message.parts[n] for n in run), entry.refs[run[0]]
     if ref is not None:
-        return envelope.codec.patch(envelope.item(ref.at), Message(messages[ref.at].role, parts))
+        wire = envelope.codec.patch(envelope.item(ref.at), Message(messages[ref.at].role, parts))
+        return wire if _is_said_alike(messages[ref.at], entry.message) else _moved(envelope.codec, entry, wire)
     part = parts[0]
     if isinstance(part, ToolResult) and envelope.codec.NAME in ANSWERS:
         special = ANSWERS[envelope.codec.NAME](envelope.item(entry.near), part)
         return special or envelope.codec.encode(Message(entry.message.role, parts))
     return envelope.codec.encode(Message(entry.message.role, parts))
+
+
+def _is_said_alike(one: Message, other: Message) -> bool:
+    """Is it on the same side of the conversation: the model's, or what is said to it?"""
+    return (one.role == "assistant") == (other.role == "assistant")
+
+
+def _moved(codec: Codec, entry: Entry, wire: Wire) -> Wire:
+    """What stood in an entry of the other side, such as a result in the model's own turn, in an entry of this one (C10)."""
+    return codec.merge(codec.encode(Message(entry.message.role)), wire)
 
 
 def _chat_answer(item: Wire, result: ToolResult) -> Wire | None:

@@ -136,13 +136,14 @@ NO_ID = "?"
 
 def _namesake(messages: Sequence[Message], calls: Sequence[Spot], orphan: Spot, ends: Sequence[int]) -> Spot | None:
     """The call that a result belongs to that has no id: the latest before it of its tool, else one in
-    the turn directly after it."""
+    the turn that it is in, or that is directly after it."""
     name = getattr(messages[orphan.at].parts[orphan.part], "name", "")
     named = [call for call in calls if name and getattr(messages[call.at].parts[call.part], "name", "") == name]
     before = [call for call in named if call < orphan]
-    if before or orphan.at + 1 >= len(messages) or messages[orphan.at + 1].role != "assistant":
+    turn = orphan.at if messages[orphan.at].role == "assistant" else orphan.at + 1
+    if before or turn >= len(messages) or messages[turn].role != "assistant":
         return before[-1] if before else None
-    return next((call for call in named if ends[call.at] == ends[orphan.at + 1]), None)
+    return next((call for call in named if ends[call.at] == ends[turn]), None)
 
 
 def tail(messages: Sequence[Message], *, turns: bool = True) -> int:
