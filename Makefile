@@ -25,9 +25,13 @@ soak: .venv/dev  ## ten minutes of random faults behind a gateway: no invalid re
 clients: .venv/dev .clients/installed  ## real agents (npm, about a gigabyte) through a real gateway: none of the tests
 	$(BIN)/python -m clients
 
-mutants: .venv/dev  ## mutation run over the core: which changes would no test notice?
+mutants: .venv/dev  ## mutation run over the core: which changes would no test notice? PRESETS=1: over each row of docs/seeds.md
+ifdef PRESETS
+	$(BIN)/python tests/row_mutants.py
+else
 	HYPOTHESIS_PROFILE=mutants $(BIN)/mutmut run
 	$(BIN)/mutmut results
+endif
 
 nightly: .venv/dev  ## the laws with many more examples, and the codecs fuzzed for ten minutes
 	$(BIN)/python -m pip install --quiet --requirement requirements/nightly.txt
