@@ -543,7 +543,7 @@ def test_a_store_that_is_down_stops_no_request(caplog: pytest.LogCaptureFixture)
     store = Failing()
     store.down = True
     with Driver(store) as driver, caplog.at_level(logging.WARNING, "refold.gateway"):
-        body = anthropic(60)
+        body = anthropic(3)
         out = driver(body)
         assert out.body is body
         assert (out.outcome, out.reason) == ("failed", "store")
@@ -552,7 +552,7 @@ def test_a_store_that_is_down_stops_no_request(caplog: pytest.LogCaptureFixture)
         assert (line["reason"], line["error"], line["api"]) == ("store", "StoreError", "anthropic") and line["at"]
         assert not any(word in f"{caplog.text}{line}" for word in ("secret", "calc.py", "credential"))
         store.down = False
-        assert driver(body).outcome == "edited"
+        assert driver(anthropic(60)).outcome == "edited"
 
 
 def test_what_was_shown_is_shown_out_of_memory_while_the_store_is_down():

@@ -14,8 +14,9 @@ from refold.gateway.answers import Refused
 from refold.gateway.config import Config
 from refold.gateway.limits import Limits
 from refold.gateway.scripted import serving
+from refold.gateway.tenants import is_keyed
 from refold.gateway.upstreams import APIS, Upstream, choose
-from refold.gateway.wire import Head, api_of, is_keyed, model_in, spoken
+from refold.gateway.wire import Head, api_of, model_in, spoken
 from refold.scripted_upstream import ScriptedUpstream
 
 OPENAI = ("openai_chat", "openai_responses")

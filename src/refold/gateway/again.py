@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 
-from refold.compactor import Compactor
 from refold.errors import StoreError
 from refold.gateway import binding, caps
 from refold.gateway.errors import Figures
@@ -36,13 +35,18 @@ class Again:
                 after = own.now(turn.history, to=goal, actor="auto (context error)")
             note(turn.thread, after, turns.store)
         except StoreError:
-            turn.thread.torn = True
-            view = turns.from_memory(turn)
-            goal = self._goal(turn, view, said, share)
-            ways = (*own.local, *own.retrospective)
-            spare = Compactor(ways, own.budget, turn.thread.spare, ask=own.ask, format=own.format, salt=own.salt)
-            spare.now(turn.history, to=goal, actor="auto (context error)")
-            after = turns.from_memory(turn)
+            with turn.thread.memory:
+                return self.harder_in_memory(turn, said, share, sent)
+        turn.thread.base = after.tokens
+        return after if after.tokens < sent else None
+
+    def harder_in_memory(self, turn: Turn, said: Figures, share: float, sent: int) -> View | None:
+        """As `harder`, without the store. Who calls holds what is kept in memory."""
+        turn.thread.torn = True
+        view = self.turns.from_memory(turn)
+        goal = self._goal(turn, view, said, share)
+        self.turns.in_memory(turn).now(turn.history, to=goal, actor="auto (context error)")
+        after = self.turns.from_memory(turn)
         turn.thread.base = after.tokens
         return after if after.tokens < sent else None
 
@@ -69,11 +73,17 @@ class Again:
             after = turns.shown(turn)[0]
             note(thread, after, turns.store)
         except StoreError:
-            thread.torn = True
-            view = turns.from_memory(turn)
-            thread.spare.save(unsigned(view, binding.position_of(view, first)))
-            after = turns.from_memory(turn)
+            with thread.memory:
+                after = self.unbound_in_memory(turn, sent, error, wholly=wholly)
         return after
+
+    def unbound_in_memory(self, turn: Turn, sent: bytes, error: bytes, *, wholly: bool) -> View:
+        """As `unbound`, without the store. Who calls holds what is kept in memory."""
+        turn.thread.torn = True
+        view = self.turns.from_memory(turn)
+        first = 0 if wholly else binding.place_of(sent, error)
+        turn.thread.spare.save(unsigned(view, binding.position_of(view, first)))
+        return self.turns.from_memory(turn)
 
 
 def _beside_the_answer(turn: Turn, said: Figures) -> int:

@@ -38,7 +38,7 @@ class Claiming:
 
     def __init__(self, store: object, patient: Patient, lease: float = LEASE) -> None:
         self._store: Claims | None = store if hasattr(store, "claim") else None  # type: ignore[assignment]  # it has
-        self._patient, self._lease = patient, lease
+        self.patient, self._lease = patient, lease
 
     @property
     def shared(self) -> bool:
@@ -70,7 +70,7 @@ class Claiming:
         if store.claim(name, owner, self._lease):
             return Had(mine=True, waited=False)
         pause, mine = 0.05, False
-        with self._patient() as rest:
+        with self.patient() as rest:
             while wait and not mine and rest(pause):
                 mine, pause = store.claim(name, owner, self._lease), min(pause * 1.5, 0.5)
         return Had(mine, waited=True)

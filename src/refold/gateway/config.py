@@ -17,6 +17,7 @@ from refold.gateway.logs import LEVELS
 from refold.gateway.processes import can_fork
 from refold.gateway.reading import ConfigError, Kind, Table
 from refold.gateway.settings import Settings
+from refold.gateway.tenants import CREDENTIAL, HEADER, SINGLE, Tenants
 from refold.gateway.traffic import APIS
 from refold.gateway.upstreams import Upstream, provider, providers
 from refold.models import HTTPModel, Ladder
@@ -51,6 +52,11 @@ class Config:
     """Processes that answer."""
     record: str = ""
     """How long transcripts are kept after they grew last: `7d`, `12h`. Empty: none are kept."""
+    tenant: str = CREDENTIAL
+    """How callers are told apart: `credential` (by what they show), `one` (all are one; on this machine alone), or
+    `header:NAME` (by a header that a proxy before the gateway sets)."""
+    credential_headers: tuple[str, ...] = ()
+    """Further headers that hold keys."""
     memory: str = ""
     """An SQLite file for the facts that the API's `compact` takes out of what it hides. Empty: none are kept."""
     allowed_hosts: tuple[str, ...] = ()
@@ -75,11 +81,21 @@ class Config:
         number(0, 65_535, port=self.port)
         whole(1, workers=self.workers)
         number(0, math.inf, hold_seconds=self.hold_seconds)
+        named = self.tenant.removeprefix(HEADER) if self.tenant.startswith(HEADER) else ""
+        if self.tenant not in (CREDENTIAL, SINGLE) and (not named or named != named.strip().lower()):
+            raise ValueError(
+                f"tenant must be {CREDENTIAL}, {SINGLE} or {HEADER}NAME in lower case, not {self.tenant!r}"
+            )
         if self.log not in LEVELS:
             raise ValueError(f"log must be one of {', '.join(LEVELS)}, not {self.log!r}")
         if self.record:
             _check_time(self.record)
         _check_sites(self.allowed_hosts, self.allowed_origins)
+
+    @property
+    def tenants(self) -> Tenants:
+        """What tells callers apart, with nothing learned yet."""
+        return Tenants(self.salt, self.tenant, frozenset(name.lower().encode() for name in self.credential_headers))
 
     def checked(self) -> "Config":
         """This, if it can be served. Raises ValueError without upstreams, and for an address that others
@@ -90,6 +106,10 @@ class Config:
             raise ValueError(
                 f"{self.host} can be reached from other machines: set {ADMIN_TOKEN} to at least 16 characters, "
                 "or serve on 127.0.0.1"
+            )
+        if self.tenant == SINGLE and not is_loopback(self.host):
+            raise ValueError(
+                f"tenant is {SINGLE!r}, and {self.host} can be reached from other machines: their edits would mix"
             )
         if not self.admin_token.isascii() or not self.admin_token.isprintable():
             raise ValueError(f"{ADMIN_TOKEN} must be printable ASCII: no browser can send anything else")
@@ -142,7 +162,8 @@ def read(text: str, name: str = "refold.toml", environment: Mapping[str, str] = 
         "limits": table.table("limits").made(Limits),
         "settings": _settings(table, environment),
     }
-    made |= {name: tuple(plain[name]) for name in ("allowed_hosts", "allowed_origins") if name in plain}
+    lists = ("allowed_hosts", "allowed_origins", "credential_headers")
+    made |= {name: tuple(plain[name]) for name in lists if name in plain}
     if "salt" in plain:
         made["salt"] = plain["salt"].encode()
     return table.guard(lambda: from_environment(Config(**made), environment))
@@ -166,6 +187,8 @@ _PLAIN: Mapping[str, Kind] = {
     "workers": int,
     "record": str,
     "memory": str,
+    "tenant": str,
+    "credential_headers": (str,),
     "log": str,
     "answer_headers": bool,
     "hold_seconds": float,
@@ -185,10 +208,14 @@ def upstream(text: str) -> Upstream:
         return Upstream(name=name, url=address, prefix=f"/{name}")
     known = provider(text)
     if known is not None:
-        return Upstream(name=text, url=known["url"], apis=tuple(known.get("apis", ())))
+        return Upstream(name=text, **{**known, **_tuples(known)})
     if "://" not in text:
         raise ValueError(f"{text!r} is neither an address nor one of {', '.join(providers())}")
     return Upstream(name="default", url=text)
+
+
+def _tuples(known: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(known[name]) for name in ("apis", "issuers") if name in known}
 
 
 def _upstream(table: Table) -> Upstream:
@@ -199,7 +226,7 @@ def _upstream(table: Table) -> Upstream:
     table.only("preset", *Upstream.__dataclass_fields__)
     said = table.fields(Upstream, also=("preset",))
     merged = {"name": preset or "default", **known, **said}
-    merged["apis"] = tuple(merged.get("apis", ()))
+    merged |= _tuples(merged)
     if "url" not in merged:
         raise table.error("", "an upstream needs a url or a preset")
     return table.guard(lambda: Upstream(**merged))

@@ -16,6 +16,12 @@ class Core(Protocol):
     async def prepare(self, incoming: Incoming) -> Outgoing:
         """What to send. Never raises."""
 
+    async def tried(self, incoming: Incoming) -> Outgoing:
+        """What to send for a caller who may not be who they say; nothing of it is kept. Never raises."""
+
+    async def accepted(self, outgoing: Outgoing) -> None:
+        """The caller of what was `tried` is believed. Never raises."""
+
     async def counted(self, incoming: Incoming) -> Outgoing:
         """What is to be counted in place of a conversation whose tokens are asked for. Never raises."""
 

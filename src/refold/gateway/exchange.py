@@ -5,12 +5,10 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from refold.beginnings import Beginnings
-from refold.envelope import Envelope
 from refold.errors import FormatError
-from refold.gateway import again, native
 from refold.gateway.accounts import opened
 from refold.gateway.ahead import Ahead
 from refold.gateway.belonging import Belonging
@@ -19,27 +17,30 @@ from refold.gateway.books.clerk import Clerk
 from refold.gateway.books.listening import listener
 from refold.gateway.claims import Claiming
 from refold.gateway.counters import Counters
-from refold.gateway.deltas import delta_of, refusal
-from refold.gateway.errors import figures
+from refold.gateway.deciding import Deciding
 from refold.gateway.faults import passed_through, why
 from refold.gateway.light import light_body, light_request
-from refold.gateway.plan import NEVER
+from refold.gateway.outbox import Outbox
 from refold.gateway.settings import Settings
-from refold.gateway.sides import gained_only_text, side_of
-from refold.gateway.threads import Held, Latest, Thread, Threads
-from refold.gateway.traffic import APIS, REASONS, Incoming, Outcome, Outgoing, Refusal, is_aside, is_count
-from refold.gateway.turns import Turn, Turns, model_of
+from refold.gateway.threads import Thread, Threads
+from refold.gateway.traffic import APIS, REASONS, Incoming, Outgoing, Refusal, is_aside, is_count
+from refold.gateway.trial import Trial
+from refold.gateway.turns import Turns
 from refold.gateway.watched import Watched
 from refold.gateway.workers import Job, Workers
 from refold.models.breaker import Breaker
 from refold.store import Store
-from refold.view import View
 
 __all__ = ["REASONS", "Counters", "Exchange", "Incoming", "Outgoing", "Refusal", "Settings"]
 
 T = TypeVar("T")
-HARDER = 0.6
-"""The share of the window, or of what was sent, that is aimed at after a context error."""
+
+
+class Work(Protocol):
+    """What is done of a request in a worker's thread."""
+
+    def __call__(self, job: Job, incoming: Incoming) -> Outgoing:
+        """What is sent."""
 
 
 class Exchange:
@@ -63,15 +64,18 @@ class Exchange:
         self.threads = Threads(settings.threads, settings.known_bytes)
         self._workers = Workers(settings.workers, settings.ask)
         self.ahead = Ahead(settings, self.counters)
-        self.turns = Turns(
-            settings, Watched(store, self._storing), self.counters, self.ask, Claiming(store, self._patient)
-        )
-        self._opened = partial(opened, settings, begun=Beginnings(settings.threads))
-        self.belonging, self._again = Belonging(self.threads, self.turns), again.Again(self.turns)
+        watched = Watched(store, self._storing)
+        self.turns = Turns(settings, watched, self.counters, self.ask, Claiming(watched, self._patient))
+        self.belonging = Belonging(self.threads, self.turns)
         if clerk is not None:
             self.turns.listen = partial(listener, clerk, then=settings.on_event)
             self.turns.survival = lambda: clerk.survival
         self._breaker = Breaker(failures=3, rest=settings.rest)
+        self._outbox = Outbox(
+            self.threads, self.turns.store, self.counters, settings.deadline, done=self._breaker.succeeded
+        )
+        begun = partial(opened, settings, begun=Beginnings(settings.threads))
+        self._deciding = Deciding(settings, self.turns, self.belonging, begun, self._breaker)
 
     # --- what the HTTP side calls ---------------------------------------------------------------
 
@@ -81,33 +85,53 @@ class Exchange:
         if light := light_request(incoming, self.settings, self.turns.rooms.holds):
             self._count("requests", incoming, light)
             return light
-        job = Job(self.settings.patience)
-        outgoing = await self._guarded(incoming, job, partial(self._decided, job, incoming), self.settings.deadline)
+        outgoing = await self._guarded(incoming, self._deciding.decided, self.settings.deadline)
         self._count("requests", incoming, outgoing)
         if isinstance(outgoing.thread, Ticket):
             self.ahead.prepare(outgoing.thread.thread)
         return outgoing
+
+    async def tried(self, incoming: Incoming) -> Outgoing:
+        """As `prepare`, for a caller of whom it is not known yet whether they are who they say: what was decided for that one
+        is shown, and nothing is kept until it is `accepted` (C7). Never raises."""
+        if light := light_request(incoming, self.settings, self.turns.rooms.holds):
+            self._count("requests", incoming, light)
+            return light
+        turns = self.turns.trying(Trial(self.turns.store))
+        belonging = Belonging(Threads(1, self.settings.known_bytes), turns)
+        trying = replace(self._deciding, turns=turns, belonging=belonging)
+        outgoing = await self._guarded(incoming, trying.decided, self.settings.deadline)
+        self._count("requests", incoming, outgoing)
+        return outgoing
+
+    async def accepted(self, outgoing: Outgoing) -> None:
+        """The upstream has accepted what was `tried`: what was decided is kept. Never raises."""
+        store = outgoing.thread.thread.compactor.store if isinstance(outgoing.thread, Ticket) else None
+        if isinstance(store, Trial):
+            try:
+                await self.ahead.run(store.commit, self.settings.deadline)
+            except Exception as error:  # noqa: BLE001 - it is decided again
+                passed_through(self.counters, "", why(error), error)
 
     async def counted(self, incoming: Incoming) -> Outgoing:
         """What to count in place of a conversation whose tokens are asked for: what would be sent of it, as it was decided
         before. Anything else would be refused where it thinks (AN-12), and tell of a request that is not made. Never raises."""
         if light_body(incoming, self.settings) is not None:
             return Outgoing(incoming.body)
-        job = Job(self.settings.patience)
-        return await self._guarded(incoming, job, partial(self._shown, job, incoming), self.settings.deadline)
+        return await self._guarded(incoming, self._deciding.shown, self.settings.deadline)
 
     async def harder(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
         """After the upstream's context error with this body: a smaller request to send once more. None when
         it was tried before, or nothing is left to make smaller. Never raises."""
         if (outgoing.outcome, outgoing.reason) == ("retried", "context"):
             return None
-        return await self._retried("context_errors", self._smaller, incoming, outgoing, error)
+        return await self._retried("context_errors", self._deciding.smaller, incoming, outgoing, error)
 
     async def unbound(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
         """After the upstream's error that signed thinking is bound to another conversation (AN-7): the request without it, to
         be sent once more. The first time without the block that was named and what was thought after it, then without
         all of it; None when none is left. Never raises."""
-        return await self._retried("binding_errors", self._unbound, incoming, outgoing, error)
+        return await self._retried("binding_errors", self._deciding.unbound, incoming, outgoing, error)
 
     async def _retried(
         self, counted: str, work: Callable[..., Outgoing], incoming: Incoming, outgoing: Outgoing, error: bytes
@@ -116,10 +140,11 @@ class Exchange:
         aside = is_aside(incoming.path) and not is_count(incoming.path)
         if outgoing.outcome == "refused" or incoming.api not in APIS or aside:
             return None
-        job = Job(self.settings.patience)
-        retried = await self._guarded(
-            incoming, job, partial(work, job, incoming, outgoing, error), self.settings.patience
-        )
+
+        def mended(job: Job, incoming: Incoming, *, stored: bool = True) -> Outgoing:
+            return work(job, incoming, outgoing, error, stored=stored)
+
+        retried = await self._guarded(incoming, mended, self.settings.patience, spare=partial(mended, stored=False))
         done = retried.outcome == "retried" and retried is not outgoing
         result = "retried" if done else "given_up"
         self.counters.add(counted, api=incoming.api, upstream=incoming.upstream, result=result)
@@ -148,139 +173,52 @@ class Exchange:
         """Stop background work, and let go of what is to be closed: only then does the file of a store hold all
         that was written to it (C8)."""
         await self.ahead.aclose()
+        await self._outbox.aclose()
         self._workers.close()
         if self.clerk is not None:
             await asyncio.to_thread(self.clerk.close)
         for close in self._closes:
             await asyncio.to_thread(close)
 
-    # --- one request, in a worker's thread --------------------------------------------------------
-
-    def _decided(self, job: Job, incoming: Incoming) -> Outgoing:
-        """Decode, identify, load, compact, save, encode."""
-        if incoming.api not in APIS or is_aside(incoming.path):
-            return Outgoing(incoming.body, reason="path")
-        envelope = self._opened(incoming)
-        if field := delta_of(incoming.api, envelope.body):
-            return self._delta(incoming, envelope, field)
-        if not len(envelope):
-            return Outgoing(incoming.body, reason="empty")
-        side = side_of(incoming, envelope)
-        if side not in ("", "compaction", "memory"):
-            return Outgoing(incoming.body, outcome="side", reason=side, model=model_of(incoming, envelope))
-        thread = job.thread = self.belonging.thread_of(incoming, envelope)
-        if not self._breaker.allows():
-            return self._held(incoming, thread, "resting")
-        turn = Turn(incoming, envelope, thread)
-        with Held(thread, self.settings.deadline / 2):
-            view, reason = self.turns.shown(turn, first=True)
-            if side or gained_only_text(thread.recent, view.transcript.messages):
-                side = side or "compaction"
-                if self.turns.fits_as_said(turn, view):
-                    said = view.said
-                    return Outgoing(incoming.body, (), said, said, "side", side, model=turn.model)
-            view, reason = self.turns.taken(turn, view, reason, spare=not side)
-            if not side:
-                thread.remember(view)
-        self._breaker.succeeded()
-        return self._sealed(turn, view, reason)
-
-    def _shown(self, job: Job, incoming: Incoming) -> Outgoing:
-        """What is shown of a conversation, for a look: nothing is begun, nothing more is done to it."""
-        envelope = self._opened(incoming)
-        if not len(envelope) or delta_of(incoming.api, envelope.body):
-            return Outgoing(incoming.body)
-        thread = job.thread = self.belonging.looked_at(incoming, envelope)
-        if not self._breaker.allows():
-            return self._held(incoming, thread, "resting")
-        turn = Turn(incoming, envelope, thread)
-        with Held(thread, self.settings.deadline / 2):
-            view = thread.compactor(turn.history)
-        if not view.top:
-            return Outgoing(incoming.body)
-        edits = tuple(placed.edit.id for placed in view.top)
-        return Outgoing(turn.encode(view), edits, view.said, view.tokens, "edited", "shown", model=turn.model)
-
-    def _delta(self, incoming: Incoming, envelope: Envelope, field: str) -> Outgoing:
-        answer = refusal(field, envelope.body) if field in self.settings.refuse else None
-        if answer is None:
-            return Outgoing(incoming.body, outcome="opaque", reason="delta")
-        return Outgoing(incoming.body, outcome="refused", reason=field, refusal=answer)
-
-    def _sealed(self, turn: Turn, view: View, reason: str, outcome: Outcome = "edited") -> Outgoing:
-        """The request that *view* makes, its cap of output lowered where the window asks for it."""
-        source, capped = self.turns.written(turn, view)
-        incoming, headers = turn.incoming, tuple[tuple[str, str], ...]()
-        if outcome == "edited" and not view.top:
-            outcome, reason = ("edited", "cap") if capped else ("untouched", "")
-        if wanted := self.settings.native.get(incoming.api):
-            source, headers = native.asked(incoming, turn.envelope.body, source, wanted)
-            if outcome == "untouched" and source is not incoming.body:
-                outcome, reason = "edited", "native"
-        edits = tuple(placed.edit.id for placed in view.top)
-        turn.thread.latest = Latest(
-            turn.model, incoming.upstream, self.settings.clock(), view.said, replace(view, envelope=None)
-        )
-        ticket = Ticket(turn.thread, view)
-        return Outgoing(source, edits, view.said, view.tokens, outcome, reason, ticket, headers, turn.model)
-
-    # --- after a refusal --------------------------------------------------------------------------
-
-    def _unbound(self, job: Job, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing:
-        envelope = self._opened(incoming)
-        thread = job.thread = self.belonging.thread_of(incoming, envelope)
-        turn = Turn(incoming, envelope, thread)
-        with Held(thread, self.settings.patience):
-            view = self._again.unbound(turn, outgoing.body, error, wholly=outgoing.reason == "binding")
-        sealed = self._sealed(turn, view, "binding", "retried")
-        return outgoing if sealed.body == outgoing.body else sealed
-
-    def _smaller(self, job: Job, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing:
-        envelope = self._opened(incoming)
-        if not len(envelope) or delta_of(incoming.api, envelope.body):
-            return outgoing
-        thread = job.thread = self.belonging.thread_of(incoming, envelope)
-        turn = Turn(incoming, envelope, thread)
-        said = self.turns.rooms.learn(turn, figures(error), outgoing.after)
-        if capped := again.with_cap(turn, outgoing, said, keep=0.5):
-            return capped
-        with Held(thread, self.settings.patience):
-            view = self._again.harder(turn, said, HARDER, outgoing.after or said.tokens or NEVER)
-        if view is None:
-            return again.with_cap(turn, outgoing, said, keep=0.0) or outgoing
-        sealed = self._sealed(turn, view, "context", "retried")
-        return again.with_cap(turn, sealed, said.scaled(outgoing.after, sealed.after), keep=0.0) or sealed
-
     # --- failing open -----------------------------------------------------------------------------
 
-    async def _guarded(self, incoming: Incoming, job: Job, work: Any, deadline: float) -> Outgoing:
-        """The outcome of *work*, or what goes through in its place."""
+    async def _guarded(self, incoming: Incoming, work: Work, longest: float, spare: Work | None = None) -> Outgoing:
+        """The outcome of *work*, or what goes through in its place: where the store is what fails, that of *spare*, which
+        does without. Nothing waits for the store longer than the deadline (C5)."""
+        job = Job(self.settings.patience)
         try:
-            return await self._workers.run(work, job, deadline)
+            return await self._workers.run(partial(work, job, incoming), job, self.settings.deadline, longest)
         except FormatError:
             return Outgoing(incoming.body, outcome="opaque", reason="unreadable")
         except Exception as error:  # noqa: BLE001 - whatever it is, the request must flow
             reason = why(error)
             passed_through(self.counters, incoming.api, reason, error)
+            return await self._in_place(incoming, job, reason, longest, spare)
+        finally:
+            if job.thread is not None and job.thread.is_unsaved:
+                self._outbox.wake()
+
+    async def _in_place(
+        self, incoming: Incoming, job: Job, reason: str, longest: float, spare: Work | None
+    ) -> Outgoing:
+        """What goes through in place of *job*, which failed."""
+        thread: Thread | None = job.thread
         if reason == "store" or job.storing:
             self._breaker.failed(reason)
-        if job.thread is None:
+        if thread is None:
             return Outgoing(incoming.body, outcome="failed", reason=reason)
-        job.thread.torn = True
-        held = partial(self._held, incoming, job.thread, reason)
+        thread.torn = True
+        if job.storing:
+            job.is_stuck, thread.stuck = True, job
+        lacking = reason == "store" or thread.is_stuck
+        left = Job(job.patience if reason == "store" else 0.0, thread=thread, told=job.told)
+        held = partial(self._deciding.held, incoming, thread, reason, without_store=lacking)
+        instead = partial(spare, left, incoming) if spare and lacking else held
         try:
-            return await self._workers.run(held, Job(0.0), self.settings.deadline)
+            return await self._workers.run(instead, left, self.settings.deadline, longest)
         except Exception as error:  # noqa: BLE001 - likewise
             passed_through(self.counters, incoming.api, why(error), error)
             return Outgoing(incoming.body, outcome="failed", reason=reason)
-
-    def _held(self, incoming: Incoming, thread: Thread, reason: str) -> Outgoing:
-        """What was shown before, out of memory: without it signed thinking would not stand where it was
-        thought, and a long history would not fit. Where nothing was, the request as it came."""
-        if not thread.noted:
-            return Outgoing(incoming.body, outcome="failed", reason=reason)
-        turn = Turn(incoming, self._opened(incoming), thread)
-        return self._sealed(turn, self.turns.from_memory(turn), reason, "failed")
 
     # --- what those threads ask for ---------------------------------------------------------------
 
@@ -296,7 +234,7 @@ class Exchange:
 
     def _storing(self, busy: bool) -> None:
         if job := self._workers.mine():
-            job.storing = busy
+            (job.storing_begins if busy else job.storing_ends)()
 
     # --- telling ----------------------------------------------------------------------------------
 

@@ -1,9 +1,12 @@
 """What is kept of a turn: its edits in memory, and its decisions about single results in the store."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from refold.edits import Edit
 from refold.gateway import decisions
 from refold.gateway.threads import Thread
+from refold.ledger import Row
 from refold.settle import BY, settle
 from refold.store import Store
 from refold.view import View
@@ -15,11 +18,7 @@ def note(thread: Thread, view: View, store: Store) -> None:
     fresh = [edit for edit in view.edits if edit.id not in thread.noted]
     if not fresh:
         return
-    local = {repr(one) for one in thread.compactor.local}
-    bound = view.lens.rules.binds
-    timely = [edit for edit in fresh if bound and edit.by in local]
-    kept = fresh if bound else [edit for edit in fresh if edit.by not in local]
-    if saved := [*timely, *decisions.decided(thread.tenant, view, kept)]:
+    if saved := _wanted(thread, view, fresh):
         store.save(saved)
     thread.spare.save(fresh)
     thread.noted.update(edit.id for edit in fresh)
@@ -28,16 +27,33 @@ def note(thread: Thread, view: View, store: Store) -> None:
 def note_unsaved(thread: Thread, view: View) -> None:
     """Keep new edits that were made while the store failed, until it takes them."""
     fresh = [edit for edit in view.edits if edit.id not in thread.noted]
+    local = {repr(one) for one in thread.compactor.local}
     thread.spare.save(fresh)
-    thread.unsaved += fresh
+    thread.unsaved += [edit for edit in fresh if edit.by not in local]
+    thread.unsaved += _wanted(thread, view, fresh)
     thread.noted.update(edit.id for edit in fresh)
 
 
+def _wanted(thread: Thread, view: View, fresh: Sequence[Edit]) -> list[Edit]:
+    """What the store has to know of *fresh* edits beside those that a compactor has saved itself."""
+    local = {repr(one) for one in thread.compactor.local}
+    bound = view.lens.rules.binds
+    timely = [edit for edit in fresh if bound and edit.by in local]
+    kept = fresh if bound else [edit for edit in fresh if edit.by not in local]
+    return [*timely, *decisions.decided(thread.tenant, view, kept)]
+
+
 def save_unsaved(thread: Thread, store: Store) -> None:
-    """Give the store what it could not take. Raises `StoreError`."""
-    if thread.unsaved:
-        store.save(thread.unsaved)
-        thread.unsaved.clear()
+    """Give the store what it could not take, each once. Raises `StoreError`."""
+    edits, rows = list(thread.unsaved), list(thread.unbooked)
+    if edits:
+        store.save(edits)
+    with thread.memory:  # more may have come meanwhile
+        written = {id(edit) for edit in edits}
+        thread.unsaved = [edit for edit in thread.unsaved if id(edit) not in written]
+        thread.unbooked = thread.unbooked[len(rows) :]
+    if rows and (record := getattr(store, "record", None)):
+        record(rows)
 
 
 def mended(thread: Thread, view: View, store: Store) -> bool:
@@ -64,6 +80,21 @@ def decide_again(thread: Thread, view: View, store: Store) -> int:
     if edits:
         store.save(edits)
     return len(edits)
+
+
+class Later:
+    """A ledger that keeps rows until the store takes them."""
+
+    def __init__(self, thread: Thread) -> None:
+        self._thread = thread
+
+    def record(self, rows: Iterable[Row]) -> None:
+        """Keep them."""
+        self._thread.unbooked += rows
+
+    def ledger(self, edit: str | None = None) -> tuple[()]:  # noqa: ARG002 - as of every ledger
+        """None."""
+        return ()
 
 
 class Unbooked:

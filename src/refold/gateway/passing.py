@@ -14,17 +14,18 @@ from refold.gateway.counting import Counting
 from refold.gateway.encodings import Unpacking
 from refold.gateway.intake import Receive, body_pieces, read_body
 from refold.gateway.reply import Reply
+from refold.gateway.tenants import Tenants, is_keyed
 from refold.gateway.traffic import Incoming, is_aside, is_count
 from refold.gateway.upstreams import Upstream, choose
-from refold.gateway.wire import Head, back, credential, is_keyed, model_in, onward, spoken, text, texts
+from refold.gateway.wire import Head, back, model_in, onward, spoken, text, texts
 
 
 class Passing:
     """Passes requests on as they are."""
 
-    def __init__(self, config: Config, client: Client, exchange: Core, unpacking: Unpacking) -> None:
+    def __init__(self, config: Config, client: Client, exchange: Core, unpacking: Unpacking, tenants: Tenants) -> None:
         self._config, self._client, self._counting = config, client, Counting(client, exchange)
-        self._unpacking = unpacking
+        self._unpacking, self._tenants = unpacking, tenants
 
     async def answer(
         self, head: Head, candidates: tuple[Upstream, ...], path: str, receive: Receive, caller: Caller
@@ -34,7 +35,7 @@ class Passing:
         if not model and self._is_read(head, candidates, path):
             await self._read(head, candidates, path, receive, caller)
         else:
-            upstream = choose(candidates, spoken(head, path), model, keyed=is_keyed(head))
+            upstream = choose(candidates, spoken(head, path), model, keyed=is_keyed(head, self._tenants.more))
             await self._streamed(head, upstream, path, receive, caller)
 
     def _is_read(self, head: Head, candidates: tuple[Upstream, ...], path: str) -> bool:
@@ -54,12 +55,13 @@ class Passing:
         limits = self._config.limits
         raw = await read_body(receive, limits.body_bytes, limits.body_seconds, head.length)
         plain = await self._unpacking.decoded(raw, text(head.get(b"content-encoding")), limits.body_bytes)
-        upstream = choose(candidates, spoken(head, path), named_in(plain), keyed=is_keyed(head))
+        upstream = choose(candidates, spoken(head, path), named_in(plain), keyed=is_keyed(head, self._tenants.more))
         caller.note.received_bytes, caller.note.upstream = len(raw), upstream.name
         stop = watch(receive, caller, asyncio.current_task())
         try:
             if is_count(path) and plain is not None:
-                key = credential(head, self._config.salt)
+                who = self._tenants.of(head, (upstream,))
+                key = who.claimed if self._tenants.trusts(who) else who.own
                 incoming = Incoming("anthropic", upstream.name, path, texts(head.headers), plain, key)
                 await self._counting.answer(head, upstream, incoming, raw, caller)
             else:

@@ -1,7 +1,7 @@
 """One request's way through: in from the client, through the exchange, out to its upstream, and back."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from refold.gateway.answers import Refused
 from refold.gateway.binding import is_unbound
@@ -13,15 +13,17 @@ from refold.gateway.core import Core
 from refold.gateway.encodings import Unpacking
 from refold.gateway.errors import context_error, figures, is_context_error
 from refold.gateway.intake import Receive, read_body
+from refold.gateway.keys import keyless
 from refold.gateway.metrics import Timings
 from refold.gateway.opening import Opening, read_opening
 from refold.gateway.passing import Passing, named_in
 from refold.gateway.reply import Reply
 from refold.gateway.taps import Tap
+from refold.gateway.tenants import Who, is_keyed
 from refold.gateway.traces import Headers, Traces
 from refold.gateway.traffic import Incoming, Outgoing
 from refold.gateway.upstreams import Upstream, below_prefix, choose
-from refold.gateway.wire import Head, api_of, back, credential, is_keyed, keyless, model_in, onward, spoken, text, texts
+from refold.gateway.wire import Head, api_of, back, model_in, onward, spoken, text, texts
 from refold.tokens.usage import read_usage
 
 _SHORT = 65_536
@@ -48,6 +50,10 @@ class Call:
     raw: bytes
     """The body as it came, compressed where it was."""
     outgoing: Outgoing
+    who: Who
+    is_tried: bool = False
+    """Is the caller only said to be who they are? Then nothing is kept, and no answer passed on, before the upstream has
+    taken their token (C7)."""
     tap: Tap | None = None
     trace: Headers = ()
     """Headers that name our span; empty where nothing is traced."""
@@ -71,8 +77,8 @@ class Relay:
 
     def __init__(self, config: Config, exchange: Core, client: Client, timings: Timings, traces: Traces) -> None:
         self._config, self._exchange, self._client, self._timings = config, exchange, client, timings
-        self._unpacking = Unpacking()
-        self._traces, self._passing = traces, Passing(config, client, exchange, self._unpacking)
+        self._unpacking, self._tenants = Unpacking(), config.tenants
+        self._traces, self._passing = traces, Passing(config, client, exchange, self._unpacking, self._tenants)
         self._by_model = any(one.models for one in config.upstreams)
 
     async def answer(self, head: Head, receive: Receive, caller: Caller) -> None:
@@ -112,7 +118,7 @@ class Relay:
         started, (api, model) = clock(), asked
         plain = await self._unpacking.decoded(raw, text(head.get(b"content-encoding")), self._config.limits.body_bytes)
         named = model or self._model(plain) or model_in(path)
-        upstream = choose(candidates, spoken(head, path), named, keyed=is_keyed(head))
+        upstream = choose(candidates, spoken(head, path), named, keyed=is_keyed(head, self._tenants.more))
         caller.note.upstream, caller.note.received_bytes = upstream.name, len(raw)
         call = await self._prepared(head, upstream, path, api, raw, plain)
         model = call.outgoing.model or model or (named_in(plain) if trace and len(plain or b"") <= _SHORT else "")
@@ -136,11 +142,14 @@ class Relay:
     ) -> Call:
         target = keyless(f"{path}?{head.query}" if head.query else path)
         body = raw if plain is None else plain
-        incoming = Incoming(api, upstream.name, target, texts(head.headers), body, credential(head, self._config.salt))
+        who = self._tenants.of(head, (upstream,))
+        incoming = Incoming(api, upstream.name, target, texts(head.headers), body, who.claimed or who.own)
         if plain is None:
             self._exchange.counters.add("http_unread", body="request", upstream=upstream.name)
-            return Call(head, upstream, path, incoming, raw, Outgoing(body, outcome="opaque", reason="encoding"))
-        return Call(head, upstream, path, incoming, raw, await self._exchange.prepare(incoming))
+            return Call(head, upstream, path, incoming, raw, Outgoing(body, outcome="opaque", reason="encoding"), who)
+        is_tried = bool(who.claimed) and not self._tenants.trusts(who)
+        outgoing = await (self._exchange.tried if is_tried else self._exchange.prepare)(incoming)
+        return Call(head, upstream, path, incoming, raw, outgoing, who, is_tried)
 
     def _note(self, call: Call, caller: Caller, started: float) -> None:
         note, outgoing = caller.note, call.outgoing
@@ -153,6 +162,9 @@ class Relay:
         """Send the request, once more where it was refused and can be mended, and pass the answer on."""
         reply = await self._client.send(call.order())
         try:
+            if call.is_tried and not await self._believed(call, reply):
+                reply.close()
+                reply = await self._client.send(call.order())
             opening = await self._opening(reply, call)
             while await self._mended(call, reply, opening):
                 reply.close()
@@ -167,6 +179,18 @@ class Relay:
                 await self._stream(call, reply, opening, caller)
         finally:
             reply.release()
+
+    async def _believed(self, call: Call, reply: Reply) -> bool:
+        """Has the upstream taken the token, so that the caller is who they say? Otherwise the request is that of the token
+        alone, and to be sent as such: nobody is answered out of what was decided for another."""
+        call.is_tried = False
+        if 200 <= reply.status < 300:
+            self._tenants.accept(call.who)
+            await self._exchange.accepted(call.outgoing)
+            return True
+        call.incoming = replace(call.incoming, credential=call.who.own)
+        call.outgoing = await self._exchange.prepare(call.incoming)
+        return False
 
     async def _mended(self, call: Call, reply: Reply, opening: Opening) -> bool:
         """Make the request smaller after a context error, or take out thinking that was refused, where that can be done."""

@@ -43,6 +43,13 @@ class ScriptedExchange:
         self.incoming.append(incoming)
         return self.prepared(incoming)
 
+    async def tried(self, incoming: Incoming) -> Outgoing:
+        """What the function makes of it."""
+        return await self.prepare(incoming)
+
+    async def accepted(self, outgoing: Outgoing) -> None:
+        """Nothing waits."""
+
     async def counted(self, incoming: Incoming) -> Outgoing:
         """As it came."""
         return Outgoing(incoming.body)

@@ -56,7 +56,7 @@ def gateway(config: Config, inner: Application | None = None, peers: Peers | Non
     closes = [held.close for held in (store, memories) if isinstance(held, Linked)]
     exchange = Exchange(settings, store, counters, books, closes=closes)
     books.start()
-    desk = Desk.of(exchange, config.salt, memories.within if memories else None)
+    desk = Desk.of(exchange, config, memories.within if memories else None)
     return Gateway(config, exchange, Api(desk, config.limits, inner, peers))
 
 

@@ -4,10 +4,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
+from time import monotonic
 from typing import NamedTuple
 
 from refold.compactor import Compactor
 from refold.edits import Edit
+from refold.gateway.workers import Job
+from refold.ledger import Row
 from refold.messages import Message
 from refold.preview import Preview
 from refold.stores.memory import MemoryStore
@@ -16,6 +19,8 @@ from refold.view import View
 
 REMEMBERED = 8
 """Ends of histories that are known of one conversation: its forks."""
+LOOK = 0.1
+"""Seconds after which is looked whether it is worth to wait on."""
 TELLING = 40
 """Characters from which on an answer is taken to be given once."""
 
@@ -49,12 +54,18 @@ class Thread:
     tenant: str
     compactor: Compactor
     lock: Lock = field(default_factory=Lock, repr=False)
+    memory: Lock = field(default_factory=Lock, repr=False)
+    """Who holds it may change what is kept in memory for when the store fails; held for longer only without the store."""
     spare: MemoryStore = field(default_factory=MemoryStore, repr=False)
     """Every edit that was shown, for when the store fails."""
     noted: set[str] = field(default_factory=set, repr=False)
     """Ids of the edits in `spare`."""
     unsaved: list[Edit] = field(default_factory=list, repr=False)
     """Edits that were shown and are not in the store yet, since it failed."""
+    unbooked: list[Row] = field(default_factory=list, repr=False)
+    """Rows about them, for the ledger."""
+    stuck: Job | None = field(default=None, repr=False)
+    """What was given up while it waited for the store."""
     torn: bool = False
     """Did a turn fail, of which it is not known what it saved?"""
     opening: bytes = b""
@@ -92,10 +103,26 @@ class Thread:
         format = self.compactor.format
         return format.NAME if format is not None and not isinstance(format, str) else format or ""
 
+    @property
+    def is_stuck(self) -> bool:
+        """Does somebody wait for the store still, who was given up?"""
+        return self.stuck is not None and not self.stuck.ended
+
+    @property
+    def is_unsaved(self) -> bool:
+        """Is there anything that the store has to take yet?"""
+        return bool(self.unsaved or self.unbooked)
+
     def count(self, spared: int) -> None:
         """One more request was sent, smaller by so many tokens."""
         self.calls += 1
         self.spared += max(0, spared)
+
+    def emptied(self) -> "Thread":
+        """What is left of it when it is forgotten: what the store has to take, and the locks."""
+        left = Thread(self.name, self.family, self.tenant, self.compactor, self.lock, self.memory)
+        left.unsaved, left.unbooked, left.stuck = self.unsaved, self.unbooked, self.stuck
+        return left
 
     def continues(self, view: View) -> bool:
         """Does *view* continue a history that was seen in this conversation?"""
@@ -115,6 +142,8 @@ class Threads:
 
     def __init__(self, most: int, room: int) -> None:
         self._most, self._room, self._known, self._lock = most, room, OrderedDict[str, Thread](), Lock()
+        self._waiting = list[Thread]()
+        """Forgotten ones that have something for the store still."""
 
     def __len__(self) -> int:
         return len(self._known)
@@ -136,8 +165,21 @@ class Threads:
             self._known.move_to_end(name)
             over = sum(one.size for one in self._known.values()) - self._room
             while len(self._known) > 1 and (over > 0 or len(self._known) > self._most):
-                over -= self._known.popitem(last=False)[1].size
+                gone = self._known.popitem(last=False)[1]
+                over -= gone.size
+                if gone.is_unsaved:
+                    self._waiting.append(gone.emptied())
             return thread
+
+    def unsaved(self) -> list[Thread]:
+        """Those that have something for the store, which it could not take; forgotten ones too."""
+        with self._lock:
+            return [one for one in (*self._waiting, *self._known.values()) if one.is_unsaved]
+
+    def forget_saved(self) -> None:
+        """Forget those that were only waited for by the store."""
+        with self._lock:
+            self._waiting = [one for one in self._waiting if one.is_unsaved]
 
 
 class Busy(TimeoutError):  # noqa: N818 - it says what it is
@@ -145,14 +187,18 @@ class Busy(TimeoutError):  # noqa: N818 - it says what it is
 
 
 class Held:
-    """A conversation's lock, waited for so many seconds. Raises `Busy`."""
+    """A conversation's lock, or that of what is kept of it in *memory*, waited for so many seconds. Raises `Busy`, also
+    where who holds it waits for the store and was given up."""
 
-    def __init__(self, thread: Thread, seconds: float) -> None:
-        self._lock, self._seconds = thread.lock, seconds
+    def __init__(self, thread: Thread, seconds: float, *, memory: bool = False) -> None:
+        self._thread, self._seconds, self._memory = thread, seconds, memory
+        self._lock = thread.memory if memory else thread.lock
 
     def __enter__(self) -> None:
-        if not self._lock.acquire(timeout=self._seconds):
-            raise Busy
+        until = monotonic() + self._seconds
+        while not self._lock.acquire(timeout=max(0.0, min(LOOK, until - monotonic()))):
+            if monotonic() >= until or (self._thread.is_stuck and not self._memory):
+                raise Busy
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,11 +14,12 @@ from refold.gateway import caps, economy, plan, prepared
 from refold.gateway.accounts import format_of
 from refold.gateway.claims import Claiming, Had, claim_of
 from refold.gateway.counters import Counters
-from refold.gateway.notes import Unbooked, decide_again, mended, note, note_unsaved, save_unsaved
+from refold.gateway.notes import Later, Unbooked, decide_again, mended, note, note_unsaved, save_unsaved
 from refold.gateway.rooms import Rooms
 from refold.gateway.settings import Settings
 from refold.gateway.threads import Thread
 from refold.gateway.traffic import Incoming
+from refold.gateway.trial import Trial
 from refold.gateway.turn import Turn, model_of
 from refold.loop import Asker
 from refold.preview import Preview
@@ -65,6 +66,14 @@ class Turns:
             clock=self.settings.clock,
         )
         return Thread(name, family, tenant, compactor, target=limits.target)
+
+    def trying(self, trial: Trial) -> "Turns":
+        """The same with a store of which nothing is kept yet."""
+        listen = self.listen
+        later = (lambda tenant, name: partial(trial.later, listen(tenant, name))) if listen else None
+        turns = replace(self, store=trial, claiming=Claiming(None, self.claiming.patient), listen=later)
+        turns.rooms = self.rooms
+        return turns
 
     # --- what is shown ----------------------------------------------------------------------------
 
@@ -148,13 +157,33 @@ class Turns:
         self.counters.add("capped", api=turn.incoming.api)
         return caps.written(source, cap), True
 
-    def from_memory(self, turn: Turn) -> View:
-        """The view out of the edits that this process has shown, the store aside."""
-        own = turn.thread.compactor
-        spare = Compactor(own.local, plan.idle(self.limits(turn)), turn.thread.spare, format=own.format, salt=own.salt)
+    def from_memory(self, turn: Turn, *, compact: bool = False) -> View:
+        """The view out of the edits that this process has shown, the store aside; *compact*: with what is due at the hard
+        level (C11)."""
+        limits, spare = self.limits(turn), self.in_memory(turn)
         view = spare(turn.history)
+        budget = plan.active(limits)
+        if compact and budget.check(view) == "hard":
+            spare.budget = budget
+            view = spare(turn.history)
+            turn.thread.base = view.tokens
         note_unsaved(turn.thread, view)
         return view
+
+    def in_memory(self, turn: Turn) -> Compactor:
+        """A compactor like that of the conversation, with what this process has shown in place of the store."""
+        thread, limits = turn.thread, self.limits(turn)
+        return Compactor(
+            plan.strategies_of(self.settings, limits.target),
+            plan.idle(limits),
+            thread.spare,
+            ask=thread.compactor.ask,
+            format=thread.compactor.format,
+            salt=thread.compactor.salt,
+            ledger=Later(thread),
+            on_event=self.listen(thread.tenant, thread.name) if self.listen else self.settings.on_event,
+            clock=self.settings.clock,
+        )
 
     # --- compaction that need not be --------------------------------------------------------------
 

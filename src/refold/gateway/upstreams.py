@@ -30,6 +30,9 @@ class Upstream:
     """Requests for these models go here; `*` stands for anything: `gpt-*`."""
     apis: tuple[str, ...] = ()
     """Requests in these formats go here."""
+    issuers: tuple[str, ...] = ()
+    """Who issues the tokens that this server checks: a token renewed by one of these leaves a caller who they are. A `*`
+    stands for anything, `aws` for signatures in the form of Amazon's."""
     older_account: bool = False
     """Are all keys that come here of Anthropic accounts created before 2026-08-31 (AN-8)?"""
     proxy: str = ""
@@ -43,9 +46,18 @@ class Upstream:
             raise ValueError("a proxy's address begins with http://")
         if is_own(self.prefix):
             raise ValueError(f"the gateway answers {self.prefix} itself")
+        if unclear := next((issuer for issuer in self.issuers if issuer.strip("*") == ""), None):
+            raise ValueError(f"issuers must name who issues tokens, and {unclear!r} is anybody")
         strange = [api for api in self.apis if api not in APIS]
         if strange:
             raise ValueError(f"no API is called {strange[0]!r}; there are {', '.join(APIS)}")
+
+    @property
+    def checks(self) -> tuple[str, ...]:
+        """Its issuers; Amazon checks its own signatures."""
+        parts = urlsplit(self.url)
+        is_amazon = parts.scheme == "https" and (parts.hostname or "").endswith(".amazonaws.com")
+        return (*self.issuers, "aws") if is_amazon else self.issuers
 
 
 class Place(NamedTuple):

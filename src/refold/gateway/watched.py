@@ -15,7 +15,8 @@ class Watched:
         self._store, self._mark = store, mark
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
+        found = getattr(self._store, name)
+        return self._marked(found) if callable(found) else found
 
     def load(self, tips: Sequence[str]) -> Sequence[Edit]:
         """As the store's."""
@@ -36,6 +37,13 @@ class Watched:
         """As the store's."""
         with self._watched():
             return self._store.version()
+
+    def _marked(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def marked(*given: Any, **named: Any) -> Any:
+            with self._watched():
+                return call(*given, **named)
+
+        return marked
 
     @contextmanager
     def _watched(self) -> Iterator[None]:

@@ -1,6 +1,5 @@
 """HTTP as it comes in: what is refused at the door, which API a path speaks, what goes on to the upstream."""
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,6 +8,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from refold.gateway.answers import Refused
+from refold.gateway.keys import is_key
 from refold.gateway.limits import Limits
 
 RawHeaders = tuple[tuple[bytes, bytes], ...]
@@ -30,10 +30,6 @@ HOP_BY_HOP = frozenset(
 """Headers of one connection alone (RFC 9110, 7.6.1); those that `connection` names are added."""
 _NOT_ONWARD = HOP_BY_HOP | {b"host", b"content-length", b"expect"}
 """What the request to the upstream gets anew."""
-KEYS = ("authorization", "x-api-key", "x-goog-api-key", "api-key")
-"""Headers that hold a client's key."""
-_KEYS = frozenset(name.encode() for name in KEYS)
-_QUERY_KEY = re.compile(r"(^|[?&])(key|api_key|access_token)=[^&]*")
 _DOTS = re.compile(r"(?:^|/)\.\.?(?:/|$)")
 
 _GENERATES = (
@@ -202,7 +198,8 @@ def _named(headers: RawHeaders) -> frozenset[bytes]:
     if not any(name == b"connection" for name, _ in headers):
         return frozenset()
     named = (one.strip().lower() for value in _all(headers, b"connection") for one in value.split(b","))
-    return frozenset(named) - {b"content-length", b"content-encoding", b"content-type", *_KEYS}
+    framing = {b"content-length", b"content-encoding", b"content-type"}
+    return frozenset(name for name in named if name not in framing and not is_key(name))
 
 
 def texts(headers: RawHeaders) -> tuple[tuple[str, str], ...]:
@@ -219,29 +216,3 @@ def text(value: bytes) -> str:
         return value.decode()
     except UnicodeDecodeError:
         return value.decode("latin-1")
-
-
-def credential(head: Head, salt: bytes) -> str:
-    """A salted BLAKE2b hash of the keys a request carries; empty where it carries none.
-
-    What is learnt from one credential's requests is never used for another's. Neither the key nor
-    anything it could be found from without the salt is kept.
-    """
-    keys = [one for one in head.headers if one[0] in _KEYS]
-    keys += [(b"query", found[0].encode()) for found in _QUERY_KEY.finditer(head.query)]
-    if not keys:
-        return ""
-    digest = hashlib.blake2b(key=salt[:64], digest_size=16)
-    for name, value in keys:
-        digest.update(b"%d:%s%d:%s" % (len(name), name, len(value), value))
-    return digest.hexdigest()
-
-
-def is_keyed(head: Head) -> bool:
-    """Does the request carry a key?"""
-    return not _KEYS.isdisjoint(head.first) or _QUERY_KEY.search(head.query) is not None
-
-
-def keyless(target: str) -> str:
-    """A path with its query, without keys in it."""
-    return _QUERY_KEY.sub(r"\1\2=", target) if "?" in target or "&" in target else target

@@ -27,13 +27,43 @@ class Job:
     """Is it waiting for a model, or for another process that does?"""
     waited: float = 0.0
     """Seconds that it has waited so."""
-    storing: bool = False
-    """Is it waiting for the store?"""
+    asked_store: float | None = None
+    """Since when it is waiting for the store; None where it is not."""
+    stored: float = 0.0
+    """Seconds that it has waited for the store before."""
+    is_stuck: bool = False
+    """Was it given up while it waited for the store? Then it goes no further when the store answers at last."""
+    ended: bool = False
+    told: Any = None
+    """What an upstream's error has said."""
     gone: bool = False
     """Nobody waits for it any more: no model is asked."""
     thread: Any = None
     """The conversation that it turned out to be about."""
     waits: list["Future[Answer | None]"] = field(default_factory=list)
+
+    @property
+    def storing(self) -> bool:
+        """Is it waiting for the store?"""
+        return self.asked_store is not None
+
+    def storing_begins(self) -> None:
+        """It asks the store."""
+        self.asked_store = monotonic()
+
+    def storing_ends(self) -> None:
+        """The store has answered. Raises `Late` where nobody waits for that any more: what the answer was wanted for is
+        decided by now, without it."""
+        began, self.asked_store = self.asked_store, None
+        self.stored += monotonic() - (began or monotonic())
+        if self.is_stuck:
+            raise Late
+
+    def left(self, began: float, deadline: float, longest: float) -> float:
+        """Seconds that it has left, of *longest* to work and of *deadline* to wait for the store."""
+        now = monotonic()
+        stored = self.stored + (now - self.asked_store if self.asked_store is not None else 0.0)
+        return min(longest - (now - began - self.waited), deadline - stored)
 
 
 class Late(TimeoutError):  # noqa: N818 - it says what it is
@@ -47,15 +77,17 @@ class Workers:
         self._pool, self._ask = ThreadPoolExecutor(count, name), ask
         self._mine = threading.local()
 
-    async def run(self, work: Callable[[], T], job: Job, deadline: float) -> T:
+    async def run(self, work: Callable[[], T], job: Job, deadline: float, longest: float | None = None) -> T:
         """The outcome of *work*. Raises `Late` when it takes longer than *deadline* seconds, not counting
-        what it waits for models. When the caller is cancelled, what it asked is cancelled too."""
+        what it waits for models; with *longest* it may compute for so long, and wait for the store until the
+        deadline. When the caller is cancelled, what it asked is cancelled too."""
+        longest = deadline if longest is None else longest
         job.loop, began = asyncio.get_running_loop(), monotonic()
         done = asyncio.wrap_future(self._pool.submit(self._within, job, work))
         try:
             left = deadline
             while not (await asyncio.wait((done,), timeout=left))[0]:
-                left = deadline if job.asking else deadline - (monotonic() - began - job.waited)
+                left = deadline if job.asking else job.left(began, deadline, longest)
                 if left <= 0:
                     raise Late
             return done.result()
@@ -109,13 +141,13 @@ class Workers:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _within(self, job: Job, work: Callable[[], T]) -> T:
-        if job.gone:
-            raise Late
-        self._mine.job = job
         try:
+            if job.gone:
+                raise Late
+            self._mine.job = job
             return work()
         finally:
-            self._mine.job = None
+            self._mine.job, job.ended = None, True
 
 
 @contextmanager

@@ -7,8 +7,10 @@ from secrets import token_hex
 from threading import Lock
 from typing import NamedTuple, TypeVar
 
+from refold.gateway.config import Config
 from refold.gateway.exchange import Exchange
 from refold.gateway.threads import Thread
+from refold.gateway.wire import Head
 from refold.memory import MemorySink
 from refold.presets.soft_hard import SoftHardCompactor
 from refold.presets.soft_hard_commands import Dispatcher
@@ -32,21 +34,27 @@ class Desk:
     """The gateway's core, as the operations see it. Work goes aside from one event loop."""
 
     exchange: Exchange
-    salt: bytes = field(repr=False)
-    """What credentials are hashed with."""
+    whose: Callable[[Head], str] = field(repr=False)
+    """Whose conversation a request with this head is of."""
     commands: Dispatcher
     """The four commands of the soft/hard preset."""
     offers: OrderedDict[str, Offer] = field(default_factory=OrderedDict, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     @classmethod
-    def of(cls, exchange: Exchange, salt: bytes, memory: Callable[[str], MemorySink] | None = None) -> "Desk":
+    def of(cls, exchange: Exchange, config: Config, memory: Callable[[str], MemorySink] | None = None) -> "Desk":
         """The desk before *exchange*: its store, and its model for summaries. *memory* makes of an agent's id the sink
         for what `compact` hides."""
         model = exchange.ask if exchange.settings.ask is not None else None
         none = Conversations(most=0)  # the gateway keeps no messages
         desk = SoftHardCompactor(store=exchange.store, model=model, memory=memory, conversations=none)
-        return cls(exchange, salt, Dispatcher(desk))
+        tenants, upstreams = config.tenants, config.upstreams
+
+        def whose(head: Head) -> str:
+            who = tenants.of(head, upstreams)
+            return who.claimed or who.own  # who asks has the admin token, and so is believed
+
+        return cls(exchange, whose, Dispatcher(desk))
 
     async def aside(self, work: Callable[[], T]) -> T:
         """The outcome of *work*, done in a thread. Raises `Late`, and what *work* raises."""

@@ -13,7 +13,7 @@ from refold.gateway.deltas import delta_of
 from refold.gateway.threads import Thread
 from refold.gateway.traffic import Incoming
 from refold.gateway.turns import Turn
-from refold.gateway.wire import Head, credential
+from refold.gateway.wire import Head
 
 
 class Found(NamedTuple):
@@ -57,7 +57,7 @@ def _posted(desk: Desk, asked: Mapping[str, Any], thread: Thread | None) -> Turn
     envelope = _opened(body, api)
     upstream = thread.latest.upstream if thread and thread.latest else ""
     headers = tuple((name.lower(), value) for name, value in asked.get("headers", {}).items())
-    key = credential(Head("POST", "/", "", tuple((name.encode(), _raw(value)) for name, value in headers)), desk.salt)
+    key = desk.whose(Head("POST", "/", "", tuple((name.encode(), _raw(value)) for name, value in headers)))
     path = f"/models/{asked.get('model', '')}:generateContent"
     incoming = Incoming(envelope.codec.NAME, upstream, path, headers, body, key)
     return Turn(incoming, envelope, thread or desk.exchange.belonging.thread_of(incoming, envelope))

@@ -1,0 +1,137 @@
+"""Whose request it is. A tenant is who sends it, not the bytes of a token that is renewed (C6, C7).
+
+By default whoever shows other keys is somebody else. A token or signature that an upstream is known to check may say
+more: who it was issued to. What it says is a claim until that upstream has accepted it, for nobody here can check its
+signature; until then nothing is kept under it, and no answer is made with it (docs/decisions/0019-tenants.md).
+"""
+
+import base64
+import hashlib
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from threading import Lock
+from typing import NamedTuple
+
+from refold.gateway.keys import is_key, is_personal, keys_in, lasting
+from refold.gateway.upstreams import Upstream
+from refold.gateway.wire import Head, text
+
+CREDENTIAL, SINGLE, HEADER = "credential", "one", "header:"
+"""Ways to tell tenants apart: by what they show, not at all, by a header that a proxy before the gateway sets."""
+AWS = "aws"
+"""The issuer of signatures in the form of Amazon's, which are new with every request."""
+ACCEPTED = 10_000
+"""Tokens of which is remembered that their upstream took them."""
+_LARGEST_TOKEN = 16_384
+_SIGNED = re.compile(r"AWS4-[A-Z0-9-]+ +Credential=([^/,\s]+)/")
+
+
+class Who(NamedTuple):
+    """Who sends a request, as salted hashes."""
+
+    own: str
+    """By the bytes of what is shown; empty where nothing is."""
+    claimed: str = ""
+    """By whom it was issued to; empty where nothing says so that the upstream checks."""
+    lasts: bool = False
+    """Will the same token come again?"""
+
+
+@dataclass(eq=False)
+class Tenants:
+    """Tells who sends requests. *way* is as in `refold.toml`, *more* names further headers that hold keys."""
+
+    salt: bytes = field(repr=False)
+    way: str = CREDENTIAL
+    more: frozenset[bytes] = frozenset()
+    _accepted: OrderedDict[str, None] = field(default_factory=OrderedDict, repr=False)
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    def of(self, head: Head, upstreams: Iterable[Upstream]) -> Who:
+        """Who sends a request to one of these *upstreams*."""
+        if self.way == SINGLE:
+            return Who("")
+        shown = self._shown(head)
+        if self.way.startswith(HEADER):
+            name = self.way.removeprefix(HEADER).encode()
+            values = [value for key, value in head.headers if key == name]
+            return Who(self._hashed([(name, value) for value in values] or shown))
+        if not shown:
+            return Who("")
+        claim = next((found for upstream in upstreams if (found := _claim(head, upstream))), None)
+        if claim is None:
+            return Who(self._hashed(shown))
+        beside = [pair for pair in shown if pair[0] != b"authorization"]
+        claimed = self._hashed([(b"claim", part.encode("utf-8", "replace")) for part in claim] + beside)
+        return Who(self._hashed(shown), claimed, lasts=claim[1] != AWS)
+
+    def trusts(self, who: Who) -> bool:
+        """Has the upstream accepted what *who* claims to be by this very token?"""
+        return who.own in self._accepted
+
+    def accept(self, who: Who) -> None:
+        """The upstream has."""
+        if not who.lasts:
+            return
+        with self._lock:
+            self._accepted[who.own] = None
+            self._accepted.move_to_end(who.own)
+            while len(self._accepted) > ACCEPTED:
+                self._accepted.popitem(last=False)
+
+    def _shown(self, head: Head) -> list[tuple[bytes, bytes]]:
+        """All that says who sends it, in the order of the names, so that a proxy may put headers in another."""
+        named = [pair for pair in head.headers if is_personal(pair[0]) or pair[0] in self.more]
+        cookies = [(name, kept) for name, value in named if name == b"cookie" and (kept := lasting(value))]
+        others = [pair for pair in named if pair[0] != b"cookie"]
+        return sorted([*cookies, *others, *((b"?" + name, value) for name, value in keys_in(head.query))])
+
+    def _hashed(self, shown: Sequence[tuple[bytes, bytes]]) -> str:
+        """A salted BLAKE2b hash. Neither a key nor anything it could be found from without the salt is kept."""
+        if not shown:
+            return ""
+        digest = hashlib.blake2b(key=self.salt[:64], digest_size=16)
+        for name, value in shown:
+            digest.update(b"%d:%s%d:%s" % (len(name), name, len(value), value))
+        return digest.hexdigest()
+
+
+def is_keyed(head: Head, more: frozenset[bytes] = frozenset()) -> bool:
+    """Does the request carry a key?"""
+    return any(is_key(name) or name in more for name in head.first) or bool(keys_in(head.query))
+
+
+def _claim(head: Head, upstream: Upstream) -> tuple[str, str, str] | None:
+    """The upstream's name, an issuer whose tokens it checks, and who the one token of the request was issued to."""
+    said = [value for name, value in head.headers if name == b"authorization"]
+    issuers = upstream.checks
+    if len(said) != 1 or not issuers or len(said[0]) > _LARGEST_TOKEN:
+        return None
+    scheme, _, token = text(said[0]).partition(" ")
+    if AWS in issuers and (signed := _SIGNED.match(text(said[0]))):
+        return upstream.name, AWS, signed[1]
+    if scheme.lower() != "bearer" or (found := _issued(token.strip())) is None:
+        return None
+    issuer, subject = found
+    known = any(fnmatchcase(issuer, pattern) for pattern in issuers if pattern != AWS)
+    return (upstream.name, f"issuer {issuer}", subject) if known else None
+
+
+def _issued(token: str) -> tuple[str, str] | None:
+    """Issuer and subject of a JSON Web Token, as it says, unchecked; None where it says no such thing."""
+    parts = token.split(".")
+    if len(parts) != 3 or not all(parts):
+        return None
+    try:
+        payload = base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))
+        claims = json.loads(payload)
+    except (ValueError, RecursionError):
+        return None
+    issuer, subject = (claims.get("iss"), claims.get("sub")) if isinstance(claims, dict) else (None, None)
+    if not (isinstance(issuer, str) and isinstance(subject, str) and issuer and subject):
+        return None
+    return issuer, subject

@@ -1,0 +1,213 @@
+"""What a gateway does while its store fails or hangs, and what it writes when the store is back."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from refold.edits import Edit
+from refold.gateway.threads import Thread, Threads
+from refold.ledger import Row
+from refold.stores.memory import MemoryStore
+from test_gateway_core import ERRORS, Driver, Failing, anthropic, chat, entries, request, violations
+
+WINDOW = 20_000
+ERROR = json.dumps(ERRORS["anthropic"]).encode()
+
+
+class Clocked(Failing):
+    """A store that can be down for rows of the ledger too, and counts who waits for it at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting = 0
+        self.most = 0
+        self._counting = threading.Lock()
+
+    def record(self, rows: Iterable[Row]) -> None:
+        self._check()
+        super().record(rows)
+
+    def _check(self) -> None:
+        with self._counting:
+            self.waiting += 1
+            self.most = max(self.most, self.waiting)
+        try:
+            super()._check()
+        finally:
+            with self._counting:
+                self.waiting -= 1
+
+
+def stored(store: MemoryStore) -> set[str]:
+    return {edit.id for edit in store.load([*store._by_tip])}
+
+
+def summaries(store: MemoryStore) -> list[Edit]:
+    """Edits that hide more than one message."""
+    return [edit for edit in store.load([*store._by_tip]) if edit.stop - edit.start > 1]
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_c11_what_is_due_while_the_database_is_down_is_decided_in_memory_and_written_when_it_is_back(signed: bool):
+    """A third to a half of the requests were over the window, for as long as 18 s after the database was back."""
+    store = Clocked()
+    with Driver(store) as driver:
+        driver(anthropic(3, signed=signed))
+        store.down = True
+        outs = [driver(anthropic(steps, signed=signed)) for steps in range(60, 70)]
+        assert {out.outcome for out in outs} == {"failed"}
+        assert {out.reason for out in outs} == {"store", "resting"}
+        assert all(out.after < WINDOW for out in outs)
+        assert all(out.edits == outs[0].edits != () for out in outs)  # made once, shown from then on
+        assert all(violations(out.body, "anthropic") == () for out in outs)
+        store.down = False
+        assert driver.run(driver.exchange._outbox.flush())
+        assert set(outs[0].edits) <= stored(store)
+        assert any(row.edit in outs[0].edits for row in store.ledger())  # and so are the books
+        back = driver(anthropic(69, signed=signed))
+        assert (back.outcome, back.reason) == ("edited", "shown")
+        assert back.body == outs[-1].body
+        assert len(summaries(store)) == 1  # nothing was decided twice
+    with Driver(store) as other:  # another replica
+        assert other(anthropic(69, signed=signed)).body == outs[-1].body
+
+
+def test_c11_a_conversation_that_begins_while_the_database_is_down_is_compacted_too():
+    store = Clocked()
+    store.down = True
+    with Driver(store) as driver:
+        out = driver(chat(60), "openai_chat")
+        assert out.outcome == "failed" and 0 < out.after < WINDOW
+        assert driver(chat(61), "openai_chat").edits == out.edits
+        store.down = False
+    assert set(out.edits) <= stored(store)  # a gateway that is stopped writes what waits
+
+
+def test_c11_what_waits_is_written_by_itself_as_soon_as_the_store_takes_it():
+    """Without a request that asks for it: the next one may come to another replica."""
+    store = Clocked()
+    store.down = True
+    with Driver(store) as driver:
+        out = driver(chat(60), "openai_chat")
+        store.down = False
+        assert not stored(store)
+
+        async def written() -> None:
+            while driver.exchange.threads.unsaved():  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.01)
+
+        driver.run(asyncio.wait_for(written(), 60))
+        assert set(out.edits) <= stored(store)
+        assert driver(chat(61), "openai_chat").reason == "shown"  # the store is asked again at once
+
+
+def test_c11_a_conversation_that_is_forgotten_meanwhile_loses_nothing():
+    store = Clocked()
+    store.down = True
+    with Driver(store, threads=1) as driver:
+        first, second = (driver(chat(60), "openai_chat", credential=name) for name in ("a", "b"))
+        assert len(driver.exchange.threads) == 1
+        store.down = False
+        assert driver.run(driver.exchange._outbox.flush())
+        assert {*first.edits, *second.edits} <= stored(store)
+        assert not driver.exchange.threads.unsaved()
+
+
+def test_c11_a_store_that_hangs_is_asked_once_by_a_conversation_and_nothing_is_done_twice():
+    """Its next requests do not wait for the one that hangs, and that one does nothing more when it gets its answer."""
+    store = Clocked()
+    with Driver(store, deadline=0.3, rest=0.0) as driver:
+        driver(anthropic(3))
+        store.slow.clear()
+        late = driver(anthropic(60))
+        assert (late.outcome, late.reason) == ("failed", "deadline")
+        assert late.after < WINDOW
+        again = [driver(anthropic(60 + more)) for more in range(5)]
+        assert {out.reason for out in again} == {"resting"}
+        assert all(out.edits == late.edits for out in again)
+        assert store.most == 1
+        store.slow.set()
+        (thread,) = driver.exchange.threads
+        until(lambda: not thread.is_stuck)
+        back = driver(anthropic(64))
+        assert back.body == again[-1].body
+        assert len(summaries(store)) == 1
+
+
+def until(done: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    for _ in range(2_000):
+        if done():
+            return
+        pause.wait(0.01)
+    raise AssertionError
+
+
+@pytest.mark.parametrize("call", ["harder", "unbound"])
+def test_c5_a_refused_request_waits_for_a_store_that_hangs_no_longer_than_the_deadline(call: str):
+    """A client waited for `patience`, 60 seconds, where two were configured. Here patience would outlast the test."""
+    store = Clocked()
+    with Driver(store, deadline=0.3, patience=100_000.0) as driver:
+        body = anthropic(60 if call == "harder" else 20, signed=True)
+        out = driver(body)
+        store.slow.clear()
+        error = ERROR if call == "harder" else b'{"error": {"message": "Invalid `signature` in `thinking` block"}}'
+        retried = getattr(driver, call)(body, out, error)
+        assert retried is not None  # out of memory
+        assert len(retried.body) < len(out.body)
+        assert driver.count("failures", reason="deadline") == 1
+        assert driver.harder(anthropic(61, signed=True), out, ERROR) is not None  # and the next waits for nobody
+        assert store.most == 1
+        store.slow.set()
+
+
+def test_c5_one_error_teaches_a_window_once_though_it_is_worked_on_twice():
+    """A limit that cannot be is believed when it is told again, and was told once."""
+    store = Clocked()
+    said = {
+        "type": "error",
+        "error": {"type": "invalid_request_error", "message": "prompt is too long: 9000 tokens > 300 maximum"},
+    }
+    with Driver(store, windows={}, deadline=0.3) as driver:
+        body = anthropic(30, model="unheard")
+        out = driver(body)
+        store.slow.clear()
+        driver.harder(body, out, json.dumps(said).encode())
+        store.slow.set()
+        assert driver.exchange.turns.rooms.room(request(anthropic(12, model="unheard")), "unheard") is None
+
+
+@settings(max_examples=15, deadline=None)
+@given(downs=st.lists(st.booleans(), min_size=8, max_size=8))
+def test_c11_whenever_the_store_comes_and_goes_requests_fit_and_decisions_stay(downs: list[bool]):
+    """Once hidden stays hidden, no request is over the window, and in the end the store alone shows the same."""
+    store = Clocked()
+    with Driver(store, rest=0.0) as driver:
+        shown: set[str] = set()
+        for at, down in enumerate(downs):
+            store.down = down
+            out = driver(chat(40 + 4 * at), "openai_chat")
+            assert 0 < out.after < WINDOW
+            assert len(entries(out.body)) < len(entries(chat(40 + 4 * at)))
+            assert not shown or shown & set(out.edits) or len(out.edits) <= len(shown)
+            shown = set(out.edits)
+        store.down = False
+        last = driver(chat(68), "openai_chat")
+    with Driver(store) as other:
+        assert other(chat(68), "openai_chat").body == last.body
+
+
+def test_c11_a_thread_that_waits_for_the_store_is_known_until_it_is_written():
+    threads = Threads(1, 10**9)
+    first = threads.find("a", 1, lambda: Thread("a", "", "", None))  # type: ignore[arg-type]
+    first.unsaved.append(Edit(0, 1, (), "tip", "by"))
+    threads.find("b", 1, lambda: Thread("b", "", "", None))  # type: ignore[arg-type]
+    assert [thread.name for thread in threads.unsaved()] == ["a"]
+    threads.unsaved()[0].unsaved.clear()
+    threads.forget_saved()
+    assert not threads.unsaved()

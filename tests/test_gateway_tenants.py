@@ -1,0 +1,337 @@
+"""Whose request it is: keys wherever they stand, tokens that are renewed, and claims that nobody has checked yet."""
+
+import base64
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from refold.edits import Edit
+from refold.gateway.config import Config, ConfigError, read
+from refold.gateway.keys import is_key, keyless
+from refold.gateway.scripted import Serving
+from refold.gateway.serve import gateway
+from refold.gateway.settings import Settings
+from refold.gateway.tenants import ACCEPTED, Tenants, Who
+from refold.gateway.upstreams import Upstream
+from refold.gateway.wire import Head
+from refold.messages import user
+from refold.scripted_answers import Reply
+from refold.scripted_upstream import Asked, ScriptedUpstream
+from refold.serial import load_edit
+from refold.stores.sqlite import SQLiteStore
+from refold.windows import Window
+
+SALT = b"salt"
+ISSUER = "https://auth.example"
+HOME = Upstream(name="home", url="http://127.0.0.1:1", issuers=(ISSUER,))
+
+
+def head(*headers: tuple[str, str], query: str = "") -> Head:
+    return Head("POST", "/v1/x", query, tuple((name.lower().encode(), value.encode()) for name, value in headers))
+
+
+def tenant(*headers: tuple[str, str], query: str = "", tenants: Tenants | None = None) -> str:
+    who = (tenants or Tenants(SALT)).of(head(*headers, query=query), (HOME,))
+    return who.claimed or who.own
+
+
+# --- keys wherever they stand (C6) ----------------------------------------------------------------
+
+KEYS = (
+    "Authorization", "x-api-key", "x-goog-api-key", "api-key", "Cookie", "Ocp-Apim-Subscription-Key", "x-litellm-api-key",
+    "x-portkey-api-key", "x-portkey-virtual-key", "Helicone-Auth", "cf-aig-authorization", "x-functions-key", "x-bf-vk",
+    "x-amz-security-token", "x-auth-token", "x-forwarded-access-token", "proxy-authorization", "chatgpt-account-id",
+    "OpenAI-Organization", "OpenAI-Project", "x-forwarded-email", "x-openwebui-user-id", "x-apikey",
+)  # fmt: skip
+OTHERS = (
+    "User-Agent",
+    "Idempotency-Key",
+    "x-request-id",
+    "x-session-id",
+    "x-title",
+    "x-stainless-retry-count",
+    "x-csrf-token",
+    "dpop",
+)
+QUERIES = (
+    "key",
+    "api_key",
+    "api-key",
+    "access_token",
+    "Subscription-Key",
+    "code",
+    "%6Bey",
+    "KEY",
+    "auth_token",
+    "token",
+    "sig",
+)
+VALUES = st.text(st.characters(codec="ascii", exclude_characters=";,&#%+ \r\n\0"), min_size=1, max_size=12)
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_c6_callers_who_show_other_keys_in_any_header_are_others(name: str):
+    """Only four headers counted: by a cookie, a gateway's or a cloud's key all tenants were one."""
+    made = {tenant((name, "k=one")), tenant((name, "k=two")), tenant(), tenant(("authorization", "Bearer same"))}
+    both = {tenant(("x-other-key", "same"), (name, "k=one")), tenant(("x-other-key", "same"), (name, "k=two"))}
+    assert len(both) == 2
+    assert len(made) == 4
+    assert tenant((name, "k=one")) == tenant((name.upper(), "k=one"))
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_c6_so_are_those_whose_keys_stand_in_the_address(name: str):
+    assert len({tenant(query=f"{name}=one&a=1"), tenant(query=f"a=1&{name}=two"), tenant(query="a=1")}) == 3
+    assert "secret" not in keyless(f"/v1/x?a=1&{name}=secret&b=2")
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_c6_what_is_new_with_every_request_makes_nobody_another(name: str):
+    assert tenant((name, "1"), ("x-api-key", "k")) == tenant((name, "2"), ("x-api-key", "k"))
+    assert not is_key(name.lower().encode())
+
+
+SHOWN = st.lists(st.tuples(st.sampled_from(KEYS), VALUES), max_size=4)
+
+
+@settings(max_examples=200)
+@given(first=SHOWN, second=SHOWN, beside=st.lists(st.tuples(st.sampled_from(OTHERS), VALUES), max_size=3))
+def test_c6_two_who_show_different_things_never_share_a_tenant(first, second, beside):
+    """And who shows the same is the same, in whatever order a proxy puts it."""
+    alike = sorted((n.lower(), v) for n, v in first) == sorted((n.lower(), v) for n, v in second)
+    assert (tenant(*first, *beside) == tenant(*beside, *second)) == alike
+
+
+@settings(max_examples=50)
+@given(first=VALUES, second=VALUES)
+def test_c6_a_setting_names_more(first, second):
+    tenants = read('credential_headers = ["X-Team"]\n[[upstream]]\nurl = "http://127.0.0.1:1"\n').tenants
+    assert (tenant(("x-team", first), tenants=tenants) == tenant(("x-team", second), tenants=tenants)) == (
+        first == second
+    )
+    assert tenant(("x-team", first)) == ""
+
+
+def test_c6_cookies_of_what_stands_before_a_server_are_nobody_s():
+    """Renewed every half hour, they would begin a new tenant each time."""
+    assert tenant(("cookie", "sid=1; __cf_bm=a; AWSALB=x")) == tenant(("cookie", "__cf_bm=b; sid=1;AWSALB=y"))
+    assert tenant(("cookie", "sid=1")) != tenant(("cookie", "sid=2"))
+    assert tenant(("cookie", "__cf_bm=b")) == ""
+    assert tenant(("cookie", "CF_Authorization=1")) != tenant(("cookie", "CF_Authorization=2"))
+
+
+def test_c6_a_recorded_client_is_one_tenant_from_request_to_request(shared: Path):
+    for path in sorted((shared / "fixtures/requests").glob("*.jsonl")):
+        requests = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        shown = {tenant(*request["headers"].items(), query=request["path"].partition("?")[2]) for request in requests}
+        assert len(shown - {""}) <= 1, path.stem
+
+
+# --- tokens that are renewed (C7) -----------------------------------------------------------------
+
+
+def encoded(value: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+
+def token(subject: str = "anna", issuer: str = ISSUER, number: int = 0, secret: str = "the issuer's") -> str:
+    """As an issuer makes it; without its secret it is a forgery."""
+    said = f"{encoded({'alg': 'HS256'})}.{encoded({'iss': issuer, 'sub': subject, 'exp': number})}"
+    return f"{said}.{blake2b((said + secret).encode(), digest_size=16).hexdigest()}"
+
+
+def bearer(made: str) -> tuple[str, str]:
+    return "authorization", f"Bearer {made}"
+
+
+def test_c7_a_renewed_token_leaves_a_caller_who_they_are():
+    assert tenant(bearer(token())) == tenant(bearer(token(number=1)))
+    assert tenant(bearer(token())) != tenant(bearer(token("bob")))
+    assert tenant(bearer(token())) != tenant(bearer(token(issuer="https://other.example")))
+    assert tenant(bearer(token()), ("chatgpt-account-id", "1")) != tenant(bearer(token()), ("chatgpt-account-id", "2"))
+    assert tenant(bearer(token()), ("x-api-key", "1")) != tenant(bearer(token(number=1)), ("x-api-key", "2"))
+
+
+def test_c7_signatures_of_one_access_key_are_one_caller():
+    def signed(key: str, number: int) -> tuple[str, str]:
+        scope = f"{key}/20261122/us-east-1/bedrock/aws4_request"
+        return "authorization", f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature={number:064x}"
+
+    tenants, amazon = Tenants(SALT), Upstream(name="a", url="https://bedrock-runtime.us-east-1.amazonaws.com")
+    who = [tenants.of(head(signed(*one)), (amazon,)) for one in (("AKIA1", 1), ("AKIA1", 2), ("AKIA2", 1))]
+    assert who[0].claimed == who[1].claimed != who[2].claimed
+    assert len({one.own for one in who}) == 3
+    assert not Tenants(SALT).of(head(signed("AKIA1", 1)), (HOME,)).claimed  # a server that checks no such signature
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "opaque",
+        "a.b.c",
+        f"x.{encoded([])}.y",
+        f"x.{encoded({'iss': ISSUER})}.y",
+        f"x.{encoded({'iss': ISSUER, 'sub': 7})}.y",
+        "." * 9,
+    ],
+)
+def test_c7_what_says_nothing_is_told_by_its_bytes(made: str):
+    who = Tenants(SALT).of(head(bearer(made)), (HOME,))
+    assert who.own and not who.claimed
+
+
+def test_c7_no_claim_counts_where_the_upstream_does_not_check_it():
+    other = Upstream(name="other", url="http://127.0.0.1:1")
+    assert not Tenants(SALT).of(head(bearer(token())), (other,)).claimed
+    twice = head(bearer(token()), bearer(token("bob")))
+    assert not Tenants(SALT).of(twice, (HOME,)).claimed  # which of them is checked?
+
+
+@settings(max_examples=100)
+@given(first=st.tuples(VALUES, VALUES, st.integers(0, 3)), second=st.tuples(VALUES, VALUES, st.integers(0, 3)))
+def test_c7_claims_are_shared_by_one_issuer_s_subject_alone(first, second):
+    anyone = Upstream(name="home", url="http://127.0.0.1:1", issuers=("*.example",))
+    found = [
+        Tenants(SALT).of(head(bearer(token(subject, f"{issuer}.example", number))), (anyone,))
+        for issuer, subject, number in (first, second)
+    ]
+    assert (found[0].claimed == found[1].claimed) == (first[:2] == second[:2])
+    assert found[0].claimed != found[0].own and found[1].claimed != found[0].own
+
+
+def test_c7_only_so_many_accepted_tokens_are_remembered():
+    tenants = Tenants(SALT)
+    for number in range(ACCEPTED + 1):
+        tenants.accept(Who(str(number), "claimed", lasts=True))
+    assert tenants.trusts(Who(str(ACCEPTED))) and not tenants.trusts(Who("0"))
+    tenants.accept(Who("new with every request", "claimed"))
+    assert not tenants.trusts(Who("new with every request"))
+
+
+# --- through the whole gateway --------------------------------------------------------------------
+
+SECRET = "purple elephants dance"
+
+
+def session(steps: int, last: str = "Go on.") -> dict:
+    messages: list[dict] = [{"role": "user", "content": f"Find the bug. Remember: {SECRET}."}]
+    for i in range(steps):
+        call = {"id": f"c{i}", "type": "function", "function": {"name": "read", "arguments": json.dumps({"n": i})}}
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": f"c{i}", "content": f"file {i}: " + "text " * 500})
+    return {"model": "m", "messages": [*messages, {"role": "user", "content": last}]}
+
+
+def checking(asked: Asked) -> Reply:
+    """An upstream that checks its tokens and quotes what it refuses."""
+    shown = {name.lower(): value for name, value in asked.headers}.get("authorization", "")
+    said, _, signature = shown.removeprefix("Bearer ").rpartition(".")
+    if signature == blake2b((said + "the issuer's").encode(), digest_size=16).hexdigest():
+        return Reply("Hello.")
+    quoted = {"error": {"message": "bad token", "request": asked.body.decode()}}
+    return Reply(status=401, body=json.dumps(quoted))
+
+
+class Place:
+    def __init__(self, url: str, upstream: ScriptedUpstream) -> None:
+        self.url, self.upstream = url, upstream
+
+    def say(self, made: str, body: dict) -> httpx.Response:
+        headers = {"authorization": f"Bearer {made}"}
+        return httpx.post(f"{self.url}/v1/chat/completions", json=body, headers=headers, timeout=60)
+
+
+@contextmanager
+def place(file: Path, **changes: object) -> Iterator[Place]:
+    with ScriptedUpstream(checking) as upstream:
+        home = Upstream(name="home", url=upstream.url, issuers=(ISSUER,))
+        settings = Settings(windows={"m": Window(16_000)}, economy=False)
+        config = Config(upstreams=(home,), store=str(file), salt=SALT, settings=settings, **changes)  # type: ignore[arg-type]
+        with Serving(gateway(config)) as served:
+            yield Place(served.url, upstream)
+
+
+def edits(file: Path) -> list[Edit]:
+    connection = sqlite3.connect(file)
+    try:
+        return [load_edit(text) for (text,) in connection.execute("SELECT json FROM edits")]
+    finally:
+        connection.close()
+
+
+def test_c7_a_session_goes_on_with_a_renewed_token(tmp_path: Path):
+    """An agent on a subscription renews its token every few hours, and lost all edits: the cache, and signed thinking."""
+    with place(tmp_path / "a.db") as at:
+        at.say(token(), session(1))
+        first = at.say(token(), session(60))
+        assert first.status_code == 200 and first.headers["refold-edits"] != "0"
+        renewed = at.say(token(number=1), session(60, "Go on with another token."))
+        assert renewed.headers["refold-edits"] == first.headers["refold-edits"]
+        before, after = (json.loads(asked.body)["messages"] for asked in at.upstream.asked[-2:])
+        assert after[:-1] == before[:-1]
+
+
+def test_c7_a_session_that_begins_with_a_long_request_is_compacted_once(tmp_path: Path):
+    with place(tmp_path / "a.db") as at:
+        at.say(token(), session(60))
+        made = edits(tmp_path / "a.db")
+        assert made
+        at.say(token(number=1), session(60))
+        at.say(token(number=1), session(60))
+        assert edits(tmp_path / "a.db") == made
+
+
+def test_c7_a_forged_token_finds_and_leaves_nothing(tmp_path: Path):
+    """Issuer and subject are Anna's, the signature is not: what she has amended is in no answer, though this upstream quotes
+    what it refuses, and what is asked under her name leaves no trace."""
+    with place(tmp_path / "a.db") as at:
+        at.say(token(), session(1))
+        at.say(token(), session(60))
+        hers = edits(tmp_path / "a.db")
+        amended = [replace(edit, insert=(user("HERS ALONE"),)) for edit in hers]
+        with SQLiteStore(tmp_path / "a.db") as store:
+            store.save(amended)
+        anna = at.say(token(number=1), session(60))
+        assert anna.status_code == 200
+        assert b"HERS ALONE" in at.upstream.asked[-1].body
+        for steps in (60, 60, 61):
+            forged = at.say(token(secret="guessed"), session(steps))
+            assert forged.status_code == 401
+            assert "HERS ALONE" not in forged.text + str(forged.headers)
+            assert SECRET in forged.text  # what they have sent themselves is quoted
+        tips = {edit.tip for edit in hers}
+        assert {edit.id for edit in edits(tmp_path / "a.db") if edit.tip in tips} == {e.id for e in (*hers, *amended)}
+        assert at.say(token(number=1), session(60)).headers["refold-edits"] == anna.headers["refold-edits"]
+
+
+def test_c7_one_tenant_is_an_explicit_choice_of_this_machine_alone(tmp_path: Path):
+    """For a single user, whose client signs each request or shows tokens that say nothing."""
+    with place(tmp_path / "a.db", tenant="one") as at:
+        first, second = at.say(token("x"), session(60)), at.say(token("y"), session(60))
+        assert first.headers["refold-edits"] == second.headers["refold-edits"] != "0"
+    upstream = '[[upstream]]\nurl = "http://127.0.0.1:1"\n'
+    open_ = f'host = "0.0.0.0"\nadmin_token = "sixteen characters"\ntenant = "one"\n{upstream}'
+    with pytest.raises(ValueError, match="their edits would mix"):
+        read(open_).checked()
+    for wrong in ("two", "header:", "header:X-User"):
+        with pytest.raises(ConfigError, match="tenant must be"):
+            read(f'tenant = "{wrong}"\n{upstream}')
+    with pytest.raises(ConfigError, match="is anybody"):
+        read(f'{upstream}issuers = ["*"]\n')
+
+
+def test_c7_a_header_of_the_proxy_before_says_who_it_is():
+    tenants = Tenants(SALT, "header:x-forwarded-user")
+    first = tenants.of(head(("x-forwarded-user", "anna"), bearer(token())), (HOME,))
+    assert first == tenants.of(head(("x-forwarded-user", "anna"), bearer(token(number=1))), (HOME,))
+    assert first != tenants.of(head(("x-forwarded-user", "bob"), bearer(token())), (HOME,))
+    assert tenants.of(head(bearer("1")), (HOME,)) != tenants.of(head(bearer("2")), (HOME,))
