@@ -641,7 +641,7 @@ def test_scenario_2_dozens_of_edits():
 
     async def coding():
         rounds = (
-            snapshot(files=(f"modified: src/m{n}.py",), plan=("[TODO] Release",), knowledge=(f"Rule {n}.",))
+            snapshot(files=(f"modified: src/m{n}.py",), plan=(f"[TODO] Ship part {n}",), knowledge=(f"Rule {n}.",))
             for n in range(99)
         )
         model = ScriptedModel(list(rounds))
@@ -659,7 +659,7 @@ def test_scenario_2_dozens_of_edits():
     found = read_snapshot(history[1].content)
     assert found.overall_goal == "Ship the task manager."
     assert {f"src/m{n}.py" for n in range(rounds)} <= set(found.files("modified"))
-    assert found.steps("todo") == ("Release",)
+    assert found.steps("todo") == tuple(f"Ship part {n}" for n in range(rounds))
     assert "Rewrite the storage layer." in history[1].content
 
 
