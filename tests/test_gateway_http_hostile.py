@@ -12,6 +12,7 @@ from refold.gateway.caller import Caller, Note
 from refold.gateway.config import Config
 from refold.gateway.intake import Gone
 from refold.gateway.limits import Limits
+from refold.gateway.rushes import Rushes, release_memory
 from refold.gateway.scripted import ScriptedExchange, serving
 from refold.gateway.upstreams import Upstream
 from refold.scripted_server import Reply
@@ -246,6 +247,48 @@ def test_a_client_that_reads_nothing_keeps_no_place() -> None:
         assert eventually(lambda: len(upstream.asked) == len(sizes))
         assert eventually(lambda: gateway.gateway.under_way == 0)
         assert eventually(lambda: not gateway.server.server_state.connections), "those are closed, read or not"
+
+
+def test_c21_a_slow_reader_costs_little_memory() -> None:
+    """Counted in bytes that wait on both sides of the gateway, which were up to 800,000 for each."""
+    with ExitStack() as opened:
+        long = Played(pieces=(b"x" * 65_536,) * 500, type="text/plain")
+        upstream = opened.enter_context(ScriptedUpstream([long]))
+        config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
+        gateway = opened.enter_context(serving(config))
+        for path in ("v1/files", "v1/chat/completions") * 5:
+            line = opened.enter_context(socket.socket())
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            line.connect(("127.0.0.1", gateway.port))
+            line.sendall(b"POST /%b HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}" % path.encode())
+        connections = gateway.server.server_state.connections
+        assert eventually(lambda: len(upstream.asked) == 10)
+        assert eventually(lambda: sum(one.flow.write_paused for one in connections) == 10)
+        unsent = [one.transport.get_write_buffer_size() for one in connections]
+        held = gateway.gateway.held_bytes
+        assert 0 < max(unsent) <= 100_000 and held <= 10 * 65_536
+
+
+def test_c21_memory_is_given_back_when_a_rush_is_over() -> None:
+    async def run() -> None:
+        released, done = list[int](), asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def release() -> None:
+            released.append(1)
+            loop.call_soon_threadsafe(done.set)
+
+        rushes = Rushes(release, pause=0, every=1e9)
+        for under_way in (*range(64), *range(63, 16, -1)):
+            rushes.note(under_way)
+        assert not done.is_set(), "63 at once are none"
+        for under_way in (64, 30, 16, 3, 64, 1, 0):
+            rushes.note(under_way)
+        await asyncio.wait_for(done.wait(), 60)
+        assert released == [1], "and not again for a while"
+
+    asyncio.run(run())
+    release_memory()
 
 
 @pytest.mark.parametrize("step", ["begin", "piece", "end", "whole"])

@@ -15,6 +15,7 @@ from refold.gateway.intake import Gone, Receive
 from refold.gateway.logs import LOGGER, places
 from refold.gateway.metrics import Timings, render
 from refold.gateway.relay import Relay
+from refold.gateway.rushes import Rushes, release_memory
 from refold.gateway.sites import find_stranger, sites_of
 from refold.gateway.traces import Traces
 from refold.gateway.upstreams import is_own
@@ -39,7 +40,7 @@ class Gateway:
         self.timings, self.under_way, self.stopping = Timings(), 0, False
         self._client = Client(config.limits)
         self._relay = Relay(config, exchange, self._client, self.timings, traces or Traces())
-        self._admin = Admin(self, inner)
+        self._admin, self._rushes = Admin(self, inner), Rushes(release_memory)
         self.scrape: Callable[[], bytes] = self.metrics
         """What `/metrics` says: of this process, or of several."""
 
@@ -58,9 +59,15 @@ class Gateway:
         """Can it take requests?"""
         return self._client.is_open and not self.stopping
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of upstreams' answers that wait because clients are slow."""
+        return self._client.held_bytes
+
     def metrics(self) -> bytes:
         """Everything that this process has counted, for one scrape."""
-        return render(self.exchange.counters, self.timings, (("http_under_way", self.under_way),))
+        gauges = (("http_under_way", self.under_way), ("http_held_bytes", self.held_bytes))
+        return render(self.exchange.counters, self.timings, gauges)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
@@ -83,10 +90,12 @@ class Gateway:
         leaving = (scope.get("extensions") or {}).get(LEAVING)
         caller = Caller(send, note, self.config.limits.silence_seconds, leaving)
         self.under_way += 1
+        self._rushes.note(self.under_way)
         try:
             await self._answer(scope, receive, caller)
         finally:
             self.under_way -= 1
+            self._rushes.note(self.under_way)
             note.total_ms = (clock() - started) * 1000
             self._tell(note)
 

@@ -1,12 +1,13 @@
 """The connections to upstreams: requests go out as they are told, answers come in as they were sent."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import NamedTuple
 
 from refold.gateway.answers import Refused
-from refold.gateway.connection import Connection
+from refold.gateway.connection import READ, Connection
 from refold.gateway.limits import Limits
 from refold.gateway.origins import Origin, origin_of
 from refold.gateway.reply import BrokenError, Reply
@@ -17,6 +18,9 @@ KEPT = 15.0
 request does not meet one that is being closed."""
 _REPEATED = frozenset({"GET", "HEAD", "OPTIONS"})
 """Sent once more where a kept connection turns out to have been closed; nothing else is (RFC 9110, 9.2.2)."""
+
+_READS_LATE = sys.platform == "win32"
+"""Does the event loop ask where to read to long before it reads? Then connections share nothing."""
 
 RawHeaders = list[tuple[bytes, bytes]]
 
@@ -40,12 +44,18 @@ class Client:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._origins: dict[tuple[str, str], Origin] = {}
         self._open = set[Connection]()
+        self._buffer = bytearray(READ)
         self._sweeps = False
 
     @property
     def is_open(self) -> bool:
         """Can it send requests?"""
         return self._loop is not None
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of answers that wait for their clients, on the side of the upstreams."""
+        return sum(connection.held for connection in self._open)
 
     def open(self) -> asyncio.AbstractEventLoop:
         """Begin, inside the event loop that uses it."""
@@ -94,7 +104,8 @@ class Client:
         return None
 
     async def _connected(self, origin: Origin) -> Connection:
-        make = partial(Connection, self.open(), self._limits, partial(self._keep, origin), self._open.discard)
+        buffer = bytearray(READ) if _READS_LATE else self._buffer
+        make = partial(Connection, self.open(), self._limits, buffer, partial(self._keep, origin), self._open.discard)
         async with asyncio.timeout(self._limits.connect_seconds):
             connection = await origin.connect(make)
         if connection.is_open:

@@ -15,12 +15,18 @@ class _UnfitError(Exception):
     """Thrown through the parser, which stops at it."""
 
 
-class Connection(asyncio.Protocol):
-    """A connection that is used by one request at a time. *idle* takes it back when it can be used again, *lost* is
-    told when it is closed."""
+READ = 32 * 1024
+"""Bytes of an answer that are read at a time."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits, idle: "Told", lost: "Told") -> None:
-        self.loop, self._limits, self._idle, self._lost = loop, limits, idle, lost
+
+class Connection(asyncio.BufferedProtocol):
+    """A connection that is used by one request at a time. *idle* takes it back when it can be used again, *lost* is
+    told when it is closed. What is read goes through *buffer*, which connections may share: it is used at once."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, limits: Limits, buffer: bytearray, idle: "Told", lost: "Told"
+    ) -> None:
+        self.loop, self._limits, self._buffer, self._idle, self._lost = loop, limits, buffer, idle, lost
         self.transport: Any = None
         self.left = 0.0
         """When it was used last, by the clock of the event loop."""
@@ -37,6 +43,11 @@ class Connection(asyncio.Protocol):
     def is_open(self) -> bool:
         """Can a request be sent on it?"""
         return self.transport is not None and not self.transport.is_closing()
+
+    @property
+    def held(self) -> int:
+        """Bytes of an answer that wait to be taken."""
+        return self._reply.held if self._reply is not None else 0
 
     def ask(self, head: bytes, body: bytes = b"", *, bodiless: bool = False) -> Reply:
         """Send a request; its answer. *bodiless*: it will have no body whatever its headers say."""
@@ -86,6 +97,16 @@ class Connection(asyncio.Protocol):
         line = transport.get_extra_info("socket")
         if line is not None:
             line.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
+        if hasattr(transport, "set_read_buffer_limits"):  # TLS reads ahead
+            transport.set_read_buffer_limits(high=READ)
+
+    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 - the event loop's signature
+        """Where to read to."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """So much was read."""
+        self.data_received(bytes(self._buffer[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
         """Something of an answer."""

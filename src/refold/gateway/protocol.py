@@ -22,6 +22,8 @@ class _UnfitError(Exception):
     """Thrown through the parser, which stops at it."""
 
 
+UNSENT = 32 * 1024
+"""Bytes that may wait for a client to take them; while more do, no more of an answer is written (C21)."""
 _VERSIONS = ("1.0", "1.1")
 
 
@@ -58,6 +60,7 @@ class Guarded(HttpToolsProtocol):
         line = transport.get_extra_info("socket")
         if line is not None and line.family in (AF_INET, AF_INET6):
             line.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)  # asyncio leaves it off for some listening sockets
+        transport.set_write_buffer_limits(high=UNSENT)
         self._extensions = {LEAVING: self.leaving}
         self._body_pieces = list[bytes]()
         self.transport = Together(transport, self.loop, self._limits.silence_seconds)  # type: ignore[assignment]  # it is one but for `write`

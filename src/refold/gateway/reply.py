@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from refold.gateway.connection import Connection
 
-MOST = 128 * 1024
+MOST = 32 * 1024
 """Bytes that may wait to be taken; while more do, nothing is read from the upstream."""
 
 
