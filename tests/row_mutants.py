@@ -16,6 +16,7 @@ import tempfile
 import tomllib
 import traceback
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 TABLE = ROOT / "tests" / "row_mutants.toml"
-SECONDS = 120
+SECONDS = 600
 """How long the tests of one mutant may take; one that is stopped is not thereby killed."""
 COPIED = ("src", "tests", "docs", "benchmarks", "README.md", "CHANGELOG.md", "pyproject.toml")
 LINE = re.compile(r"^\| ((?:[SC]\d|X)-\d+) \| .+ \| (.+?) \|$", re.MULTILINE)
@@ -87,18 +88,19 @@ def copied() -> Iterator[Path]:
         yield tree
 
 
-def outcome(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
-    """pytest's exit code for *tests* in *tree*, negative for a signal, and what it wrote."""
+def outcome(tree: Path, tests: Sequence[str], seconds: int = 0) -> tuple[int, str]:
+    """pytest's exit code for *tests* in *tree*, negative for a signal, and what it wrote. It is stopped after so many
+    *seconds*, with 0 never."""
     with tempfile.TemporaryFile("w+") as out:
         if (child := os.fork()) == 0:
-            os._exit(_in_child(tree, tests, out.fileno()))
+            os._exit(_in_child(tree, tests, out.fileno(), seconds))
         _, status = os.waitpid(child, 0)
         out.seek(0)
         return os.waitstatus_to_exitcode(status), out.read()
 
 
-def _in_child(tree: Path, tests: Sequence[str], out: int) -> int:
-    signal.alarm(SECONDS)
+def _in_child(tree: Path, tests: Sequence[str], out: int, seconds: int) -> int:
+    signal.alarm(seconds)
     os.dup2(out, 1)
     os.dup2(out, 2)
     os.chdir(tree)
@@ -122,8 +124,25 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
+def made(mutation: Mutation, tree: Path, tests: Sequence[str]) -> bool:
+    """Make *mutation* in *tree*, and take it back: was it killed? What was not is told."""
+    try:
+        before = mutation.apply(tree)
+    except ValueError as error:
+        say(str(error))
+        return False
+    code, written = outcome(tree, tests, SECONDS)
+    rewrite(tree / mutation.file, before)
+    verdict = VERDICTS.get(code, "broken")
+    if verdict != "killed":
+        say(f"{mutation.row} {verdict}: {mutation.file}: {mutation.old!r} -> {mutation.new!r}")
+    if verdict == "broken":
+        say(written)
+    return verdict == "killed"
+
+
 def run(chosen: Sequence[Mutation]) -> int:
-    """Make each mutation and say what became of it; return how many were not killed."""
+    """Make each mutation, telling of each row how many were killed; return how many were not."""
     tests, alive = named_tests(), 0
     with copied() as tree:
         named = sorted({test for mutation in chosen for test in tests[mutation.row]})
@@ -131,21 +150,10 @@ def run(chosen: Sequence[Mutation]) -> int:
         if code:
             say(f"{written}\n{code}: without any mutation the tests fail")
             return len(chosen)
-        for mutation in chosen:
-            try:
-                before = mutation.apply(tree)
-            except ValueError as error:
-                say(str(error))
-                alive += 1
-                continue
-            code, written = outcome(tree, tests[mutation.row])
-            rewrite(tree / mutation.file, before)
-            verdict = VERDICTS.get(code, "broken")
-            alive += verdict != "killed"
-            if verdict != "killed":
-                say(f"{mutation.row} {verdict}: {mutation.file}: {mutation.old!r} -> {mutation.new!r}")
-            if verdict == "broken":
-                say(written)
+        for row, each in groupby(chosen, lambda mutation: mutation.row):
+            killed = [made(mutation, tree, tests[row]) for mutation in each]
+            say(f"{row} {sum(killed)} of {len(killed)}")
+            alive += killed.count(False)
     return alive
 
 
