@@ -142,10 +142,10 @@ def test_in_the_middle_of_a_turn_the_assistant_never_follows_the_assistant(place
 def test_where_the_model_is_to_go_on_it_is_told_to():
     history = [*talk(6), user("Look at it."), *ran("c1"), *ran("c2")]
     view = View.of(history)
-    shown = placed(PLACEMENTS["answer"], view, len(history), "text\n- Look at it.")
-    assert [m.text for m in shown][-1] == CONTINUE
-    shown = placed(PLACEMENTS["answer"], view, len(history), "text")
-    assert shown[-1] == user("Look at it.")
+    for text in ("text", "text\n- Look at it."):
+        assert placed(PLACEMENTS["answer"], view, len(history), text)[-1] == user("Look at it.")
+    view = View.of(history[-4:])
+    assert placed(PLACEMENTS["answer"], view, 4, "text")[-1].text == CONTINUE
 
 
 # --- fed back ------------------------------------------------------------------------------------

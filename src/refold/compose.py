@@ -3,7 +3,7 @@ model has not answered yet. Always taken from the transcript, never from what an
 showed of it (C3-1)."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import Field, dataclass, fields
 from types import FunctionType
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -13,6 +13,7 @@ from refold.errors import EditError
 from refold.groups import groups, latest_turn, unseen
 from refold.messages import Message, Thinking, user
 from refold.rules.verdict import Rules
+from refold.speakers import has_person, heard_in, staying
 from refold.strategy import Answer, Ask, Ending
 from refold.summarizer import Summarizer
 from refold.summary import CONTINUE, carried, previous, without_summary, wrap
@@ -79,11 +80,10 @@ def untold(view: View, stop: int) -> list[tuple[int, int]]:
 
 
 def kept(view: View, start: int, stop: int, memory: Picks | None) -> list[int]:
-    """Positions in `messages[start:stop]` that stay: system messages, the first request, the current
-    one if the model is still at it, memory (one that says the same as an earlier one is not kept
-    again); each with what it cannot be parted from."""
+    """Positions in `messages[start:stop]` that stay whole: system messages, the first request, memory (one that
+    says the same as an earlier one is not kept again); each with what it cannot be parted from."""
     said, cuts = view.transcript.messages, sorted(view.ground.cuts)
-    picked = {_first(said), _current(view, stop)} & set(range(start, stop))
+    picked = {first_request(view)} & set(range(start, stop))
     before = set(said[:start])
     for at in range(start, stop):
         own = _own(said, at)
@@ -95,23 +95,10 @@ def kept(view: View, start: int, stop: int, memory: Picks | None) -> list[int]:
     return sorted({at for place in places for at in range(cuts[place - 1], cuts[place])})
 
 
-def _requests(said: Sequence[Message], places: Iterable[int]) -> Iterator[int]:
-    """Where the user says something."""
-    return (at for at in places if said[at].is_request and _own(said, at).parts)
-
-
-def _first(said: Sequence[Message]) -> int:
-    """Where the user speaks first; -1 if nowhere."""
-    return next(_requests(said, range(len(said))), -1)
-
-
-def _current(view: View, stop: int) -> int:
-    """Where the latest request is, if it stands before *stop* and the model is still at it; else -1."""
+def first_request(view: View) -> int:
+    """Where a person speaks first, as the user; -1 if nowhere."""
     said = view.transcript.messages
-    if stop == len(said) and stop and said[stop - 1].role == "assistant":
-        return -1
-    latest = next(_requests(said, reversed(range(len(said)))), -1)
-    return latest if latest < stop else -1
+    return next((at for at, spoken in enumerate(heard_in(view)) if said[at].role == "user" and has_person(spoken)), -1)
 
 
 def _own(said: Sequence[Message], at: int) -> Message:
@@ -121,16 +108,20 @@ def _own(said: Sequence[Message], at: int) -> Message:
 
 def composed(view: View, start: int, stop: int, told: Iterable[Message], memory: Picks | None) -> tuple[Message, ...]:
     """What to show instead of `messages[start:stop]`: what stays, in its order, then *told*, then
-    the current request.
+    the current request (`refold.speakers.staying`).
 
     Begins with the user where the provider wants that, and ends on the assistant only if somebody
     else speaks next (C3-4).
     """
-    said, rules = view.transcript.messages, view.lens.rules
-    places, current = kept(view, start, stop, memory), _current(view, stop)
-    behind = current in places and current != _first(said)
-    stay = _bare((said[at] for at in places if at != current or not behind), rules)
-    after = _bare((said[current],), rules) if behind else []
+    said, rules, stays, is_memory = view.transcript.messages, view.lens.rules, staying(view, stop), Tagged()
+    own = {at: said[at] for at in kept(view, start, stop, memory)}
+    beside = (
+        (at, message) for at, message in (*stays.dialogue, *stays.messages) if at >= start and not is_memory(message)
+    )
+    own = dict(beside) | own
+    behind = stays.request - {first_request(view)}
+    stay = _bare((own[at] for at in sorted(own) if at not in behind), rules)
+    after = _bare((own[at] for at in sorted(own) if at in behind), rules)
     told = tuple(told)
     head = (*stay, *told) if start or not stay or not rules.alternate or stay[0].role == "user" else (*told, *stay)
     shown = (*head, *after)

@@ -12,7 +12,8 @@ from typing import Literal
 
 from refold.messages import Message, Text, Thinking, user
 from refold.rules.verdict import Rules
-from refold.summary import ACK, CONTINUE, QUESTION, carried, without_summary, wrap
+from refold.speakers import Staying, has_person, heard_in, staying
+from refold.summary import ACK, CONTINUE, QUESTION, without_summary, wrap
 from refold.view import View
 
 
@@ -41,26 +42,32 @@ PLACEMENTS: Mapping[str, Placement] = MappingProxyType(
 """The five by name; `user` is the default."""
 
 
-def placed(placement: Placement, view: View, stop: int, text: str, pinned: Sequence[int] = ()) -> tuple[Message, ...]:
-    """What is shown instead of `messages[:stop]`: the summary *text* as *placement* carries it, the
-    messages at the positions *pinned*, and the current request where the fold would hide it in the
-    middle of the model's turn (C1-9, C4-11; conformance 8).
+def placed(
+    placement: Placement, view: View, stop: int, text: str, pinned: Sequence[int] = (), stays: Staying | None = None
+) -> tuple[Message, ...]:
+    """What is shown instead of `messages[:stop]`: the summary *text* as *placement* carries it, and beside it word for
+    word the messages at the positions *pinned* and what *stays* (`refold.speakers.staying`): the current request where the
+    fold would hide it, every order, the newest context of each kind (C1-9, C4-11, D1 to D5; conformance 8).
 
     Never ends on the assistant where it is the model's turn (C4-11).
     """
-    said = view.transcript.messages
+    said, rules = view.transcript.messages, view.lens.rules
+    stays = staying(view, stop) if stays is None else stays
     first = _first_request(view, stop)
-    way = _allowed(placement, view.lens.rules, first)
+    way = _allowed(placement, rules, first)
     head = (said[first],) if way.before == "first" and first is not None else ()
-    summary = wrap(text, way.role)
-    current = _current(view, stop)
-    shown = [_bare(said[at], view.lens.rules) for at in pinned if not (head and at == first)]
-    if current is not None and current not in (*pinned, first if head else None):
-        shown.append(without_summary(said[current]))
-    shown = [message for message in shown if message.parts]
+    beside = dict(stays.messages) | {at: _bare(said[at], rules) for at in pinned}
+    dialogue = [message for at, message in stays.dialogue if at not in beside]
+    shown = [
+        message for at, message in sorted(beside.items(), key=_place) if message.parts and not (head and at == first)
+    ]
     follows = shown[0].role if shown else _follows(view, stop)
     question = (user(QUESTION),) if way.before == "question" else ()
-    return (*question, *head, summary, *_bridge(way, follows), *shown)
+    return (*dialogue, *question, *head, wrap(text, way.role), *_bridge(way, follows), *shown)
+
+
+def _place(told: tuple[int, Message]) -> int:
+    return told[0]
 
 
 def _bridge(way: Placement, follows: str) -> Iterable[Message]:
@@ -89,20 +96,10 @@ def _allowed(placement: Placement, rules: Rules, first: int | None) -> Placement
 
 def _first_request(view: View, stop: int) -> int | None:
     """The first thing that the user asked, carriers of summaries and messages merged with them aside."""
-    said = view.transcript.messages
-    found = (at for at in range(stop) if said[at].is_request and said[at].parts and not carried(said, at))
+    said, spoken = view.transcript.messages, heard_in(view)
+    found = (at for at in range(stop) if said[at].role == "user" and has_person(spoken[at]))
     at = next(found, None)
-    return at if at is not None and without_summary(said[at]) == said[at] else None
-
-
-def _current(view: View, stop: int) -> int | None:
-    """The latest request, if the fold hides it while the model is still at it."""
-    said = view.transcript.messages
-    if any(said[at].is_request and not carried(said, at) for at in range(stop, len(said))):
-        return None
-    if stop == len(said) and said[stop - 1].role == "assistant" and not said[stop - 1].calls:
-        return None
-    return next((at for at in range(stop - 1, -1, -1) if said[at].is_request and not carried(said, at)), None)
+    return at if at is not None and not said[at].results and without_summary(said[at]) == said[at] else None
 
 
 def _bare(message: Message, rules: Rules) -> Message:

@@ -4,7 +4,8 @@ from bisect import bisect_left, bisect_right
 from itertools import accumulate
 from typing import NamedTuple
 
-from refold.summary import carried, opening, previous
+from refold.speakers import has_person, heard_in
+from refold.summary import opening, previous
 from refold.view import View
 
 
@@ -85,7 +86,8 @@ def _marks(view: View) -> _Marks:
     sums = list(accumulate((item.tokens for item in view.each()), initial=0))
     cuts = [cut for cut in starts if cut and cut in view.cuts]
     said = view.transcript.messages
-    turns = [cut for cut in cuts if said[cut].is_request and not carried(said, cut)]
+    spoken = heard_in(view)
+    turns = [cut for cut in cuts if said[cut].role == "user" and has_person(spoken[cut])]
     steps = [cut for cut in cuts if said[cut].role == "assistant" and said[cut - 1].results]
     return _Marks(starts, sums, turns, steps)
 

@@ -4,11 +4,13 @@ A history may end earlier than the one that an edit was made for: after regenera
 where the edit does. What was long answered when the edit was made is then what the model is to answer now.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from refold.edits import Edit
 from refold.groups import unseen
-from refold.messages import Message, Thinking
+from refold.messages import Message, Part, Thinking
+from refold.speakers import is_request, own_words, segments
 from refold.summary import carried, without_summary
 
 
@@ -24,7 +26,7 @@ def is_premature(edit: Edit, said: Sequence[Message], end: int | None = None) ->
     if not any(said[at].is_request for at in range(edit.start, min(edit.stop, end))):
         return False
     at = open_request(said, end)
-    return at is not None and edit.start <= at < edit.stop and not _is_shown(said[at], edit)
+    return at is not None and edit.start <= at < edit.stop and not _is_asked(said[at], edit)
 
 
 def open_request(said: Sequence[Message], end: int) -> int | None:
@@ -39,7 +41,7 @@ def open_request(said: Sequence[Message], end: int) -> int | None:
             continue
         if speaks and not calls:
             return None
-        if message.is_request and message.parts and not carried(said, at):
+        if is_request(message) and not carried(said, at):
             return at
         calls = speaks = False
     return None
@@ -48,6 +50,18 @@ def open_request(said: Sequence[Message], end: int) -> int | None:
 def _is_answer(said: Sequence[Message], at: int) -> bool:
     """Does the model say something here, in its own words?"""
     return any(not isinstance(part, Thinking) for part in said[at].parts) and not carried(said, at)
+
+
+def _is_asked(message: Message, edit: Edit) -> bool:
+    """Does *edit* show all that a person says in *message*, word for word? What a client put beside it need not be."""
+    shown = set(chain.from_iterable(map(_own, edit.insert)))
+    return all(own in shown for own in _own(message))
+
+
+def _own(message: Message) -> Iterator[Part | str]:
+    """What a person says in *message*: words, or a medium that is all of it."""
+    own = (segment for segment in segments(message) if segment.voice == "person")
+    return (own_words(segment) if segment.text else message.parts[segment.part] for segment in own)
 
 
 def _is_shown(message: Message, edit: Edit) -> bool:

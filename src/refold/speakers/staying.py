@@ -1,16 +1,18 @@
 """What of a conversation stays word for word when a stretch of it is hidden, whatever hides it."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from refold.messages import Media, Message, Opaque, Text
+from refold.messages import Media, Message, Opaque, Text, Thinking
 from refold.speakers.carriers import BARE, NEW_TASK
 from refold.speakers.segments import LIFTED, Segment, own_words, segments, without_numbers
 from refold.summary import carried, without_summary
+from refold.tokens.count import Counter
 from refold.view import View
 
-SHARE = 10
-"""Of a request, context of unknown kinds may take one part in so many; the oldest of it goes first."""
+SHARE = 5
+"""Of the room, context of unknown kinds may take one part in so many; the oldest of it goes first."""
 EXAMPLE = "example"
 """The kind of orders that are told as a dialogue: the answers belong to them."""
 
@@ -24,8 +26,12 @@ class Staying(NamedTuple):
 
     messages: tuple[tuple[int, Message], ...] = ()
     """In the order of the transcript, each with its position."""
+    dialogue: tuple[tuple[int, Message], ...] = ()
+    """Orders told as a dialogue, with the answers: they stand at the beginning, before a summary."""
+    request: frozenset[int] = frozenset()
+    """Positions of the words of the current request."""
     left_out: int = 0
-    """Segments of context of unknown kinds that found no room."""
+    """Segments that found no room: the oldest of an open request, or of context of unknown kinds."""
 
 
 def heard_in(view: View) -> Heard:
@@ -51,7 +57,12 @@ def heard(messages: Sequence[Message], known: Heard | None = None) -> Heard:
 
 def is_request(message: Message) -> bool:
     """Does a person speak here, in the user's role?"""
-    return message.role == "user" and any(segment.voice == "person" for segment in segments(message))
+    return message.role == "user" and has_person(segments(message))
+
+
+def has_person(spoken: Sequence[Segment]) -> bool:
+    """Is a person among those who speak?"""
+    return any(segment.voice == "person" for segment in spoken)
 
 
 def request_of(message: Message) -> str:
@@ -72,33 +83,72 @@ def current(messages: Sequence[Message], spoken: Heard) -> dict[int, tuple[Segme
     )
 
 
-def staying(view: View, stop: int) -> Staying:
+def staying(view: View, stop: int, room: int | None = None) -> Staying:
     """What of `messages[:stop]` stays when it is hidden: the words of the current request, every order, and the newest
-    context of each kind. *Context of kinds that nobody knows* takes at most a tenth of the request."""
-    return stays(view.transcript.messages, stop, heard_in(view), view)
+    context of each kind.
+
+    Where the request was made in many messages, those before the newest take at most *room* tokens (half of what the view
+    shows); context of kinds that nobody knows takes at most a fifth of that. What finds no room is counted.
+    """
+    room = view.estimate // 2 if room is None else max(0, room)
+    return stays(view.transcript.messages, stop, heard_in(view), (view.lens.count, room))
 
 
-def stays(messages: Sequence[Message], stop: int, spoken: Heard | None = None, view: View | None = None) -> Staying:
-    """As `staying`, of a list of messages; without a *view* context has all the room it needs."""
+def stays(
+    messages: Sequence[Message], stop: int, spoken: Heard | None = None, room: tuple[Counter, int] | None = None
+) -> Staying:
+    """As `staying`, of a list of messages. *room*: how tokens are counted, and how many there are; without it all."""
     spoken = heard(messages) if spoken is None else spoken
+    asked = {} if _is_over(messages, stop) else current(messages, spoken)
+    count, most = room or (_nothing, 1)
+    left, left_out = _Room(count, most), 0
     chosen = dict[int, list[Segment]]()
-    if not _is_over(messages, stop):
-        for at, own in current(messages, spoken).items():
-            if at < stop:
-                chosen[at] = list(own)
-    room = view.tokens // SHARE if view is not None else 0
-    states, bodies, left_out = set[str](), set[str](), 0
+    for at in sorted((at for at in asked if at < stop), reverse=True):
+        if not left.takes(asked[at]) and at != max(asked):
+            left_out += len(asked[at])
+        else:
+            chosen[at] = list(asked[at])
+    states, bodies, notes = set[str](), set[str](), _Room(count, most // SHARE if room else 1)
     for at in reversed(range(len(messages))):
         for segment in reversed(spoken[at]):
             if not _holds(segment, states, bodies) or at >= stop or segment in chosen.get(at, ()):
                 continue
-            if view is not None and _is_unknown(segment):
-                room -= view.lens.count(Message("user", (Text(segment.text),)))
-                if room < 0:
-                    left_out += 1
-                    continue
-            chosen.setdefault(at, []).append(segment)
-    return Staying(tuple(_told(messages, chosen, stop)), left_out)
+            if _is_unknown(segment) and not notes.takes((segment,)):
+                left_out += 1
+            else:
+                chosen.setdefault(at, []).append(segment)
+    told = [(at, _message(messages[at], own)) for at, own in sorted(chosen.items())]
+    examples = {at for at, own in chosen.items() if any(segment.kind == EXAMPLE for segment in own)}
+    dialogue = [(at, message) for at, message in told if at in examples]
+    answers = [(at + 1, messages[at + 1]) for at in examples if at + 1 < stop and _is_answer(messages[at + 1])]
+    beside = tuple((at, message) for at, message in told if at not in examples)
+    request = frozenset(at for at in asked if at in chosen)
+    return Staying(beside, tuple(sorted([*dialogue, *answers], key=_place)), request, left_out)
+
+
+@dataclass(slots=True)
+class _Room:
+    """Tokens that are left."""
+
+    count: Counter
+    left: int
+
+    def takes(self, spoken: Sequence[Segment]) -> bool:
+        """Is there room for these? They take it."""
+        self.left -= sum(self.count(Message("user", (Text(segment.text),))) for segment in spoken)
+        return self.left >= 0
+
+
+def _nothing(message: Message) -> int:  # noqa: ARG001 - the shape
+    return 0
+
+
+def _place(told: tuple[int, Message]) -> int:
+    return told[0]
+
+
+def _is_answer(message: Message) -> bool:
+    return message.role == "assistant" and not message.calls
 
 
 def _holds(segment: Segment, states: set[str], bodies: set[str]) -> bool:
@@ -113,24 +163,13 @@ def _holds(segment: Segment, states: set[str], bodies: set[str]) -> bool:
     return new
 
 
-def _told(messages: Sequence[Message], chosen: dict[int, list[Segment]], stop: int) -> list[tuple[int, Message]]:
-    out = list[tuple[int, Message]]()
-    for at in sorted(chosen):
-        out.append((at, _message(messages[at], chosen[at])))
-        answer = at + 1
-        dialogue = any(segment.kind == EXAMPLE for segment in chosen[at])
-        if dialogue and answer < stop and messages[answer].role == "assistant" and not messages[answer].calls:
-            out.append((answer, messages[answer]))
-    return out
-
-
 def _message(message: Message, chosen: Sequence[Segment]) -> Message:
     """*message* as far as it stays; itself where all of it does."""
     message = without_summary(message)
     by_part = dict[int, list[Segment]]()
     for segment in sorted(chosen, key=lambda segment: segment.part):
         by_part.setdefault(segment.part, []).append(segment)
-    asks = any(segment.voice == "person" for segment in chosen)
+    asks = has_person(chosen)
     parts = list[Text | Media | Opaque]()
     for at, part in enumerate(message.parts):
         if isinstance(part, Media) or (isinstance(part, Opaque) and not part.opens and not part.closes):
@@ -190,13 +229,13 @@ def _ends_turn(messages: Sequence[Message], at: int) -> bool:
     """Does the model say something here, the last of its step, and call nothing in it?"""
     if at + 1 < len(messages) and messages[at + 1].role == "assistant":
         return False
-    text = False
+    speaks = False
     while at >= 0 and messages[at].role == "assistant":
         if messages[at].calls:
             return False
-        text = text or bool(messages[at].text.strip())
+        speaks = speaks or any(not isinstance(part, Thinking) for part in messages[at].parts)
         at -= 1
-    return text
+    return speaks
 
 
 def _is_over(messages: Sequence[Message], stop: int) -> bool:

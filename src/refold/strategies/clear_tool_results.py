@@ -14,6 +14,7 @@ from refold.groups import Group, answered, groups, settled, unseen
 from refold.messages import Content, Media, Message, Part, Text, ToolCall, ToolResult
 from refold.scorer import Scorer, least_first
 from refold.shown import Stand, folded, standing, with_parts
+from refold.speakers import steering
 from refold.strategy import Edits
 from refold.view import View
 
@@ -40,7 +41,8 @@ Stub = Callable[[Cleared], str]
 @dataclass(frozen=True)
 class ClearToolResults:
     """Instead of old tool results show a stub: which call it was, how much it said, and the edit
-    that brings it back. Of a failure, exit code and error lines stay.
+    that brings it back. Of a failure, exit code and error lines stay; so does what a person said
+    at the end of a result while the agent worked.
 
     Left alone are the results of the newest *keep* tool groups (one step of the model with all its
     calls), the newest groups up to *keep_tokens* tokens of output (row S4-06), results the model has
@@ -144,7 +146,7 @@ class ClearToolResults:
             return shown
         stub = self._stub(shown, said, call, name)
         if stand.by and not self.stub and _count(view, stand, stub) >= before:
-            stub = replace(shown, content=(Text(f"[{title(call)}: cleared (edit {name})]"),))
+            stub = _with_steering(replace(shown, content=(Text(f"[{title(call)}: cleared (edit {name})]"),)), said)
         alone = len(stand.message.parts) == 1  # then the message is counted, and says the same
         return stub if alone or _count(view, stand, stub) < before else shown
 
@@ -156,7 +158,14 @@ class ClearToolResults:
             text = "\n".join((f"[{title(call)}: result of {_size(gone)} cleared (edit {name})]", *failure))
         else:
             text = self.stub(Cleared(call, said, name, failure))
-        return ToolResult(shown.id, (Text(text), *media), shown.error, shown.name) if text else shown
+        stub = ToolResult(shown.id, (Text(text), *media), shown.error, shown.name)
+        return _with_steering(stub, said) if text else shown
+
+
+def _with_steering(stub: ToolResult, said: ToolResult) -> ToolResult:
+    """A stub with what a person said at the end of the result that it stands for (D1)."""
+    blocks = steering(said)
+    return replace(stub, content=(*stub.content, Text("\n\n".join(blocks)))) if blocks else stub
 
 
 def _results(message: Message) -> list[ToolResult]:

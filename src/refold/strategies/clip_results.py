@@ -11,6 +11,7 @@ from refold.figures import called_if_any, number, whole
 from refold.messages import Content, Message, Part, Text, ToolResult
 from refold.scorer import Scorer, score_alone
 from refold.shown import Stand, smaller, untouched, with_parts
+from refold.speakers import steering
 from refold.strategy import Edits
 from refold.view import View
 
@@ -66,11 +67,15 @@ class ClipResults:
     def _clip(self, part: Part, limit: int, name: str) -> Part:
         if not isinstance(part, ToolResult) or _length(part) <= limit:
             return part
-        text, room = part.text, limit // 8
-        cut = gap(text, limit - MARK - room, self.head)
+        room, own = limit // 8, steering(part)
+        text = part.text[: part.text.rfind(own[0])] if own else part.text
+        size = max(0, limit - MARK - sum(map(len, own)))
+        cut = gap(text, max(0, size - room), self.head)
         lines = telling_lines(text[cut.start : cut.stop], room)
         if not lines:
-            cut = gap(text, limit - MARK, self.head)
+            cut = gap(text, size, self.head)
+        if cut.start >= cut.stop:
+            return part
         return replace(part, content=tuple(_spliced(part.content, cut, _mark(text, cut, lines, name))))
 
 

@@ -4,12 +4,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 from refold.errors import EditError
 from refold.figures import called, called_if_any, number, whole
 from refold.messages import Message
 from refold.placements import PLACEMENTS, Placement, placed
+from refold.speakers import Staying, staying
 from refold.split import tail_start
 from refold.strategy import Ending, Steps
 from refold.summarizer import Summarizer
@@ -60,33 +61,32 @@ class Summarize:
         """Propose one edit, or none."""
         return (yield from self.fold(view, tail_start(view, self.keep), repr(self)))
 
-    def fold(self, view: View, stop: int, by: str) -> Steps:
+    def beside(self, view: View, stop: int, room: int | None = None) -> "Beside":
+        """What stands beside the summary when what is before *stop* is folded, in about *room* tokens."""
+        place = PLACEMENTS[self.place] if isinstance(self.place, str) else self.place
+        return Beside(place, view, stop, self._pinned(view, stop), staying(view, stop, room))
+
+    def fold(self, view: View, stop: int, by: str, beside: "Beside | None" = None) -> Steps:
         """Propose to fold what is before *stop*, in the name of *by*; nothing where *stop* is 0."""
         if not stop:
             return None
-        pinned = self._pinned(view, stop)
-        shown = _tokens(view, stop)
-        place = PLACEMENTS[self.place] if isinstance(self.place, str) else self.place
-        hidden = shown - self._beside(view, stop, place, pinned)
+        beside = beside or self.beside(view, stop)
+        shown = sum(item.tokens for item in view.each() if item.stop <= stop)
+        hidden = shown - beside.tokens
         cap = min(self.max_tokens, hidden - hidden // 8)
         if cap <= 0:
-            return Ending("noop", "nothing but what is pinned")
+            return Ending("noop", f"nothing but what stays word for word: {beside.tokens} of {shown} tokens")
         text, ending = yield from self.summarizer(view, 0, stop, cap)
         if not text.strip():
             return ending
-        insert = placed(place, view, stop, text, pinned)
+        insert = beside.around(text)
         if sum(map(view.lens.count, insert)) >= shown:
             return Ending("rejected", "the summary is not smaller than what it stands for")
         try:
             yield view.fold(0, stop, *insert, by=by)
         except EditError as error:  # what is pinned holds calls and results that never paired
             return Ending("rejected", str(error))
-        return ending
-
-    def _beside(self, view: View, stop: int, place: Placement, pinned: Sequence[int]) -> int:
-        """Tokens of what stays beside the summary: what is pinned, and the current request, however long."""
-        frame = placed(place, view, stop, "", pinned)
-        return sum(view.lens.count(message) for message in frame if not carried(frame, frame.index(message)))
+        return ending or beside.ending
 
     def _pinned(self, view: View, stop: int) -> Sequence[int]:
         """Positions before *stop* that stay, each with what it cannot be parted from."""
@@ -101,9 +101,31 @@ class Summarize:
         return sorted(found)
 
 
-def _tokens(view: View, stop: int) -> int:
-    """Tokens of what the view shows before *stop*."""
-    return sum(item.tokens for item in view.each() if item.stop <= stop)
+class Beside(NamedTuple):
+    """What stays word for word beside a summary of `messages[:stop]`."""
+
+    place: Placement
+    view: View
+    stop: int
+    pinned: Sequence[int]
+    stays: Staying
+
+    def around(self, text: str) -> tuple[Message, ...]:
+        """The messages that are shown with a summary of this *text*."""
+        return placed(self.place, self.view, self.stop, text, self.pinned, self.stays)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of what stays."""
+        frame = self.around("")
+        return sum(self.view.lens.count(message) for at, message in enumerate(frame) if not carried(frame, at))
+
+    @property
+    def ending(self) -> Ending | None:
+        """How a fold ends that found no room for all of it."""
+        if not self.stays.left_out:
+            return None
+        return Ending("degraded", f"{self.stays.left_out} texts that should stay word for word found no room")
 
 
 def described(strategy: Any) -> str:

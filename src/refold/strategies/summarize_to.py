@@ -1,7 +1,7 @@
 """Summarise so that a request comes down to a number of tokens, and not far below it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from refold.figures import number, whole
 from refold.messages import Message
@@ -50,9 +50,13 @@ class SummarizeTo:
         """Propose one edit, or none."""
         share = self.keep * min(1.0, self.tokens / max(1, view.tokens))
         stop = tail_start(view, share)
+        if not stop:
+            return None
         tail = sum(item.tokens for item in view.each() if item.start >= stop)
-        cap = min(self.tokens - view.lens.fixed - tail, int(self.tokens * self.at_most))
+        how = Summarize(share, 1, self.summarizer, self.place, self.pin)
+        room = self.tokens - view.lens.fixed - tail
+        beside = how.beside(view, stop, room // 2)
+        cap = min(room - beside.tokens, int(self.tokens * self.at_most))
         if cap <= 0:
-            return Ending("noop", "what stays leaves no room for a summary")
-        how = Summarize(share, cap, self.summarizer, self.place, self.pin)
-        return (yield from how.fold(view, stop, repr(self)))
+            return Ending("noop", f"what stays ({beside.tokens} tokens word for word) leaves no room for a summary")
+        return (yield from replace(how, max_tokens=cap).fold(view, stop, repr(self), beside))

@@ -48,8 +48,8 @@ BESIDE = {
     "Talk": 0.0,
 }
 """The shares beside the words of a model, which tells of decisions itself."""
-LATEST = 0.75
-"""Share of the budget that the latest request may use alone, to stay verbatim."""
+LATEST = 0.2
+"""Share of the budget that the latest request may use alone: while it is open, it stands beside the summary whole (D3)."""
 FIRST = 0.10
 """Share of the budget for the first request, the task itself, where the others leave no room for it."""
 TITLE = 4

@@ -1,0 +1,191 @@
+"""The law of D1, D2, D4 and D5: whatever the compaction, what must stay word for word is in the next request."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.attempt import Attempt
+from refold.budget import Budget
+from refold.codecs import decode_all, open_payload
+from refold.compactor import Compactor
+from refold.defaults import default_strategies
+from refold.gateway import plan
+from refold.messages import Message, Text, ToolResult
+from refold.strategies import Chunked, FromLastN, Summarize, WholeHistory
+from refold.strategy import Strategy
+from refold.summary import without_summary
+from refold.view import View
+
+FORMATS = ("anthropic", "openai_chat", "openai_responses", "gemini")
+STEER = "<system-reminder>\nThe user sent a new message while you were working:\n{}\n</system-reminder>"
+CONTEXT = ("The following skills are available: {}", "# Environment\n{}", "The current date is: {}", "A new kind: {}")
+WAYS = {
+    "library": default_strategies,
+    "gateway": lambda to: plan.default(to, asks=False),
+    "whole": lambda _: (WholeHistory(),),
+    "last": lambda _: (FromLastN(),),
+    "chunked": lambda _: (Chunked(),),
+    "summarize": lambda _: (Summarize(keep=2),),
+}
+
+
+@dataclass
+class Story:
+    """A conversation, and what of it must stay."""
+
+    entries: list[tuple[str, Any]] = field(default_factory=list)
+    """What happens, in order: `ask`, `steer`, `order`, `call` (with what stands behind its result), `answer`."""
+    orders: list[str] = field(default_factory=list)
+    open: list[str] = field(default_factory=list)
+    context: dict[str, str] = field(default_factory=dict)
+
+
+@st.composite
+def stories(draw: st.DrawFn, *, orders: bool = True) -> Story:
+    """Turns of requests and steps; the last may be under way. Every text holds a word of its own."""
+    story, words = Story(), (f"word{n}mark" for n in range(10_000))
+    for turn in range(draw(st.integers(1, 4))):
+        if turn:
+            story.entries.append(("answer", f"All done. {next(words)}"))
+            story.open.clear()
+        told = [CONTEXT[n].format(next(words)) for n in draw(st.lists(st.integers(0, 3), max_size=3, unique=True))]
+        for text in told:
+            story.context[text.split(":")[0].split("\n")[0]] = text
+        request = draw(st.sampled_from(("Fix {}.", "请修复 {}。", "Fix it.\n\n{}"))).format(next(words))
+        story.open.append(request)
+        behind = draw(st.booleans())
+        story.entries.append(("ask", (told, request, behind)))
+        for _ in range(draw(st.integers(0, 6))):
+            typed = (
+                draw(st.sampled_from(("", "", "", "tail", "system"))) if orders else draw(st.sampled_from(("", "tail")))
+            )
+            text = STEER.format(next(words)) if typed == "tail" else ""
+            story.entries.append(("call", ("line of output\n" * draw(st.integers(1, 120)), text)))
+            story.open += [text] if text else []
+            if typed == "system":
+                steer = draw(st.booleans())
+                text = (
+                    f"The user sent a new message while you work: {next(words)}" if steer else f"Never {next(words)}."
+                )
+                (story.open if steer else story.orders).append(text)
+                story.entries.append(("system", text))
+    return story
+
+
+def body(story: Story, format: str) -> dict[str, Any]:
+    """The story as a request."""
+    made = list(MAKERS[format](story))
+    model = {"anthropic": "claude-opus-5", "openai_chat": "gpt-5", "openai_responses": "gpt-5"}.get(format, "gemini-3")
+    name = {"openai_responses": "input", "gemini": "contents"}.get(format, "messages")
+    return {"model": model, name: made}
+
+
+def _asked(told: list[str], request: str, behind: bool) -> list[str]:
+    notes = [f"<system-reminder>\n{text}\n</system-reminder>" for text in told]
+    return [request, *notes] if behind else [*notes, request]
+
+
+def _anthropic(story: Story) -> Iterator[dict[str, Any]]:
+    for n, (what, said) in enumerate(story.entries):
+        if what == "ask":
+            yield {"role": "user", "content": [{"type": "text", "text": text} for text in _asked(*said)]}
+        elif what == "call":
+            yield {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": f"c{n}", "name": "read", "input": {"n": n}}],
+            }
+            out = "\n\n".join(filter(None, said))
+            yield {"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"c{n}", "content": out}]}
+        else:
+            yield {"role": "system" if what == "system" else "assistant", "content": said}
+
+
+def _openai_chat(story: Story) -> Iterator[dict[str, Any]]:
+    for n, (what, said) in enumerate(story.entries):
+        if what == "ask":
+            yield from ({"role": "user", "content": text} for text in _asked(*said))
+        elif what == "call":
+            function = {"name": "read", "arguments": json.dumps({"n": n})}
+            yield {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": f"c{n}", "type": "function", "function": function}],
+            }
+            yield {"role": "tool", "tool_call_id": f"c{n}", "content": "\n\n".join(filter(None, said))}
+        else:
+            yield {"role": "developer" if what == "system" else "assistant", "content": said}
+
+
+def _openai_responses(story: Story) -> Iterator[dict[str, Any]]:
+    for n, (what, said) in enumerate(story.entries):
+        if what == "ask":
+            texts = [{"type": "input_text", "text": text} for text in _asked(*said)]
+            yield {"type": "message", "role": "user", "content": texts}
+        elif what == "call":
+            yield {"type": "function_call", "call_id": f"c{n}", "name": "read", "arguments": json.dumps({"n": n})}
+            yield {"type": "function_call_output", "call_id": f"c{n}", "output": "\n\n".join(filter(None, said))}
+        elif what == "system":
+            yield {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": said}]}
+        else:
+            yield {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": said}]}
+
+
+def _gemini(story: Story) -> Iterator[dict[str, Any]]:
+    for n, (what, said) in enumerate(story.entries):
+        if what == "ask":
+            yield {"role": "user", "parts": [{"text": text} for text in _asked(*said)]}
+        elif what == "call":
+            yield {"role": "model", "parts": [{"functionCall": {"name": "read", "args": {"n": n}}}]}
+            response = {"name": "read", "response": {"output": said[0]}}
+            yield {"role": "user", "parts": [{"functionResponse": response}, *([{"text": said[1]}] if said[1] else [])]}
+        else:
+            yield {"role": "model", "parts": [{"text": said}]}
+
+
+MAKERS = {
+    "anthropic": _anthropic,
+    "openai_chat": _openai_chat,
+    "openai_responses": _openai_responses,
+    "gemini": _gemini,
+}
+
+
+def texts(messages: tuple[Message, ...]) -> str:
+    """All that a request says in so many words, outside of our summaries."""
+    parts = (part for message in messages for part in without_summary(message).parts)
+    return "\n".join(part.text for part in parts if isinstance(part, Text | ToolResult))
+
+
+def says_so(attempts: tuple[Attempt, ...]) -> bool:
+    """Do the outcomes say that not all found room?"""
+    return any(a.outcome == "degraded" and "word for word" in a.reason for a in attempts)
+
+
+def compacted(story: Story, format: str, strategies: tuple[Strategy, ...], to: int) -> View:
+    return Compactor(strategies, Budget(to, to), format=format)(body(story, format))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("format", FORMATS)
+@given(data=st.data(), to=st.sampled_from((200, 600, 2_000)))
+def test_d1_d2_d5_what_must_stay_is_in_the_next_request(format: str, way: str, data: st.DataObject, to: int) -> None:
+    """The open request, every order and the newest context of each kind stand in the request word for word, or the outcome
+    says that they do not; and the request is as valid as it was."""
+    story = data.draw(stories(orders=format != "gemini"))
+    view = compacted(story, format, WAYS[way](to), to)
+    shown = texts(view.messages)
+    for text in story.orders:
+        assert text in shown
+    missing = [text for text in (*story.open, *story.context.values()) if text not in shown]
+    answered = story.entries[-1][0] == "answer"
+    assert not [text for text in missing if not answered or text not in story.open] or says_so(view.attempts)
+    rules = view.lens.rules
+    before = {(v.rule, v.subject) for v in rules.check(view.transcript.messages)}
+    assert {(v.rule, v.subject) for v in rules.check(view.messages)} <= before
+    sent = open_payload(view.payload, format)
+    assert texts(tuple(decode_all(sent))).count("mark") >= shown.count("mark")
