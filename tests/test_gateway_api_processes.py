@@ -86,8 +86,9 @@ def test_one_session_through_several_processes_is_one(served) -> None:
     process, _ = served
     for n in range(12):
         say(process, chat(30 + n), **{"x-session-id": "wandering"})
+    assert eventually(lambda: get(process, "sessions", limit=1)["sessions"][0]["requests"] == 12)
     first = get(process, "sessions", limit=1)["sessions"][0]
-    assert first["requests"] == 12 and first["messages"] == 2 * 41 + 1
+    assert first["messages"] == 2 * 41 + 1
     for _ in range(5):
         assert get(process, "history", session=first["id"])["session"] == first, "of all, not of one"
 
@@ -115,7 +116,9 @@ def test_what_is_asked_is_done_once_however_many_know_the_session(served) -> Non
     process, _ = served
     for n in range(8):
         for length in (20, 21):
-            say(process, chat(length), **{"x-session-id": f"once{n}"})
+            body = chat(length)
+            body["messages"][1]["content"] += f" Task {n}."  # equal histories of one tenant share their attempts
+            say(process, body, **{"x-session-id": f"once{n}"})
         session = get(process, "sessions", limit=1)["sessions"][0]["id"]
         for _ in range(5):
             assert post(process, "preview", session=session, to=500).status_code == 200

@@ -74,9 +74,9 @@ def test_the_document_says_of_each_operation_what_the_table_says(operation) -> N
     assert mistake(operation.takes, dict(operation.example)) == ""
 
 
-def test_there_are_ten_operations_and_every_reference_leads_somewhere() -> None:
+def test_there_are_twelve_operations_and_every_reference_leads_somewhere() -> None:
     commands = {"estimate_tokens", "estimate_messages_tokens", "check_threshold", "compact"}  # S2-33 to S2-36
-    ours = {"preview", "accept", "revert", "sessions", "history", "recall"}
+    ours = {"preview", "accept", "revert", "sessions", "totals", "history", "words", "recall"}
     assert {one.name for one in OPERATIONS} == commands | ours
     assert len(DOCUMENT["paths"]) == len(OPERATIONS)
     for line in json.dumps(DOCUMENT).split('"$ref": "#/')[1:]:

@@ -18,12 +18,12 @@ class Attempt:
     together, they left the request over the trigger and hardly smaller (see `refold.Budget.progress`)."""
     reason: str = ""
     before: int = 0
-    """Estimated tokens of the request before it ran."""
+    """Tokens of the request before it ran, as they are counted (`View.counted`)."""
     after: int = 0
     edits: int = 0
     """How many of its edits were taken."""
     made: tuple[tuple[str, int], ...] = field(default=(), compare=False, repr=False)
-    """The id of each of its edits, and the estimated tokens of the request after it."""
+    """The id of each of its edits, and the tokens of the request after it, as they are counted."""
     asks: int = 0
     """How many times it asked a model."""
     calls: int = 0

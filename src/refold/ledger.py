@@ -32,7 +32,7 @@ class Row:
     reason: str = ""
     """Why it ended so, in a sentence; the rung reached for `degraded`."""
     before: int = 0
-    """Tokens of the view before."""
+    """Tokens of the view before, as they are counted (`View.counted`): so rows of different times can be compared."""
     after: int = 0
     """Tokens of the view after; equal to `before` where nothing was done."""
     calls: int = 0

@@ -83,7 +83,7 @@ def _run(
         except EditError as error:
             refused.append(str(error))
         else:
-            made.append((step.id, stack.tokens))
+            made.append((step.id, stack.counted))
     run.close()
     return view.under(stack), _attempt(strategy, view, _ending(len(made), refused, step), made, talk)
 
@@ -116,8 +116,8 @@ def _attempt(
         repr(strategy),
         ending.outcome,
         ending.reason,
-        before.tokens,
-        made[-1][1] if made else before.tokens,
+        before.counted,
+        made[-1][1] if made else before.counted,
         len(made),
         tuple(made),
         asks=len(talk),

@@ -1,10 +1,12 @@
 """The ledger's rows for what a compaction did, an accepted preview, and a revert."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from refold import settle
 from refold.attempt import Attempt
 from refold.edits import Edit
+from refold.errors import EditError
 from refold.events import Started
 from refold.ledger import Action, Grade, Row
 from refold.messages import Message, Part, Text, ToolCall, ToolResult
@@ -36,17 +38,25 @@ def grade(edit: Edit, said: Sequence[Message]) -> Grade:
 def about(
     action: Action, when: float, actor: str, view: View, edits: Iterable[Edit], attempts: Iterable[Attempt] = ()
 ) -> list[Row]:
-    """Rows for edits of *view* that were accepted or reverted, with the tokens with and without each;
-    *attempts* say with which model and prompt they were made. What that cost is booked already."""
-    out, makers = list[Row](), {attempt.by: attempt for attempt in attempts}
-    for edit in edits:
-        without, shown = view.ground.tokens(edit.start, edit.stop), sum(map(view.lens.count, edit.insert))
-        tokens = view.tokens
-        other = max(0, tokens - shown + without)
-        before, after = (tokens, other) if action == "revert" else (other, tokens)
+    """Rows for edits of *view* that were accepted or reverted: one after the other as they were put on, or taken off
+    from the last to the first, each with the tokens before and after it. *attempts* say with which model and prompt they were
+    made. What that cost is booked already."""
+    edits, makers = list(edits), {attempt.by: attempt for attempt in attempts}
+    steps = list(_applied(view.revert(*(edit.id for edit in edits)) if edits else view, edits))
+    if action == "revert":
+        steps = [(edit, after, before) for edit, before, after in reversed(steps)]
+    out = list[Row]()
+    for edit, before, after in steps:
         maker = _free(makers.get(edit.by, Attempt(edit.by, "applied")))
         started = Started(
-            run="", when=when, action=action, actor=actor, trigger="", tokens=before, goal=after, model=maker.model
+            run="",
+            when=when,
+            action=action,
+            actor=actor,
+            trigger="",
+            tokens=view.counted,
+            goal=after,
+            model=maker.model,
         )
         out.append(_row(started, view, maker, edit, before, after))
     return out
@@ -63,10 +73,12 @@ def _sized(attempt: Attempt, kept: Mapping[str, Edit]) -> Iterator[tuple[Edit, i
 
 def _applied(view: View, edits: Iterable[Edit]) -> Iterator[tuple[Edit, int, int]]:
     """Each edit with the tokens before and after it."""
+    stack = view.stack()
     for edit in edits:
-        after = view.keep([edit])
-        yield edit, view.tokens, after.tokens
-        view = after
+        before = stack.counted
+        with suppress(EditError):
+            stack.add(edit)
+        yield edit, before, stack.counted
 
 
 def _row(

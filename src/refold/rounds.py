@@ -80,7 +80,7 @@ class Rounds:
         started = self._started(state, found, order)
         said = self.before(state.view, started) if self.before else None
         if isinstance(said, Veto):
-            refusal = Attempt("before", "rejected", f"vetoed: {said.reason}", state.view.tokens, state.view.tokens)
+            refusal = Attempt("before", "rejected", f"vetoed: {said.reason}", state.view.counted, state.view.counted)
             return (
                 yield from self._ended(
                     state, pace.tried(state, started.when, order.pending), started, (refusal,), said.reason
@@ -204,7 +204,7 @@ class Rounds:
             f"{gain} of {tokens} tokens gained, less than {self.budget.progress:.0%}; the goal is {started.goal}; "
             f"system prompt and tools take {fixed}"
         )
-        return Attempt("budget", "no_headroom", reason, tokens, left)
+        return Attempt("budget", "no_headroom", reason, before.view.counted, after.view.counted)
 
     def _ended(
         self, before: State, after: State, started: Started, attempts: tuple[Attempt, ...], vetoed: str = ""

@@ -32,6 +32,11 @@ class Stack:
         lens = self.ground.lens
         return lens.calibrate(lens.fixed + self.estimate)
 
+    @property
+    def counted(self) -> int:
+        """As `View.counted`."""
+        return self.ground.lens.fixed + self.estimate
+
     def add(self, edit: Edit, tokens: int | None = None, *, smaller: bool = False) -> None:
         """Put *edit* on; *tokens* are those of what it shows, where it was put on this ground before.
 

@@ -8,7 +8,7 @@ from typing import Any
 from refold.edits import Edit
 from refold.errors import EditError
 from refold.gateway import decisions
-from refold.gateway.api import kept, telling
+from refold.gateway.api import counting, kept, telling
 from refold.gateway.api.desk import Desk, Offer
 from refold.gateway.api.finding import Found, find
 from refold.gateway.api.problems import Problem
@@ -24,9 +24,9 @@ Json = dict[str, Any]
 
 async def preview(desk: Desk, asked: Json) -> Json:
     """What a compaction would do. Nothing is kept but the ledger's rows, and the preview for `accept`."""
-    found, made = await desk.aside(partial(_previewed, desk, asked))
-    name = desk.offer(Offer(found.thread, made)) if made.edits else None
-    return await desk.aside(partial(_told, desk, found, made, name))
+    found, made, words = await desk.aside(partial(_previewed, desk, asked))
+    name = desk.offer(Offer(found.thread, made, found.beside, words)) if made.edits else None
+    return await desk.aside(partial(_told, found, made, name, words))
 
 
 async def accept(desk: Desk, asked: Json) -> Json:
@@ -42,19 +42,20 @@ async def revert(desk: Desk, asked: Json) -> Json:
 # --- in a thread ------------------------------------------------------------------------------
 
 
-def _previewed(desk: Desk, asked: Json) -> tuple[Found, Preview]:
+def _previewed(desk: Desk, asked: Json) -> tuple[Found, Preview, bool]:
+    """The conversation, what would be made of it, and whether its words may be told."""
     found = find(desk, asked)
     turns = desk.exchange.turns
     with Held(found.thread, desk.exchange.settings.deadline / 2):
         view = turns.shown(found.turn)[0]
-    goal = max(0, asked["to"] - (_size(view, found) - view.tokens)) if "to" in asked else None
-    return found, found.thread.compactor.preview(found.turn.history, to=goal, actor=_actor(asked))
+    goal = view.lens.calibrate(max(0, asked["to"] - found.beside)) if "to" in asked else None
+    made = found.thread.compactor.preview(found.turn.history, to=goal, actor=_actor(asked))
+    return found, made, found.posted or kept.is_recorded(desk, found.thread)
 
 
-def _told(desk: Desk, found: Found, made: Preview, name: str | None) -> Json:
+def _told(found: Found, made: Preview, name: str | None, words: bool) -> Json:
     ids = {edit.id for edit in made.edits}
-    words = found.posted or kept.is_recorded(desk, found.thread)
-    before, after = (_size(view, found, made.before) for view in (made.before, made.view))
+    before, after = (counting.sent(view, found.beside) for view in (made.before, made.view))
     return {
         "preview": name,
         "session": found.thread.name,
@@ -84,7 +85,7 @@ def _taken(desk: Desk, asked: Json) -> Json:
 
 
 def _accepted(desk: Desk, offer: Offer, asked: Json) -> Json:
-    thread, made = offer
+    thread, made = offer.thread, offer.preview
     for id, text in asked.get("amend", {}).items():
         made = made.amend(id, text)
     store = desk.exchange.turns.store
@@ -94,7 +95,11 @@ def _accepted(desk: Desk, offer: Offer, asked: Json) -> Json:
         note(thread, view, store)
         _go_on(thread, view)
         _show(thread, (), view.edits)
-    return {"session": thread.name, "edits": [edit.id for edit in made.edits], "tokens_after": view.tokens}
+    return {
+        "session": thread.name,
+        "edits": [edit.id for edit in made.edits],
+        "tokens_after": counting.sent(view, offer.beside),
+    }
 
 
 def _settled(thread: Thread, edits: Sequence[Edit], store: Store) -> None:
@@ -121,16 +126,10 @@ def _reverted(desk: Desk, asked: Json) -> Json:
     return {
         "session": thread.name,
         "reverted": [edit.id for edit in gone],
-        "tokens_before": _size(view, found),
-        "tokens_after": _size(after, found, view),
-        "fits": hard is None or _size(after, found) < hard,
+        "tokens_before": counting.sent(view, found.beside),
+        "tokens_after": counting.sent(after, found.beside),
+        "fits": hard is None or after.lens.calibrate(counting.sent(after, found.beside)) < hard,
     }
-
-
-def _size(view: View, found: Found, by: View | None = None) -> int:
-    """Tokens of the request that *view* makes, as those of *by* are counted: what was learned from usage may speak
-    of one of two views and not of the other."""
-    return (by or view).lens.calibrate(view.lens.fixed + found.beside + view.estimate)
 
 
 def _edit(view: View, id: str) -> Edit:

@@ -27,6 +27,10 @@ class Offer(NamedTuple):
 
     thread: Thread
     preview: Preview
+    beside: int = 0
+    """Estimated tokens of system prompt and tools that the preview's views lack."""
+    words: bool = False
+    """May what was said be told to who asks?"""
 
 
 @dataclass(frozen=True)

@@ -1,26 +1,27 @@
-"""What the books say of sessions: what they saved net, and whether their transcripts are recorded."""
+"""What the books say: of sessions, of all calls, and whether transcripts are recorded."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from refold.errors import StoreError
 from refold.gateway.api.desk import Desk
-from refold.gateway.books.bills import DOLLAR
-from refold.gateway.books.entry import Sums
-from refold.gateway.books.tables import Ledger
+from refold.gateway.books.tables import Booked, Ledger
 from refold.gateway.books.transcripts import Transcripts
 from refold.gateway.threads import Thread
 
 
-def saved(desk: Desk, threads: Iterable[Thread]) -> Mapping[str, float]:
-    """US dollars that each of these conversations has saved net, by its name; only those of which a price is known. None
-    while the ledger fails: what else is known is told all the same."""
+def ledger(desk: Desk) -> Ledger | None:
+    """The net ledger; None where there is none that can be asked."""
     clerk = desk.exchange.clerk
-    found = dict[str, Sums]()
-    if clerk is not None and isinstance(clerk.ledger, Ledger):
-        with suppress(StoreError):
-            found = clerk.ledger.sums(thread.name for thread in threads)
-    return {name: sums.saved / DOLLAR for name, sums in found.items() if sums.calls > sums.unpriced}
+    return clerk.ledger if clerk is not None and isinstance(clerk.ledger, Ledger) else None
+
+
+def booked(desk: Desk, sessions: Iterable[str]) -> Mapping[str, Booked] | None:
+    """What is booked of these sessions, by name. None while the ledger fails: what else is known is told all the same."""
+    books = ledger(desk)
+    with suppress(StoreError):
+        return books.booked(sessions) if books is not None else None
+    return None
 
 
 def is_recorded(desk: Desk, thread: Thread) -> bool:

@@ -1,13 +1,15 @@
-"""Looking: `sessions`, `history` and `recall`. Nothing is changed."""
+"""Looking: `sessions`, `totals`, `history`, `words` and `recall`. Nothing is changed."""
 
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
 
-from refold.gateway.api import kept, telling
+from refold.errors import EditError, StoreError
+from refold.gateway.api import kept, listing, telling
 from refold.gateway.api.desk import Desk
 from refold.gateway.api.finding import find, known
 from refold.gateway.api.problems import Problem
+from refold.gateway.books.report import Line, row
 from refold.gateway.threads import Held, Thread
 from refold.ledger import Recorder, Row, rows_of
 from refold.recalling import recall as search
@@ -17,8 +19,18 @@ Json = dict[str, Any]
 
 
 async def sessions(desk: Desk, asked: Json) -> Json:
-    """The conversations that this process knows, the latest first."""
+    """The conversations that this gateway has seen, the latest first."""
     return await desk.aside(partial(_sessions, desk, asked))
+
+
+async def totals(desk: Desk, asked: Json) -> Json:
+    """What the books say of all calls."""
+    return await desk.aside(partial(_totals, desk, asked))
+
+
+async def words(desk: Desk, asked: Json) -> Json:
+    """What an edit shows, or what it hides, in full, a part at a time."""
+    return await desk.aside(partial(_words, desk, asked))
 
 
 async def history(desk: Desk, asked: Json) -> Json:
@@ -31,16 +43,19 @@ async def recall(desk: Desk, asked: Json) -> Json:
     return await desk.aside(partial(_recall, desk, asked))
 
 
-def _when(thread: Thread) -> float:
-    return thread.latest.when if thread.latest else 0.0
-
-
 def _sessions(desk: Desk, asked: Json) -> Json:
-    threads = sorted((one for one in desk.exchange.threads if one.latest), key=_when, reverse=True)
-    first, limit = asked.get("offset", 0), asked.get("limit", 100)
-    told = threads[first : first + limit]
-    saved = kept.saved(desk, told)
-    return {"sessions": [telling.session(one, saved) for one in told], "total": len(threads)}
+    if asked.get("scope") == "remembered":
+        return listing.remembered(desk, asked)
+    mine = listing.remembered(desk, {"limit": len(desk.exchange.threads)})
+    return listing.known(desk, mine["sessions"], asked)
+
+
+def _totals(desk: Desk, asked: Json) -> Json:
+    books, since = kept.ledger(desk), asked.get("since", 0)
+    if books is None:
+        raise StoreError("no ledger is kept")
+    sums = books.totals(since)
+    return {"since": since, **row(Line("total", sums.reported, sums.unreported, books.sessions(since)))}
 
 
 def _history(desk: Desk, asked: Json) -> Json:
@@ -48,11 +63,13 @@ def _history(desk: Desk, asked: Json) -> Json:
     assert thread.latest is not None  # noqa: S101 - `known` has looked
     view = thread.latest.view
     rows = _rows(desk, view)
-    made = {row.edit: row for row in rows if row.edit and row.action in ("compact", "accept")}
+    made = {one.edit: one for one in rows if one.edit and one.action in ("compact", "accept")}
+    end = max(0, len(rows) - asked.get("offset", 0))
     return {
-        "session": telling.session(thread, kept.saved(desk, [thread])),
+        "session": telling.session(thread, kept.booked(desk, [thread.name])),
         "edits": telling.edits(view, view.top, made, words=kept.is_recorded(desk, thread)),
-        "attempts": [telling.row(one) for one in rows[-asked.get("limit", 100) :]],
+        "attempts": [telling.row(one) for one in rows[max(0, end - asked.get("limit", 100)) : end]],
+        "attempts_total": len(rows),
     }
 
 
@@ -60,6 +77,28 @@ def _rows(desk: Desk, view: View) -> Sequence[Row]:
     """What the ledger says of this history; nothing where the store keeps none."""
     store = desk.exchange.store
     return rows_of(cast("Recorder", store), view.transcript.tips) if hasattr(store, "ledger") else ()
+
+
+def _words(desk: Desk, asked: Json) -> Json:
+    """A part of the words of an edit. Raises `Problem`."""
+    offer = desk.offers.get(asked.get("preview", ""))
+    if "preview" in asked:
+        if offer is None or offer.thread.name != asked["session"]:
+            raise Problem(404, "no_preview", "There is no such preview: it was accepted, or others came after it.")
+        thread, view, may = offer.thread, offer.preview.view, offer.words
+    else:
+        thread = known(desk, asked["session"])
+        assert thread.latest is not None  # noqa: S101 - `known` has looked
+        view, may = thread.latest.view, asked.get("of", "text") == "said" and kept.is_recorded(desk, thread)
+    try:
+        edit = view.find(asked["edit"])
+    except EditError as error:
+        raise Problem(404, "no_edit", str(error)) from error
+    if asked.get("of", "text") == "said" and not may:
+        raise Problem(409, "history_needed", "No transcript of this session is recorded: send it as `request`.")
+    whole = telling.hidden(view, edit) if asked.get("of", "text") == "said" else telling.instead(view, edit)
+    part = telling.part(whole, asked.get("offset", 0), asked.get("limit", telling.PART))
+    return {"session": thread.name, "edit": edit.id, "of": asked.get("of", "text"), **part}
 
 
 def _recall(desk: Desk, asked: Json) -> Json:

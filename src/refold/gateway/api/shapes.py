@@ -6,6 +6,8 @@ from typing import Any, get_args
 
 from refold.attempt import Outcome
 from refold.gateway.api.schema import Schema
+from refold.gateway.books.entry import Sums
+from refold.gateway.books.report import Line, row
 from refold.gateway.traffic import APIS
 from refold.ledger import Action, Grade
 from refold.presets.soft_hard_config import PRODUCTION
@@ -37,7 +39,7 @@ def said(description: str, schema: Schema) -> Json:
 TEXT: Schema = {"type": "string"}
 NUMBER: Schema = {"type": "number"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
-TOKENS = said("Estimated tokens.", COUNT)
+TOKENS = said("Tokens, by Refold's count.", COUNT)
 DOLLARS: Schema = {"type": ["number", "null"]}
 ANY_OBJECT: Schema = {"type": "object"}
 NAME: Schema = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
@@ -111,23 +113,40 @@ WHERE: Json = {
 """Which conversation is meant, and its history."""
 EITHER: Json = {"anyOf": [{"required": ["session"]}, {"required": ["request"]}]}
 
+
+def or_null(schema: Schema) -> Json:
+    """The schema, or null where that is not known."""
+    return {**schema, "type": [schema["type"], "null"]}
+
+
 SESSION: Schema = whole(
     {
         "id": SESSION_ID,
-        "api": TEXT,
-        "model": TEXT,
-        "upstream": TEXT,
-        "messages": COUNT,
-        "tokens_before": said("Estimated tokens of the latest request as it came.", COUNT),
-        "tokens_after": said("Estimated tokens of the latest request with the edits that show now.", COUNT),
-        "edits": said("How many edits show.", COUNT),
-        "requests": said("How many requests were sent.", COUNT),
-        "saved_tokens": said("Estimated tokens that those were smaller by, all together.", COUNT),
+        "remembered": said(
+            "Is its latest request remembered? If not, as after a restart, only what is booked is told.",
+            {"type": "boolean"},
+        ),
+        "api": or_null(TEXT),
+        "model": said("Of the latest request; empty where nobody knows.", TEXT),
+        "upstream": or_null(TEXT),
+        "messages": or_null(COUNT),
+        "tokens_before": said("Tokens of the latest request as it came, by Refold's count.", or_null(COUNT)),
+        "tokens_after": said(
+            "Tokens of the latest request with the edits that show now, by Refold's count.", or_null(COUNT)
+        ),
+        "edits": said("How many edits show.", or_null(COUNT)),
+        "requests": said(
+            "Booked: how many requests were answered. Null while the books cannot be read.", or_null(COUNT)
+        ),
+        "saved_tokens": said(
+            "Booked: tokens that those were smaller by, as billed; estimated where no usage was reported.",
+            {"type": ["integer", "null"]},
+        ),
         "saved_dollars": said(
-            "Saved net, by the ledger: after what caching, summaries and refetches cost, in US dollars. Negative where it cost more, null where no price is known.",
+            "Booked: saved net, after what caching, summaries and refetches cost, in US dollars. Negative where it cost more, null where no price is known.",
             DOLLARS,
         ),
-        "last_seen": said("Seconds since 1970.", NUMBER),
+        "last_seen": said("Seconds since 1970; of one that is only booked, the hour.", NUMBER),
     }
 )
 EDIT: Schema = whole(
@@ -139,11 +158,13 @@ EDIT: Schema = whole(
         "tokens_before": TOKENS,
         "tokens_after": TOKENS,
         "grade": {"type": "string", "enum": list(get_args(Grade))},
-        "text": said("The words that stand there instead; not what was said.", TEXT),
+        "text": said("The words that stand there instead, or how they begin; not what was said.", TEXT),
+        "text_more": said("Characters behind those, for `words`.", COUNT),
         "said": said(
-            "What was said, where `request` was sent along or the transcript is recorded; else null.",
+            "What was said, or how it begins, where `request` was sent along or the transcript is recorded; else null.",
             {"type": ["string", "null"]},
         ),
+        "said_more": said("Characters behind those, for `words`.", COUNT),
         "when": said("Seconds since 1970; null for local edits.", {"type": ["number", "null"]}),
         "actor": TEXT,
         "cost": said("US dollars that making it cost.", NUMBER),
@@ -177,7 +198,34 @@ ATTEMPT: Schema = whole(
     }
 )
 SESSIONS: Schema = whole({"sessions": each(SESSION), "total": COUNT})
-HISTORY: Schema = whole({"session": SESSION, "edits": each(EDIT), "attempts": each(ROW)})
+HISTORY: Schema = whole(
+    {
+        "session": SESSION,
+        "edits": each(EDIT),
+        "attempts": each(ROW),
+        "attempts_total": said("How many attempts there are; `offset` and `limit` reach all.", COUNT),
+    }
+)
+WORDS: Schema = whole(
+    {
+        "session": SESSION_ID,
+        "edit": EDIT_ID,
+        "of": TEXT,
+        "text": TEXT,
+        "total": said("Characters in all.", COUNT),
+        "next": said("The `offset` of what follows; null at the end.", or_null(COUNT)),
+    }
+)
+_TOTALS = row(Line("total", Sums(), Sums(), 0))
+TOTALS: Schema = whole(
+    {"since": said("Seconds since 1970.", COUNT)}
+    | {name: NUMBER if isinstance(value, float) else {"type": "integer"} for name, value in _TOTALS.items()}
+    | {
+        "name": TEXT,
+        "cache_hit_rate": DOLLARS,
+        "unreported": whole(dict.fromkeys(_TOTALS["unreported"], COUNT)),
+    }
+)
 _GONE = whole({"count": COUNT, "names": each(TEXT)})
 PREVIEW: Schema = whole(
     {
@@ -185,7 +233,7 @@ PREVIEW: Schema = whole(
         "session": SESSION_ID,
         "tokens_before": TOKENS,
         "tokens_after": TOKENS,
-        "saved": said("Estimated tokens that each further request would be smaller by.", {"type": "integer"}),
+        "saved": said("Tokens, by Refold's count, that each further request would be smaller by.", {"type": "integer"}),
         "calls": said("Model calls that the preview took.", COUNT),
         "cost": said("US dollars that those cost.", NUMBER),
         "edits": each(EDIT),
@@ -206,7 +254,7 @@ REVERTED: Schema = whole(
         "session": SESSION_ID,
         "reverted": each(EDIT_ID),
         "tokens_before": TOKENS,
-        "tokens_after": said("Estimated tokens without the edits.", COUNT),
+        "tokens_after": said("Tokens without the edits, by Refold's count.", COUNT),
         "fits": said(
             "Is that below the hard level, so that it is sent? If not, the next request is compacted again.",
             {"type": "boolean"},

@@ -6,6 +6,7 @@ from refold.gateway.api.shapes import COUNT, EITHER, WHERE, each, record, said
 
 _CHAT = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hello! What shall we do?"}]
 _BODY = {"model": "gpt-5.2", "messages": _CHAT}
+_OFFSET = {**COUNT, "maximum": 1_000_000, "default": 0}
 _LIMIT = {**COUNT, "minimum": 1, "maximum": 1_000, "default": 100}
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -50,20 +51,61 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "sessions",
         "GET",
-        "The conversations that this gateway knows, the latest first.",
-        record({"limit": _LIMIT, "offset": {**COUNT, "maximum": 1_000_000, "default": 0}}),
+        "The conversations that this gateway has seen, the latest first.",
+        record(
+            {
+                "limit": _LIMIT,
+                "offset": _OFFSET,
+                "scope": said(
+                    "All that are booked or remembered, or only those of which the latest request is remembered.",
+                    {"type": "string", "enum": ["all", "remembered"], "default": "all"},
+                ),
+            }
+        ),
         shapes.SESSIONS,
         looking.sessions,
         {"limit": 20},
     ),
     Operation(
+        "totals",
+        "GET",
+        "What is booked of all calls: the last line of `refold report`.",
+        record({"since": said("From this hour on, in seconds since 1970.", {**COUNT, "maximum": 2**40, "default": 0})}),
+        shapes.TOTALS,
+        looking.totals,
+        {"since": 0},
+        "Tokens as billed, money in US dollars.",
+    ),
+    Operation(
         "history",
         "GET",
         "The edits that show in a session, and the ledger of all attempts, oldest first.",
-        record({"session": shapes.SESSION_ID, "limit": _LIMIT}, "session"),
+        record({"session": shapes.SESSION_ID, "limit": _LIMIT, "offset": _OFFSET}, "session"),
         shapes.HISTORY,
         looking.history,
         {"session": "0" * 32},
+        "`limit` and `offset` are those of the attempts, counted from the latest.",
+    ),
+    Operation(
+        "words",
+        "GET",
+        "What an edit shows, or what it hides, in full, a part at a time.",
+        record(
+            {
+                "session": shapes.SESSION_ID,
+                "preview": {**shapes.NAME, "description": "The preview that the edit is of, if it is of one."},
+                "edit": shapes.EDIT_ID,
+                "of": {"type": "string", "enum": ["text", "said"], "default": "text"},
+                "offset": said("Characters before the part.", {**COUNT, "maximum": 2**40, "default": 0}),
+                "limit": {**COUNT, "minimum": 1, "maximum": 1_000_000, "default": 20_000},
+            },
+            "session",
+            "edit",
+        ),
+        shapes.WORDS,
+        looking.words,
+        {"session": "0" * 32, "edit": "a1b2c3d4", "of": "text"},
+        "`said` where the request was sent along to the preview, or the transcript is recorded.",
     ),
     Operation(
         "preview",

@@ -6,6 +6,9 @@ from typing import Any
 
 from refold.attempt import Attempt
 from refold.edits import Edit
+from refold.gateway.api import counting
+from refold.gateway.books.bills import DOLLAR
+from refold.gateway.books.tables import NOTHING, Booked
 from refold.gateway.threads import Thread
 from refold.ledger import Row
 from refold.messages import Message
@@ -16,30 +19,44 @@ from refold.vanished import Vanished
 from refold.view import View
 
 Json = dict[str, Any]
-TEXT = 20_000
-"""Characters of what stands in the place of something, that are told."""
-NAMES = 200
-"""Names of what would vanish, of each sort, that are told."""
+PART = 20_000
+"""Characters of a text that are told at once; the operation `words` tells the rest."""
 
 
-def session(thread: Thread, saved: Mapping[str, float]) -> Json:
-    """One conversation in figures, *saved* dollars by session among them. `thread.latest` must be there."""
+def session(thread: Thread, books: Mapping[str, Booked] | None) -> Json:
+    """One conversation in figures: its latest request as it is remembered, and its calls as they are booked.
+    `thread.latest` must be there."""
     latest = thread.latest
     assert latest is not None  # noqa: S101 - as the docstring says
-    return {
+    told = {
         "id": thread.name,
+        "remembered": True,
         "api": thread.api,
         "model": latest.model,
         "upstream": latest.upstream,
         "messages": len(latest.view.transcript),
-        "tokens_before": latest.before,
-        "tokens_after": latest.view.tokens,
+        "tokens_before": counting.said(latest.view),
+        "tokens_after": counting.sent(latest.view),
         "edits": len(latest.view.top),
-        "requests": thread.calls,
-        "saved_tokens": thread.spared,
-        "saved_dollars": saved.get(thread.name),
         "last_seen": latest.when,
     }
+    return with_books(told, books)
+
+
+def forgotten(name: str, hour: int) -> Json:
+    """A session that is booked, and of which nothing else is remembered; *hour* is that of its latest call."""
+    unknown = ("api", "upstream", "messages", "tokens_before", "tokens_after", "edits")
+    return {"id": name, "remembered": False, "model": "", "last_seen": float(hour), **dict.fromkeys(unknown)}
+
+
+def with_books(told: Json, books: Mapping[str, Booked] | None) -> Json:
+    """A session with what the *books* say of all its calls: nothing where they cannot be read (None)."""
+    if books is None:
+        return told | dict.fromkeys(("requests", "saved_tokens", "saved_dollars"))
+    one = books.get(told["id"], NOTHING)
+    saved = None if one.saved is None else one.saved / DOLLAR
+    figures = {"requests": one.calls, "saved_tokens": one.spared, "saved_dollars": saved}
+    return told | figures | {"model": told["model"] or one.model}
 
 
 def edits(
@@ -51,6 +68,7 @@ def edits(
 
 
 def _edit(view: View, edit: Edit, shown: int, row: Row | None, *, words: bool) -> Json:
+    text, said = instead(view, edit), hidden(view, edit) if words else ""
     return {
         "id": edit.id,
         "by": edit.by,
@@ -59,8 +77,10 @@ def _edit(view: View, edit: Edit, shown: int, row: Row | None, *, words: bool) -
         "tokens_before": view.ground.tokens(edit.start, edit.stop),
         "tokens_after": shown,
         "grade": grade(edit, view.transcript.messages),
-        "text": instead(view, edit),
-        "said": _said(view, edit) if words else None,
+        "text": text[:PART],
+        "text_more": max(0, len(text) - PART),
+        "said": said[:PART] if words else None,
+        "said_more": max(0, len(said) - PART),
         "when": row.when if row else None,
         "actor": row.actor if row else "",
         "cost": row.cost if row else 0.0,
@@ -72,12 +92,20 @@ def instead(view: View, edit: Edit) -> str:
     what an answer may hold."""
     said = view.transcript.messages[edit.start : edit.stop]
     fresh = [message for message in edit.insert if message not in said]
-    text = _added(fresh, said) if len(said) == len(edit.insert) else "\n\n".join(map(readable, fresh))
-    return text[:TEXT]
+    if len(said) == len(edit.insert):
+        return _added(fresh, said)
+    return "\n\n".join(map(readable, fresh))
 
 
-def _said(view: View, edit: Edit) -> str:
-    return "\n\n".join(map(readable, view.transcript.messages[edit.start : edit.stop]))[:TEXT]
+def hidden(view: View, edit: Edit) -> str:
+    """What was said where *edit* stands."""
+    return "\n\n".join(map(readable, view.transcript.messages[edit.start : edit.stop]))
+
+
+def part(whole: str, offset: int, most: int) -> Json:
+    """*most* characters of a text from *offset* on, how long it is, and where the next part begins, if there is one."""
+    end = offset + most
+    return {"text": whole[offset:end], "total": len(whole), "next": end if end < len(whole) else None}
 
 
 def _added(fresh: Iterable[Message], said: Iterable[Message]) -> str:
@@ -98,6 +126,6 @@ def attempt(one: Attempt) -> Json:
 
 
 def vanished(gone: Vanished, *, words: bool) -> Json:
-    """How much would vanish, and which *words*, for who has sent them."""
+    """How much would vanish, and which *words*, all of them, for who has sent them."""
     found = {name: getattr(gone, name) for name in ("requests", "constraints", "paths", "identifiers")}
-    return {name: {"count": len(those), "names": list(those[:NAMES]) if words else []} for name, those in found.items()}
+    return {name: {"count": len(those), "names": list(those) if words else []} for name, those in found.items()}

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
+from refold.gateway.api import listing
 from refold.gateway.api.desk import Desk
 from refold.gateway.api.operation import Operation
 from refold.gateway.api.peers import Ask, Peers, Said
@@ -22,16 +23,18 @@ async def answered(desk: Desk, peers: Peers, operation: Operation, asked: Json) 
     never told for the whole, and nothing is called unknown that one of them may know."""
     askers: list[Ask] = [partial(_mine, desk), *peers.others()]
     match operation.name:
-        case "sessions":
-            listed = await asyncio.gather(*(_listed(ask, operation) for ask in askers))
-            return _merged(_known(listed), asked)
+        case "sessions" if asked.get("scope") != "remembered":
+            rows = _latest(_known(await asyncio.gather(*(_listed(ask, operation) for ask in askers))))
+            return await desk.aside(partial(listing.known, desk, rows, asked))
         case "history":
             said = await _all(askers, operation, asked)
             known = _known(said)
-            return _history(known) if known else _body(said[0])
+            return max(known, key=_last_seen) if known else _body(said[0])
         case "accept":
             return await _whoever(askers, operation, asked)
-        case "preview" | "revert" | "recall" if "session" in asked:
+        case "words" if "preview" in asked:
+            return await _whoever(askers, operation, asked)
+        case "preview" | "revert" | "recall" | "words" if "session" in asked:
             return await _whoever(await _latest_first(askers, asked["session"]), operation, asked)
         case _:
             return await operation.run(desk, asked)
@@ -62,14 +65,14 @@ async def _listed(ask: Ask, operation: Operation) -> Said:
     found = dict[str, Json]()
     first = 0
     while True:
-        said = await ask(operation, {"limit": ALL, "offset": first})
+        said = await ask(operation, {"scope": "remembered", "limit": ALL, "offset": first})
         if said.status != 200:
             return said
         found |= {one["id"]: one for one in said.body["sessions"]}
         again, first = first > 0, first + ALL
         if first >= said.body["total"]:
             break
-    if again and (said := await ask(operation, {"limit": ALL})).status != 200:
+    if again and (said := await ask(operation, {"scope": "remembered", "limit": ALL})).status != 200:
         return said
     found |= {one["id"]: one for one in said.body["sessions"]}
     return Said(200, {"sessions": list(found.values())})
@@ -102,23 +105,10 @@ def _last_seen(history: Json) -> float:
     return float(history["session"]["last_seen"])
 
 
-def _history(known: Sequence[Json]) -> Json:
-    """What who saw the session last tells of it; what it sent through any process is summed up."""
-    later = max(known, key=_last_seen)
-    return later | {"session": reduce(_both, (one["session"] for one in known))}
-
-
-def _merged(answers: Iterable[Json], asked: Json) -> Json:
-    """The sessions of all, each once, as it was seen last; what it sent through any of them is summed up."""
+def _latest(answers: Iterable[Json]) -> list[Json]:
+    """The sessions of all, each once, as it was seen last."""
     found = dict[str, Json]()
     for one in (one for answer in answers for one in answer["sessions"]):
-        other = found.get(one["id"])
-        found[one["id"]] = _both(one, other) if other else one
-    listed = sorted(found.values(), key=lambda one: -float(one["last_seen"]))
-    first = asked.get("offset", 0)
-    return {"sessions": listed[first : first + asked.get("limit", 100)], "total": len(listed)}
-
-
-def _both(one: Json, other: Json) -> Json:
-    later = max(one, other, key=lambda each: float(each["last_seen"]))
-    return later | {name: one[name] + other[name] for name in ("requests", "saved_tokens")}
+        other = found.get(one["id"], one)
+        found[one["id"]] = max(one, other, key=lambda each: float(each["last_seen"]))
+    return list(found.values())

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, get_args
+from typing import Any, NamedTuple, Protocol, get_args
 
 from refold.gateway.books.entry import NAMES, Basis, Entry, Key, Sums
 from refold.survival import Survival
@@ -21,6 +21,10 @@ _REACHED = "CREATE TABLE IF NOT EXISTS refold_reached (step BIGINT NOT NULL PRIM
 MIGRATIONS = (
     (_CREATE, _REACHED),
     ("CREATE INDEX IF NOT EXISTS refold_calls_by_session ON refold_calls (session)",),
+    (  # which sessions there are, and which are the latest, without a look at their figures
+        "CREATE INDEX IF NOT EXISTS refold_calls_by_latest ON refold_calls (session, tenant, hour)",
+        "DROP INDEX IF EXISTS refold_calls_by_session",
+    ),
 )
 """Step n brings the tables from version n to version n + 1. Steps are only ever added."""
 REACH = (
@@ -37,10 +41,52 @@ READ = (
     f"SELECT {_KEYS}, {', '.join(NAMES)} FROM refold_calls WHERE ({_KEYS}) > ({', '.join('?' * len(Key._fields))}) "  # noqa: S608 - likewise
     f"ORDER BY {_KEYS} LIMIT {PAGE}"
 )
+_SUMMED = ", ".join(f"COALESCE(SUM({name}), 0)" for name in NAMES)
+BOOKED = (
+    f"SELECT session, model, basis, MAX(hour), {_SUMMED} FROM refold_calls "  # noqa: S608 - likewise
+    "WHERE session IN ({}) GROUP BY session, model, basis"
+)
+NEWEST = (
+    "SELECT session, MAX(hour) AS latest FROM refold_calls WHERE session <> '' "
+    "GROUP BY session ORDER BY latest DESC, session LIMIT ?"
+)
+SESSIONS = (
+    "SELECT COUNT(*) FROM (SELECT DISTINCT session, tenant FROM refold_calls WHERE session <> '' AND hour >= ?) "
+    "AS sessions"
+)
+TOTALS = f"SELECT basis, {_SUMMED} FROM refold_calls WHERE hour + 0 >= ? GROUP BY basis"  # noqa: S608 - all are read, by no index
 SUMS = (
     f"SELECT session, {', '.join(f'SUM({name})' for name in NAMES)} FROM refold_calls "  # noqa: S608 - likewise
     "WHERE basis = 'reported' AND session IN ({}) GROUP BY session"
 )
+
+
+class Booked(NamedTuple):
+    """What the books hold of a session, or of all."""
+
+    reported: Sums
+    """Of calls whose usage the upstream reported."""
+    unreported: Sums
+    """Of the others: our estimates, and no money."""
+    model: str = ""
+    """The latest."""
+    hour: int = 0
+    """The beginning of the hour of the latest call, in seconds since 1970."""
+
+    @property
+    def calls(self) -> int:
+        """Answered calls."""
+        return self.reported.calls + self.unreported.calls
+
+    @property
+    def spared(self) -> int:
+        """Tokens that those were smaller by than what was said."""
+        return sum(sums.would_input - sums.input for sums in (self.reported, self.unreported))
+
+    @property
+    def saved(self) -> int | None:
+        """Picodollars saved net; None where of no call a price is known."""
+        return self.reported.saved if self.reported.calls > self.reported.unpriced else None
 
 
 class Linked(Protocol):
@@ -63,6 +109,7 @@ class Ledger:
         self._link = link
         self._mark = mark
         self._add, self._read, self._reach = (text.replace("?", mark) for text in (ADD, READ, REACH))
+        self._newest, self._sessions, self._totals = (text.replace("?", mark) for text in (NEWEST, SESSIONS, TOTALS))
 
     def add(self, entries: Mapping[Key, Sums], reached: Mapping[int, int] | None = None) -> None:
         """Add *entries* to what is there, and how many calls were made with how many before them (`refold.survival`);
@@ -96,6 +143,39 @@ class Ledger:
             found |= {name: Sums(**dict(zip(NAMES, map(int, figures), strict=True))) for name, *figures in rows}
         return found
 
+    def booked(self, sessions: Iterable[str]) -> dict[str, Booked]:
+        """What is booked of these *sessions*, for each of which there is something. Costs what they have. Raises
+        `StoreError`."""
+        asked, found = sorted({*sessions} - {""}), dict[str, Booked]()
+        for first in range(0, len(asked), ASKED):
+            names = asked[first : first + ASKED]
+            query = BOOKED.format(", ".join([self._mark] * len(names)))
+            with self._link.at("read") as connection:
+                rows = connection.cursor().execute(query, tuple(names)).fetchall()
+            for name, model, basis, hour, *figures in rows:
+                found[name] = _with(found.get(name, NOTHING), model, basis, hour, figures)
+        return found
+
+    def newest(self, most: int) -> list[tuple[str, int]]:
+        """The *most* sessions that were booked last, the latest first, each with the hour of its latest call. Goes
+        through an index over all. Raises `StoreError`."""
+        with self._link.at("read") as connection:
+            return [tuple(row) for row in connection.cursor().execute(self._newest, (most,)).fetchall()]
+
+    def sessions(self, since: int = 0) -> int:
+        """How many sessions calls are booked of, from the hour *since* on. Goes through an index. Raises `StoreError`."""
+        with self._link.at("read") as connection:
+            ((count,),) = connection.cursor().execute(self._sessions, (since,)).fetchall()
+        return int(count)
+
+    def totals(self, since: int = 0) -> Booked:
+        """What is booked of all calls from the hour *since* on. Goes through all of them. Raises `StoreError`."""
+        found = NOTHING
+        with self._link.at("read") as connection:
+            for basis, *figures in connection.cursor().execute(self._totals, (since,)).fetchall():
+                found = _with(found, "", basis, 0, figures)
+        return found
+
     def survival(self) -> Survival:
         """What is known of how long sessions are. Raises `StoreError`."""
         with self._link.at("read") as connection:
@@ -104,6 +184,22 @@ class Ledger:
     def close(self) -> None:
         """Let go of the database."""
         self._link.close()
+
+
+NOTHING = Booked(Sums(), Sums())
+
+
+def _with(booked: Booked, model: str, basis: str, hour: int, figures: Iterable[Any]) -> Booked:
+    """*booked* with sums of one more model and basis."""
+    more = Sums(**dict(zip(NAMES, map(int, figures), strict=True)))
+    reported, other = (more, Sums()) if basis == "reported" else (Sums(), more)
+    newer = hour >= booked.hour
+    return Booked(
+        booked.reported + reported,
+        booked.unreported + other,
+        model if newer else booked.model,
+        max(hour, booked.hour),
+    )
 
 
 def _entry(row: Iterable[Any]) -> Entry:

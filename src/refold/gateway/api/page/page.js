@@ -10,6 +10,11 @@ const TOKEN = /^[\x20-\x7e]+$/; // what a header can carry
 let open = null; // the session that is looked at
 let asked = 0; // so that a late answer does not replace a newer one
 let listed = 0; // likewise, of the list
+const FEW = 20; // names listed at once
+const MORE = 100_000; // characters fetched at once
+const MOST = 1_000; // attempts that can be told at once
+const FORGOTTEN = "Not seen since the gateway was started: its next request shows it again.";
+let attempts = PAGE; // attempts that are listed
 let first = 0; // sessions before those that are listed
 let token = sessionStorage.getItem(KEY); // kept there once it was right
 if (token !== null && !TOKEN.test(token)) forget();
@@ -74,15 +79,12 @@ function say(text, bad = false) {
 // --- what is shown -----------------------------------------------------------------------------
 
 function figures(text) {
-  const found = { requests: 0, edited: 0, before: 0, after: 0, retried: 0, failures: 0, under: 0 };
+  const found = { requests: 0, retried: 0, failures: 0, under: 0 };
   for (const line of text.split("\n")) {
     const parts = /^refold_(\w+?)(?:_total)?(?:\{(.*)\})? (\S+)$/.exec(line);
     if (!parts) continue;
     const [, name, labels = "", value] = parts;
     if (name === "requests") found.requests += Number(value);
-    if (name === "requests" && labels.includes('outcome="edited"')) found.edited += Number(value);
-    if (name === "tokens_before") found.before += Number(value);
-    if (name === "tokens_after") found.after += Number(value);
     if (name === "context_errors" && labels.includes('result="retried"')) found.retried += Number(value);
     if (name === "failures") found.failures += Number(value);
     if (name === "http_under_way") found.under = Number(value);
@@ -90,19 +92,25 @@ function figures(text) {
   return found;
 }
 
-function showFigures(found, sessions) {
-  const known = sessions.filter((one) => one.saved_dollars !== null);
-  const saved = known.length ? money.format(known.reduce((sum, one) => sum + one.saved_dollars, 0)) : "unknown";
-  const tiles = [
+function tiles(id, named) {
+  at(id).replaceChildren(...named.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
+}
+
+// What the store says of all calls, and what this gateway has counted: two scopes, each under its own heading.
+function showFigures(found, books) {
+  const other = books?.unreported;
+  tiles("books", [
+    ["Sessions", books ? tokens(books.sessions) : "unknown"],
+    ["Answered requests", books ? tokens(books.calls + other.calls) : "unknown"],
+    ["Tokens left out, as billed", books ? tokens(books.would_input - books.input + other.would_input - other.input) : "unknown"],
+    ["Saved net", books && books.calls > books.unpriced ? money.format(books.saved) : "unknown"],
+  ]);
+  tiles("metrics", [
     ["Requests", tokens(found.requests)],
-    ["Sent smaller", tokens(found.edited)],
-    ["Tokens left out", tokens(found.before - found.after)],
-    ["Saved net by the sessions listed", saved],
     ["Saved from a context error", tokens(found.retried)],
     ["Passed through after a failure", tokens(found.failures)],
     ["Under way now", tokens(found.under)],
-  ];
-  at("metrics").replaceChildren(...tiles.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
+  ]);
 }
 
 function showSessions(sessions, total) {
@@ -114,24 +122,49 @@ function showSessions(sessions, total) {
   at("span").textContent = `Sessions ${tokens(first + 1)} to ${tokens(first + sessions.length)} of ${tokens(total)}`;
 }
 
+const amount = (number) => cell(number === null ? "–" : tokens(number), "number");
+
 function row(one) {
-  const share = one.tokens_before ? Math.min(1, one.tokens_after / one.tokens_before) : 1;
+  const told = one.remembered;
+  const share = told && one.tokens_before ? Math.min(1, one.tokens_after / one.tokens_before) : 1;
   const label = `${Math.round(share * 100)} %`;
-  const look = make("button", {
+  const look = told ? make("button", {
     type: "button", class: "link", "aria-label": `Open session ${short(one.id)}`, on: () => show(one.id, true),
-  }, short(one.id));
+  }, short(one.id)) : make("span", { class: "mono", title: FORGOTTEN }, short(one.id));
   return make("tr", { "data-session": one.id, "aria-current": one.id === open ? "true" : null },
-    make("th", { scope: "row" }, look), cell(one.model || one.api), cell(when(one.last_seen)),
-    cell(tokens(one.requests), "number"), cell(tokens(one.tokens_before), "number"), cell(tokens(one.tokens_after), "number"),
-    make("td", {}, make("progress", { max: "1", value: String(share), "aria-label": `${label} of the tokens are sent` }), ` ${label}`),
-    cell(tokens(one.edits), "number"), cell(dollars(one.saved_dollars), "number"));
+    make("th", { scope: "row" }, look), cell(one.model || one.api || "unknown"),
+    cell(told ? when(one.last_seen) : `from ${when(one.last_seen)}`),
+    ...(told ? [
+      amount(one.tokens_before), amount(one.tokens_after),
+      make("td", {}, make("progress", { max: "1", value: String(share), "aria-label": `${label} of the tokens are sent` }), ` ${label}`),
+      amount(one.edits),
+    ] : [make("td", { colspan: "4", class: "hint" }, FORGOTTEN)]),
+    amount(one.requests), amount(one.saved_tokens), cell(dollars(one.saved_dollars), "number"));
 }
 
-function text(label, words) {
-  return words ? make("details", {}, make("summary", {}, label), make("pre", { tabindex: "0" }, words)) : null;
+// A text of which only the beginning came along: the rest is fetched part by part, until the end.
+function whole(words, left, where, label) {
+  const shown = make("pre", { tabindex: "0", "aria-label": label }, words);
+  if (!left) return [shown];
+  const rest = make("span", { class: "hint", role: "status" });
+  const button = make("button", { type: "button" }, "Show more");
+  let next = [...words].length; // characters as the gateway counts them
+  const tell = (count) => {
+    rest.textContent = count ? `${tokens(count)} more characters.` : "That is all of it.";
+    button.hidden = !count;
+  };
+  button.addEventListener("click", () => guarded(async () => {
+    const part = await get("words", { ...where, offset: next, limit: MORE });
+    shown.append(part.text);
+    next = part.next;
+    tell(next === null ? 0 : part.total - next);
+  }, button));
+  tell(left);
+  return [shown, make("p", { class: "row" }, rest, button)];
 }
 
-function edit(one, undo) {
+function edit(one, undo, from) {
+  const where = { ...from, edit: one.id };
   const place = one.stop - one.start === 1 ? `message ${one.start}` : `messages ${one.start} to ${one.stop - 1}`;
   const about = [
     place, isUndone(one) ? "shown as it was said" : `${tokens(one.tokens_before)} tokens become ${tokens(one.tokens_after)} · ${one.grade}`,
@@ -140,9 +173,10 @@ function edit(one, undo) {
   return make(undo ? "li" : "div", { class: "card", "data-edit": one.id },
     make("div", { class: "row spread" }, make("h4", {}, `${strategy(one.by)} · ${short(one.id)}`), undo),
     make("p", { class: "hint" }, about.filter(Boolean).join(" · ")),
-    one.text ? make("pre", { tabindex: "0", "aria-label": "What stands there instead" }, one.text)
-      : make("p", { class: "hint" }, isUndone(one) ? "This was undone." : "No words of ours stand there."),
-    text("What was said", one.said));
+    ...(one.text ? whole(one.text, one.text_more, { ...where, of: "text" }, "What stands there instead")
+      : [make("p", { class: "hint" }, isUndone(one) ? "This was undone." : "No words of ours stand there.")]),
+    one.said ? make("details", {}, make("summary", {}, "What was said"),
+      ...whole(one.said, one.said_more, { ...where, of: "said" }, "What was said")) : null);
 }
 
 function undoing(session, one) {
@@ -181,21 +215,37 @@ function showDetail(history) {
   const session = history.session;
   at("detail-title").textContent = `Session ${short(session.id)}`;
   at("about").textContent = `${session.api} · ${session.model} · through ${session.upstream} · messages: ${tokens(session.messages)} · `
-    + `requests: ${tokens(session.requests)} · tokens left out of them: ${tokens(session.saved_tokens)}`;
-  const edits = history.edits.map((one) => edit(one, undoing(session.id, one)));
+    + `as said ${tokens(session.tokens_before)} tokens, as sent ${tokens(session.tokens_after)}, by Refold's count`;
+  const edits = history.edits.map((one) => edit(one, undoing(session.id, one), { session: session.id }));
   at("edits").replaceChildren(...(edits.length ? edits : [make("li", { class: "hint" }, "None: it is sent as it was said.")]));
+  showAttempts(history);
+  at("detail").hidden = false;
+}
+
+function showAttempts(history) {
   at("attempts").replaceChildren(...[...history.attempts].reverse().map((one) => make("tr", {},
     cell(when(one.when)), cell(one.action), cell(one.outcome), cell(strategy(one.by)),
-    cell(tokens(one.before), "number"), cell(tokens(one.after), "number"), cell(one.actor),
+    cell(tokens(one.before - one.after), "number"), cell(one.actor),
     cell([one.trigger, one.reason].filter(Boolean).join("; "), "wide"))));
-  at("detail").hidden = false;
+  const [shown, all] = [history.attempts.length, history.attempts_total];
+  at("attempts-of").textContent = shown < all ? `The latest ${tokens(shown)} of ${tokens(all)}.` : "";
+  at("earlier").hidden = shown >= all || attempts >= MOST;
+  if (shown < all && attempts >= MOST) at("attempts-of").textContent += " /refold/api/history has the others, by offset.";
+}
+
+function names(those) {
+  if (those.length <= FEW) return `: ${those.join(", ")}`;
+  const rest = make("span", { hidden: "" }, `, ${those.slice(FEW).join(", ")}`);
+  const button = make("button", { type: "button", class: "link", on: () => { rest.hidden = false; button.remove(); } },
+    `and ${tokens(those.length - FEW)} more`);
+  return make("span", {}, `: ${those.slice(0, FEW).join(", ")}`, rest, " ", button);
 }
 
 function gone(vanished) {
   const found = Object.entries(vanished).filter(([, one]) => one.count);
   if (!found.length) return make("p", { class: "hint" }, "Nothing that was said by name would vanish.");
   const items = found.map(([name, one]) =>
-    make("li", {}, `${tokens(one.count)} ${name}`, one.names.length ? `: ${one.names.slice(0, 20).join(", ")}` : ""));
+    make("li", {}, `${tokens(one.count)} ${name}`, one.names.length ? names(one.names) : ""));
   return make("div", {}, make("p", {}, "What would stand nowhere any more, in these words:"), make("ul", {}, ...items));
 }
 
@@ -216,9 +266,9 @@ function showOffer(made) {
     const keep = make("button", { type: "button", class: "main", on: () => accept(made, keep) }, "Accept");
     panel.replaceChildren(
       title,
-      make("p", {}, `${tokens(made.tokens_before)} tokens become ${tokens(made.tokens_after)}: each further request is `
+      make("p", {}, `${tokens(made.tokens_before)} tokens become ${tokens(made.tokens_after)} by Refold's count: each further request is `
         + `${tokens(made.saved)} tokens smaller. Model calls for this: ${tokens(made.calls)} (${money.format(made.cost)}).`),
-      make("div", { class: "edits-of-offer" }, ...made.edits.map((one) => edit(one, null))),
+      make("div", { class: "edits-of-offer" }, ...made.edits.map((one) => edit(one, null, { session: made.session, preview: made.preview }))),
       gone(made.vanished), ...areas, make("p", { class: "row" }, keep, close));
   }
   panel.hidden = false;
@@ -272,7 +322,7 @@ function askForToken(wrong) {
   ++listed;
   first = 0;
   for (const id of ["glance", "sessions", "detail", "forget"]) at(id).hidden = true;
-  for (const id of ["rows", "metrics", "edits", "attempts", "offer"]) at(id).replaceChildren();
+  for (const id of ["rows", "metrics", "books", "edits", "attempts", "offer"]) at(id).replaceChildren();
   open = null;
   at("entry").hidden = false;
   at("token").focus();
@@ -283,6 +333,10 @@ async function refresh() {
   const mine = ++listed;
   const found = await get("sessions", { limit: PAGE, offset: first });
   const metrics = await (await fetched("/metrics")).text();
+  const books = await get("totals", {}).catch((error) => {
+    if (error.status === 401) throw error;
+    return null; // what else is known is shown all the same
+  });
   if (mine !== listed) return;
   if (!found.sessions.length && found.total) { // some were forgotten since
     first = Math.floor((found.total - 1) / PAGE) * PAGE;
@@ -293,7 +347,7 @@ async function refresh() {
   at("token").value = "";
   at("forget").hidden = token === null;
   at("glance").hidden = at("sessions").hidden = false;
-  showFigures(figures(metrics), found.sessions);
+  showFigures(figures(metrics), books);
   showSessions(found.sessions, found.total);
   if (open) await load(open);
 }
@@ -302,7 +356,7 @@ async function load(id) {
   const mine = ++asked;
   let history;
   try {
-    history = await get("history", { session: id, limit: 100 });
+    history = await get("history", { session: id, limit: attempts });
   } catch (error) {
     if (mine !== asked) return;
     turnTo(null); // what is there is of no session that is known to be
@@ -314,6 +368,7 @@ async function load(id) {
 // Another session is open from now on, or none. Nothing of the former stays.
 function turnTo(id) {
   open = id;
+  attempts = PAGE;
   at("detail").hidden = at("offer").hidden = true;
   at("offer").replaceChildren();
   at("preview").disabled = false;
@@ -383,6 +438,10 @@ function turn(by) {
 at("newer").addEventListener("click", () => turn(-PAGE));
 at("older").addEventListener("click", () => turn(PAGE));
 at("refresh").addEventListener("click", () => guarded(refresh, at("refresh")));
+at("earlier").addEventListener("click", () => guarded(async () => {
+  attempts = MOST;
+  await load(open);
+}, at("earlier")));
 at("forget").addEventListener("click", () => askForToken(false));
 at("preview").addEventListener("click", () => preview(open, at("preview")));
 guarded(refresh);
