@@ -1,12 +1,14 @@
 """Fixtures that all tests share."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from components import is_failure, summary
 from real_postgresql import Server, started
 
 settings.register_profile("dev", max_examples=15, deadline=None)
@@ -41,3 +43,39 @@ def server() -> Iterator[Server]:
 def url(server: Server) -> str:
     """The address of a new, empty database there."""
     return server.database()
+
+
+# --- what was skipped -------------------------------------------------------------------------
+
+
+def _reason(report: Any) -> str:
+    """Why a test, or a whole file of tests, was skipped."""
+    told = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return told.removeprefix("Skipped: ")
+
+
+def _judged(report: Any) -> Any:
+    """The report; of a skip for what is required, as a failure."""
+    if report.skipped and is_failure(reason := _reason(report), os.environ):
+        report.outcome, report.longrepr = "failed", f"REFOLD_REQUIRE=all, and this is missing: {reason}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, Any, Any]:
+    """A skip for a component that is missing fails where all of them are required."""
+    return _judged((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, Any, Any]:
+    """Likewise, of a whole file."""
+    return _judged((yield))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say at the end what was not run, why, and what brings it."""
+    if skipped := [_reason(report) for report in terminalreporter.stats.get("skipped", ())]:
+        terminalreporter.section("not run")
+        for line in summary(skipped):
+            terminalreporter.write_line(line)
