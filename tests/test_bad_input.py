@@ -1,6 +1,8 @@
 """Bad input gets a clear error or an unchanged result: never a crash, never a lost message."""
 
+import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -168,3 +170,42 @@ def test_a_tuple_comes_back_as_a_tuple() -> None:
         view = refold.compact(payload, to=4_000)
         assert view.edits and view.revert().payload == payload
         assert type(view.payload) is type(payload)
+
+
+DEEP: Any = "x"
+for _ in range(3_000):
+    DEEP = {"a": [DEEP]}
+ASKED = {"role": "user", "content": "Hello"}
+TOO_DEEP = {
+    "a field": {"model": "m", "metadata": DEEP, "messages": [ASKED]},
+    "the system prompt": {"model": "claude-opus-5-5", "system": DEEP, "messages": [ASKED]},
+    "a leading system message": {"model": "m", "messages": [{"role": "system", "content": "s", "x": DEEP}, ASKED]},
+    "a tool": {"model": "m", "tools": [{"type": "function", "function": {"parameters": DEEP}}], "messages": [ASKED]},
+    "an entry": {"model": "m", "messages": [{**ASKED, "x": DEEP}]},
+    "a part": {"model": "m", "messages": [{"role": "user", "content": [{"type": "text", "text": "t", "x": DEEP}]}]},
+    "Gemini's system prompt": {"systemInstruction": DEEP, "contents": [{"role": "user", "parts": [{"text": "t"}]}]},
+    "a call of Gemini's": {"contents": [{"role": "model", "parts": [{"functionCall": {"name": "f", "args": DEEP}}]}]},
+}
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("place", TOO_DEEP)
+def test_c15_what_is_nested_too_deeply_is_refused_in_words_wherever_it_stands(place: str, known: bool) -> None:
+    """From 500 levels on, a RecursionError came out of every call."""
+    body, compact = TOO_DEEP[place], refold.Compactor([], refold.Budget(10**6, 10**6))
+    if known:
+        compact({"model": "m", "messages": [ASKED]})
+    calls = [
+        compact,
+        compact.check,
+        compact.preview,
+        compact.now,
+        compact.revert,
+        compact.records,
+        lambda history: asyncio.run(compact.acompact(history)),
+    ]
+    if "messages" in body:
+        calls.append(lambda history: compact.session().append(*history["messages"], {**ASKED, "x": DEEP}))
+    for call in calls:
+        with pytest.raises(refold.FormatError, match="nested too deeply"):
+            call(body)

@@ -12,7 +12,6 @@ from refold.codec import Codec
 from refold.codecs import decode_all, envelop, fields_of, is_certain, open_payload, stays
 from refold.edits import Edit
 from refold.envelope import Envelope, Parcel, unpack
-from refold.errors import FormatError
 from refold.lens import Lens
 from refold.log import Log
 from refold.loop import Effect, first_sight
@@ -119,10 +118,7 @@ class Conversations:
         if state is None or not state.frame.holds(envelope.parcel, envelope.head):
             state = self._framed(state, envelope)
         new = decode_all(envelope, since, state.kept.transcript.messages)
-        try:
-            seen = state.seen.extend(map(copy_of, marks(envelope.parcel.wires, envelope.head + since)))
-        except RecursionError as error:
-            raise FormatError("an entry holds itself, or is nested too deeply to read") from error
+        seen = state.seen.extend(map(copy_of, marks(envelope.parcel.wires, envelope.head + since)))
         grown = yield from self._load(state, new, envelope)
         return replace(grown, seen=seen)
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from refold.codec import Codec
 from refold.edits import Edit
 from refold.envelope import Envelope, Parcel
+from refold.errors import FormatError
 from refold.lens import Lens
 from refold.log import Log
 from refold.spans import Span, Spans
@@ -95,9 +96,19 @@ def marks(wires: Sequence[Any], start: int) -> Sequence[Any]:
 
 
 def copy_of(value: Any) -> Any:
-    """A copy of JSON-like data, strings shared. Of a span its fingerprint, so as not to keep the text it is in."""
+    """A copy of JSON-like data, strings shared. Of a span its fingerprint, so as not to keep the text it is in.
+
+    Raises `FormatError` for data that holds itself, or is nested as deeply as Python can call functions (C15).
+    """
+    try:
+        return _copied(value)
+    except RecursionError as error:
+        raise FormatError("an entry or a field holds itself, or is nested too deeply to read") from error
+
+
+def _copied(value: Any) -> Any:
     if type(value) is dict:
-        return {key: copy_of(item) for key, item in value.items()}
+        return {key: _copied(item) for key, item in value.items()}
     if type(value) is list:
-        return [copy_of(item) for item in value]
+        return [_copied(item) for item in value]
     return value.fingerprint if type(value) is Span else value
