@@ -67,7 +67,7 @@ def load(text: str | bytes) -> Json:
     """A document of this format or an older one. Raises `StoreError`: `NewerFormatError` for a newer one."""
     try:
         document = json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, TypeError, RecursionError) as error:  # TypeError: a damaged row holds no text
         raise StoreError(f"malformed JSON: {error}") from error
     if not isinstance(document, dict):
         raise StoreError(f"a JSON object was expected, not {type(document).__name__}")

@@ -14,6 +14,9 @@ from refold.stores import reading
 from refold.stores.schema import APPLICATION_ID, MIGRATIONS, prepare
 
 MEMORY = ":memory:"
+FAILURES = (sqlite3.Error, OSError, ValueError)
+"""What comes of a file that cannot be used. A ValueError is a path that no file can have (NUL, half a character), or a
+text that damage made unreadable where Python's own module reads it (C16)."""
 
 
 class Link:
@@ -45,7 +48,7 @@ class Link:
             try:
                 yield self._current()
                 self._insist_on_rest()
-            except sqlite3.Error as error:
+            except FAILURES as error:
                 raise StoreError(f"{self.path}: cannot {doing}: {self._reason(error)}") from error
             except StoreError as error:
                 raise StoreError(f"{self.path}: {error}") from error
@@ -110,7 +113,7 @@ class Link:
         if self._rests and reading.stamp(self.path) != self._rests:
             raise StoreError(reading.CHANGED)
 
-    def _reason(self, error: sqlite3.Error) -> str:
+    def _reason(self, error: Exception) -> str:
         if self._rests and reading.stamp(self.path) != self._rests:
             return reading.CHANGED
         return _reason(self.path, error)
@@ -170,7 +173,7 @@ def close_over_forks(link: Forking) -> None:
     os.register_at_fork(before=pause, after_in_parent=resume, after_in_child=resume)
 
 
-def _reason(path: str, error: sqlite3.Error) -> str:
+def _reason(path: str, error: Exception) -> str:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_CANTOPEN:
         return _unopened(Path(path))
@@ -180,10 +183,10 @@ def _reason(path: str, error: sqlite3.Error) -> str:
 
 
 def _unopened(path: Path) -> str:
-    if path.is_dir():
+    if os.path.isdir(path):  # noqa: PTH112 - `Path.is_dir` raises for a name that is too long
         return "it is a directory"
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):  # noqa: PTH112 - likewise
         return f"there is no directory {path.parent}"
-    if path.exists() and Path(f"{path}-wal").exists():
+    if os.path.exists(path) and os.path.exists(f"{path}-wal"):  # noqa: PTH110 - likewise
         return "its last writes are in its -wal file still, which can be read only where files may be made beside it"
     return "the file cannot be opened or created"

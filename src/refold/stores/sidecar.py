@@ -36,7 +36,7 @@ class SidecarStore:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = Path(os.fsdecode(path))
         self._lock = Lock()
         self._seen: int | None = None
         self._content = Content()
@@ -44,7 +44,7 @@ class SidecarStore:
     @classmethod
     def beside(cls, session: str | os.PathLike[str]) -> Self:
         """The store of a session file: `session.jsonl.refold` beside `session.jsonl`."""
-        return cls(os.fspath(session) + SUFFIX)
+        return cls(os.fsdecode(session) + SUFFIX)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ class SidecarStore:
             found = self.path.stat()
         except FileNotFoundError:
             return 0
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise self._error("read", error) from error
         return hash((found.st_ino, found.st_size, found.st_mtime_ns))
 
@@ -99,7 +99,7 @@ class SidecarStore:
             data = self.path.read_bytes()
         except FileNotFoundError:
             return Content()
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise self._error("read", error) from error
         try:
             return replay(data)
@@ -111,13 +111,14 @@ class SidecarStore:
         with self._lock:
             try:
                 append(self.path, line)
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 raise self._error("write", error) from error
             except StoreError as error:
                 raise StoreError(f"{self.path}: {error}") from error
 
-    def _error(self, doing: str, error: OSError) -> StoreError:
-        return StoreError(f"{self.path}: cannot {doing}: {error.strerror or error}")
+    def _error(self, doing: str, error: OSError | ValueError) -> StoreError:
+        """A ValueError is a path that no file can have: with a NUL, or half a character (C16)."""
+        return StoreError(f"{self.path}: cannot {doing}: {getattr(error, 'strerror', None) or error}")
 
 
 # --- reading ---------------------------------------------------------------------------------

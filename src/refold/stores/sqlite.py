@@ -61,7 +61,7 @@ class SQLiteStore(tables.Tables):
     ) -> None:
         if not os.fspath(path):
             raise StoreError("a store needs the path of a file (or ':memory:')")
-        self._link = Link(os.fspath(path), timeout, synchronous, read_only=read_only)
+        self._link = Link(os.fsdecode(path), timeout, synchronous, read_only=read_only)
         with self._link.at("open"):
             close_over_forks(self._link)
         weakref.finalize(self, self._link.close)

@@ -1,0 +1,110 @@
+"""Files of stores that are damaged, and paths that no file can have: a `StoreError`, whatever is wrong (C16)."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from refold import SidecarStore, SQLiteStore, StoreError
+from refold.edits import Edit
+from refold.ledger import Row
+from refold.messages import user
+
+EDITS = [Edit(0, n + 1, (user("a text, 你好 " * 30),), f"tip{n}", "Summarize()") for n in range(20)]
+ROWS = [
+    Row(when=1.0, outcome="applied", edit=edit.id, by="x", reason="你", before=1, after=1, tip=edit.tip)
+    for edit in EDITS
+]
+STORES = (SQLiteStore, SidecarStore)
+
+
+def uses(store: Any) -> list[Callable[[], object]]:
+    """Everything that a store is asked."""
+    return [
+        store.version,
+        store.ledger,
+        lambda: store.load([edit.tip for edit in EDITS]),
+        lambda: store.ledger_of(["tip1"]),
+        lambda: store.save(EDITS[:2]),
+        lambda: store.remove([EDITS[0].id]),
+        lambda: store.record(ROWS[:1]),
+    ]
+
+
+def written(kind: Any, path: Path) -> bytes:
+    """What a store's file holds."""
+    store = kind(path)
+    store.save(EDITS)
+    store.record(ROWS)
+    if isinstance(store, SQLiteStore):
+        store.close()
+    return path.read_bytes()
+
+
+def use(kind: Any, path: Any) -> list[str]:
+    """Whatever a store does with *path*, it does or says why not: the reasons."""
+    try:
+        store = kind(path)
+    except StoreError as error:
+        return [str(error)]
+    reasons = []
+    for call in uses(store):
+        try:
+            call()
+        except StoreError as error:
+            reasons.append(str(error))
+    if isinstance(store, SQLiteStore):
+        store.close()
+    return reasons
+
+
+@pytest.mark.parametrize("kind", STORES)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(
+    st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.binary(min_size=1, max_size=60)), min_size=1, max_size=9)
+)
+def test_c16_law_a_damaged_file_is_a_store_error_wherever_the_damage_is(
+    tmp_path: Path, kind: Any, damage: Sequence[tuple[float, bytes]]
+) -> None:
+    """UnicodeDecodeError and TypeError came out of a store whose file was damaged."""
+    whole = tmp_path / "whole"
+    data = bytearray(whole.read_bytes() if whole.exists() else written(kind, whole))
+    for share, other in damage:
+        at = int(share * len(data))
+        data[at : at + len(other)] = other
+    for left in tmp_path.glob("damaged*"):
+        left.unlink()
+    path = tmp_path / "damaged"
+    path.write_bytes(data)
+    use(kind, path)
+
+
+@pytest.mark.parametrize("word", [b"CREATE", b"TABLE", b"edits", b"tip", b"Summarize", b"applied"])
+@pytest.mark.parametrize("kind", STORES)
+def test_c16_words_of_the_file_that_are_no_text_any_more(tmp_path: Path, kind: Any, word: bytes) -> None:
+    path = tmp_path / "damaged"
+    path.write_bytes(written(kind, tmp_path / "whole").replace(word, b"\x88" * len(word)))
+    use(kind, path)
+
+
+@pytest.mark.parametrize("kind", STORES)
+@pytest.mark.parametrize("name", ["a\0b", "half \ud800", "x" * 5_000, "no/such/folder", "whole/below", b"a\0b"])
+def test_c16_a_path_that_no_file_can_have_is_a_store_error(tmp_path: Path, kind: Any, name: Any) -> None:
+    written(kind, tmp_path / "whole")
+    path = os.path.join(os.fsencode(tmp_path) if isinstance(name, bytes) else str(tmp_path), name)  # noqa: PTH118 - bytes too
+    assert use(kind, path)
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_c16_a_folder_is_a_store_error_and_says_so(tmp_path: Path, kind: Any) -> None:
+    assert all("directory" in reason.lower() for reason in use(kind, tmp_path))
+    assert use(kind, tmp_path)
+
+
+def test_c16_a_path_in_bytes_is_one(tmp_path: Path) -> None:
+    for kind in STORES:
+        assert use(kind, os.fsencode(tmp_path / kind.__name__)) == []
