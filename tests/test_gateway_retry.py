@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.codecs import open_payload
 from refold.gateway.caps import LEAST, Cap, cap_of, fitted, lowered, promised, written
 from refold.gateway.exchange import Exchange, Incoming, Outgoing, Settings
-from refold.gateway.turn import model_of, named
 from refold.stores.memory import MemoryStore
 from refold.windows import Window
 
@@ -252,23 +250,6 @@ def test_a_budget_of_openrouters_counts_too() -> None:
         Cap(("max_tokens",), 15_000),
         Cap(("reasoning", "max_tokens"), 13_976),
     )
-
-
-@pytest.mark.parametrize(
-    ("path", "model"),
-    [
-        ("/openai/deployments/gpt-4o/chat/completions?api-version=2024-10-21", "gpt-4o"),
-        ("/openai/deployments/my%20own/chat/completions", "my own"),
-        ("/openai/deployments/o3/responses", "o3"),
-        ("/v1beta/models/gemini-3-pro:streamGenerateContent?alt=sse", "gemini-3-pro"),
-        ("/v1/chat/completions", ""),
-    ],
-)
-def test_a_model_is_named_by_its_path_where_the_body_names_none(path: str, model: str) -> None:
-    assert named(path, {}) == model
-    assert named(path, {"model": "said"}) == "said"
-    source = b'{"messages": [{"role": "user", "content": "x"}]}'
-    assert model_of(Incoming("openai_chat", "up", path, (), source, "c"), open_payload(source, "openai_chat")) == model
 
 
 def test_an_azure_deployments_window_is_kept_to() -> None:

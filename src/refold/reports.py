@@ -4,6 +4,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
+from refold.budget import model_of
 from refold.lens import as_estimated
 from refold.tokens.anchor import Ratios, Report, anchor, is_current, report
 from refold.tokens.usage import read_usage
@@ -28,16 +29,12 @@ class Reports:
         made = report(view, found)
         with self._lock:
             if found.is_plausible(made.estimated):
-                self._ratios = self._ratios.learn(_model(view), made.estimated, found.input)
+                self._ratios = self._ratios.learn(model_of(view), made.estimated, found.input)
             self._newest = (made, *self._newest)[:MOST]
 
     def calibrate(self, view: View) -> Callable[[int], int]:
         """From estimated to expected tokens of *view*: from the last report that still speaks of it,
         else by its model's ratio, else as estimated."""
-        ratio = self._ratios.of(_model(view))
+        ratio = self._ratios.of(model_of(view))
         last = next((made for made in self._newest if is_current(view, made)), None)
         return as_estimated if last is None and ratio == 1.0 else anchor(view, last, ratio)
-
-
-def _model(view: View) -> str:
-    return str(view.envelope.body.get("model", "")) if view.envelope is not None else ""

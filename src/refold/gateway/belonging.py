@@ -6,10 +6,11 @@ from functools import partial
 
 from refold.codecs import decode_all
 from refold.envelope import Envelope
+from refold.gateway.asked_model import request_model
 from refold.gateway.identity import Key, family_of, hashed, salt_of, session_key, tenant_of
 from refold.gateway.threads import Thread, Threads, telling
 from refold.gateway.traffic import Incoming
-from refold.gateway.turns import Turns, model_of
+from refold.gateway.turns import Turns
 from refold.transcript import digest
 
 ENTRY = 500
@@ -46,7 +47,7 @@ class Belonging:
     def _named(self, incoming: Incoming, envelope: Envelope) -> tuple[Key, str, Callable[[str], Thread]]:
         """What a client calls its conversation, the family that has this name, and what makes it with a name of ours."""
         key = session_key(dict(incoming.headers), envelope.body)
-        salt, model = salt_of(incoming, envelope.tools), model_of(incoming, envelope)
+        salt, model = salt_of(incoming, envelope.tools), request_model(incoming.path, envelope.body)
         family = family_of(salt, key)
         opened = partial(self.turns.opened, family=family, salt=salt, tenant=tenant_of(incoming))
         return key, family, partial(opened, incoming=incoming, model=model)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from refold.envelope import Envelope
 from refold.gateway import again, native
 from refold.gateway.again import Again
+from refold.gateway.asked_model import request_model
 from refold.gateway.belonging import Belonging
 from refold.gateway.booking import Ticket
 from refold.gateway.deltas import delta_of, refusal
@@ -15,7 +16,7 @@ from refold.gateway.settings import Settings
 from refold.gateway.sides import gained_only_text, side_of
 from refold.gateway.threads import Held, Latest, Thread
 from refold.gateway.traffic import APIS, Incoming, Outcome, Outgoing, is_aside
-from refold.gateway.turns import Turn, Turns, model_of
+from refold.gateway.turns import Turn, Turns
 from refold.gateway.workers import Job
 from refold.models.breaker import Breaker
 from refold.view import View
@@ -45,7 +46,9 @@ class Deciding:
             return Outgoing(incoming.body, reason="empty")
         side = side_of(incoming, envelope)
         if side not in ("", "compaction", "memory"):
-            return Outgoing(incoming.body, outcome="side", reason=side, model=model_of(incoming, envelope))
+            return Outgoing(
+                incoming.body, outcome="side", reason=side, model=request_model(incoming.path, envelope.body)
+            )
         thread = job.thread = self.belonging.thread_of(incoming, envelope)
         if not self._may_ask(thread):
             return self.held(incoming, thread, "resting", without_store=True)

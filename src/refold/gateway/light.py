@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from refold.gateway import caps
+from refold.gateway.asked_model import request_model
 from refold.gateway.deltas import delta_of
 from refold.gateway.plan import Levels
 from refold.gateway.settings import Settings
 from refold.gateway.traffic import APIS, Incoming, Outgoing, is_aside
-from refold.gateway.turn import named
 
 SIGNS = (
     b"tool_result",
@@ -50,7 +50,7 @@ def light_request(
     body = light_body(incoming, settings)
     if body is None or not holds(incoming, body):
         return None
-    return Outgoing(incoming.body, reason="light", model=named(incoming.path, body))
+    return Outgoing(incoming.body, reason="light", model=request_model(incoming.path, body))
 
 
 def has_room(api: str, body: Mapping[str, Any], size: int, limits: Levels) -> bool:

@@ -2,9 +2,9 @@
 conversations whose tokens are to be counted."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 
+from refold.gateway.asked_model import json_object, request_model
 from refold.gateway.caller import Caller, watch
 from refold.gateway.client import Client, Order
 from refold.gateway.config import Config
@@ -17,7 +17,7 @@ from refold.gateway.reply import Reply
 from refold.gateway.tenants import Tenants, is_keyed
 from refold.gateway.traffic import Incoming, is_aside, is_count
 from refold.gateway.upstreams import Upstream, choose
-from refold.gateway.wire import Head, back, model_in, onward, spoken, text, texts
+from refold.gateway.wire import Head, back, onward, spoken, text, texts
 
 
 class Passing:
@@ -31,7 +31,7 @@ class Passing:
         self, head: Head, candidates: tuple[Upstream, ...], path: str, receive: Receive, caller: Caller
     ) -> None:
         """Answer a request out of one of the *candidates*. Raises `Refused` and `Gone`."""
-        model = model_in(path)
+        model = request_model(path, {})
         if not model and self._is_read(head, candidates, path):
             await self._read(head, candidates, path, receive, caller)
         else:
@@ -55,7 +55,12 @@ class Passing:
         limits = self._config.limits
         raw = await read_body(receive, limits.body_bytes, limits.body_seconds, head.length)
         plain = await self._unpacking.decoded(raw, text(head.get(b"content-encoding")), limits.body_bytes)
-        upstream = choose(candidates, spoken(head, path), named_in(plain), keyed=is_keyed(head, self._tenants.more))
+        upstream = choose(
+            candidates,
+            spoken(head, path),
+            request_model(path, json_object(plain)),
+            keyed=is_keyed(head, self._tenants.more),
+        )
         caller.note.received_bytes, caller.note.upstream = len(raw), upstream.name
         stop = watch(receive, caller, asyncio.current_task())
         try:
@@ -96,16 +101,6 @@ async def _passed_back(reply: Reply, caller: Caller) -> None:
         await copy(reply, caller)
     finally:
         reply.release()
-
-
-def named_in(plain: bytes | None) -> str:
-    """The model that a body names; empty where it names none."""
-    try:
-        body = json.loads(plain or b"")
-    except (ValueError, RecursionError):
-        return ""
-    model = body.get("model") if isinstance(body, dict) else None
-    return model if isinstance(model, str) else ""
 
 
 class _Upload:

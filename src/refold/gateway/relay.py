@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, field, replace
 
 from refold.gateway.answers import Refused
+from refold.gateway.asked_model import json_object, request_model
 from refold.gateway.binding import is_unbound
 from refold.gateway.caller import Caller, clock, watch
 from refold.gateway.client import Client, Order
@@ -16,14 +17,14 @@ from refold.gateway.intake import Receive, read_body
 from refold.gateway.keys import keyless
 from refold.gateway.metrics import Timings
 from refold.gateway.opening import Opening, read_opening
-from refold.gateway.passing import Passing, named_in
+from refold.gateway.passing import Passing
 from refold.gateway.reply import Reply
 from refold.gateway.taps import Tap
 from refold.gateway.tenants import Who, is_keyed
 from refold.gateway.traces import Headers, Traces
 from refold.gateway.traffic import Incoming, Outgoing
 from refold.gateway.upstreams import Upstream, below_prefix, choose
-from refold.gateway.wire import Head, api_of, back, model_in, onward, spoken, text, texts
+from refold.gateway.wire import Head, api_of, back, onward, spoken, text, texts
 from refold.tokens.usage import read_usage
 
 _SHORT = 65_536
@@ -84,7 +85,7 @@ class Relay:
     async def answer(self, head: Head, receive: Receive, caller: Caller) -> None:
         """Answer a request. Raises `Refused` for what the gateway is to answer itself, `Gone`."""
         candidates, path = below_prefix(self._config.upstreams, head.path)
-        api, model = api_of(head.method, path)
+        api = api_of(head.method, path)
         caller.note.api = api
         if head.get(b"upgrade").lower() == b"websocket":
             raise Refused(426, "Use HTTP: this gateway takes no WebSocket.", headers=(("upgrade", "HTTP/1.1"),))
@@ -96,10 +97,10 @@ class Relay:
         stop = watch(receive, caller, asyncio.current_task())
         try:
             if not self._traces.wanted:
-                await self._generate(head, candidates, path, (api, model), raw, caller, trace=())
+                await self._generate(head, candidates, path, api, raw, caller, trace=())
                 return
             with self._traces.request(head, api, caller.note) as trace:
-                await self._generate(head, candidates, path, (api, model), raw, caller, trace=trace)
+                await self._generate(head, candidates, path, api, raw, caller, trace=trace)
         finally:
             stop()
 
@@ -108,20 +109,21 @@ class Relay:
         head: Head,
         candidates: tuple[Upstream, ...],
         path: str,
-        asked: tuple[str, str],
+        api: str,
         raw: bytes,
         caller: Caller,
         *,
         trace: Headers,
     ) -> None:
         """Answer a request for an answer of a model."""
-        started, (api, model) = clock(), asked
+        started = clock()
         plain = await self._unpacking.decoded(raw, text(head.get(b"content-encoding")), self._config.limits.body_bytes)
-        named = model or self._model(plain) or model_in(path)
+        named = request_model(path, json_object(plain) if self._by_model else {})
         upstream = choose(candidates, spoken(head, path), named, keyed=is_keyed(head, self._tenants.more))
         caller.note.upstream, caller.note.received_bytes = upstream.name, len(raw)
         call = await self._prepared(head, upstream, path, api, raw, plain)
-        model = call.outgoing.model or model or (named_in(plain) if trace and len(plain or b"") <= _SHORT else "")
+        body = json_object(plain) if trace and len(plain or b"") <= _SHORT else {}
+        model = call.outgoing.model or named or request_model(path, body)
         call.trace, caller.note.model = trace, model[:200]
         self._note(call, caller, started)
         if call.outgoing.refusal is not None:
@@ -132,10 +134,6 @@ class Relay:
             await self._exchanged(call, caller, started)
         finally:
             self._finish(call, caller)
-
-    def _model(self, plain: bytes | None) -> str:
-        """The model that a body names, where upstreams are chosen by that."""
-        return named_in(plain) if self._by_model else ""
 
     async def _prepared(
         self, head: Head, upstream: Upstream, path: str, api: str, raw: bytes, plain: bytes | None

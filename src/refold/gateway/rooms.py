@@ -5,10 +5,11 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from refold.gateway import light, plan
+from refold.gateway.asked_model import request_model
 from refold.gateway.errors import Figures
 from refold.gateway.settings import Settings
 from refold.gateway.traffic import Incoming
-from refold.gateway.turn import Turn, named
+from refold.gateway.turn import Turn
 from refold.windows import Window, find_window
 
 Place = tuple[str, str, str]
@@ -66,7 +67,7 @@ class Rooms:
 
     def holds(self, incoming: Incoming, body: Mapping[str, Any]) -> bool:
         """Does a request with this body, and its answer, fit the window of its model whatever its tokens are?"""
-        limits = self.limits(incoming, named(incoming.path, body))
+        limits = self.limits(incoming, request_model(incoming.path, body))
         return light.has_room(incoming.api, body, len(incoming.body), limits)
 
     def answered(self, incoming: Incoming, model: str, tokens: int) -> None:

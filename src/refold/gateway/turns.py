@@ -20,7 +20,7 @@ from refold.gateway.settings import Settings
 from refold.gateway.threads import Thread
 from refold.gateway.traffic import Incoming
 from refold.gateway.trial import Trial
-from refold.gateway.turn import Turn, model_of
+from refold.gateway.turn import Turn
 from refold.loop import Asker
 from refold.preview import Preview
 from refold.state import copy_of
@@ -30,7 +30,7 @@ from refold.survival import Survival
 from refold.unanswered import is_premature
 from refold.view import View
 
-__all__ = ["Turn", "Turns", "model_of"]
+__all__ = ["Turn", "Turns"]
 
 
 @dataclass(eq=False)

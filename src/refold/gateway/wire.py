@@ -36,9 +36,8 @@ _GENERATES = (
     (re.compile(r"/chat/completions/?$"), "openai_chat"),
     (re.compile(r"/responses/?$"), "openai_responses"),
     (re.compile(r"^(?!.*/threads/).*/messages/?$"), "anthropic"),
-    (re.compile(r"/([^/:]+):(?:generateContent|streamGenerateContent)$"), "gemini"),
+    (re.compile(r"/[^/]+:(?:generateContent|streamGenerateContent)$"), "gemini"),
 )
-_MODEL = re.compile(r"/deployments/([^/]+)(?:/|$)|/models/(.+?)(?::[A-Za-z]+)?$")
 _BY_PATH = (
     (re.compile(r"/v1(?:alpha|beta)/|:(?:g|streamG)enerateContent$|:countTokens$"), "gemini"),
     (re.compile(r"^(?!.*/threads/).*/messages(?:/|$)"), "anthropic"),
@@ -143,27 +142,14 @@ def _all(headers: RawHeaders, name: bytes) -> list[bytes]:
     return [value for key, value in headers if key == name]
 
 
-def api_of(method: str, path: str) -> tuple[str, str]:
-    """The API that a request for an answer speaks, and the model where the path names it.
-
-    Both are empty for every other request: those pass through unread.
-    """
-    if method == "POST":
-        for pattern, api in _GENERATES:
-            if found := pattern.search(path):
-                return api, unquote(found[1]) if found.groups() else ""
-    return "", ""
-
-
-def model_in(path: str) -> str:
-    """The model that a path names: `/v1/models/m`, `/v1beta/models/m:countTokens`, `/deployments/m/...`; empty where it names none."""
-    found = _MODEL.search(path)
-    return unquote(found[1] or found[2]) if found else ""
+def api_of(method: str, path: str) -> str:
+    """Return the API that a request for an answer speaks; empty for every other request: those pass through unread."""
+    return next((api for pattern, api in _GENERATES if method == "POST" and pattern.search(path)), "")
 
 
 def dialect(head: Head, path: str) -> str:
     """The API whose words a client understands, whatever it asks for."""
-    return api_of("POST", path)[0] or spoken(head, path)[0]
+    return api_of("POST", path) or spoken(head, path)[0]
 
 
 def spoken(head: Head, path: str) -> tuple[str, ...]:

@@ -1,11 +1,11 @@
 """From an answered call to its line in the ledger. What is known of conversations between calls is in memory only."""
 
-import json
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from refold.gateway.asked_model import json_object, request_model
 from refold.gateway.books.bills import DOLLAR, Tokens, billed, cost
 from refold.gateway.books.entry import Entry, Key, Sums, hour_of, named
 from refold.gateway.books.refetches import Again, Fetched
@@ -75,7 +75,9 @@ class Accounts:
         """The line of one call."""
         hour = keeps_for_an_hour(call.incoming.body)
         tokens = billed(call.usage, hour=hour)
-        model = named(call.model or call.outgoing.model or _model(call.incoming))
+        model = named(
+            call.model or call.outgoing.model or request_model(call.incoming.path, json_object(call.incoming.body))
+        )
         key = Key(hour_of(call.when), call.tenant, call.session, model, "estimated" if tokens is None else "reported")
         rates = self._rates(model)
         would, again = tokens, Again()
@@ -163,13 +165,3 @@ def _reported(call: Answered, tokens: Tokens, would: Tokens, again: Again, rates
         avoided=int(avoided),
         avoided_saved=other - charged - sum(paid) if avoided else 0,
     )
-
-
-def _model(incoming: Incoming) -> str:
-    """The model that a request names, where nobody has read it yet."""
-    try:
-        body = json.loads(incoming.body)
-    except (ValueError, RecursionError):
-        return ""
-    model = body.get("model") if isinstance(body, dict) else None
-    return model if isinstance(model, str) else ""
