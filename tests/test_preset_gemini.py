@@ -326,6 +326,7 @@ def test_special_case_a_keeps_the_last_turn():
     """S0-20 S0-36: no boundary after the target, and the last message is the model's answer: everything could be
     compressed, but the last complete turn stays; with an open call it is no such case (C0-2)."""
     assert split(user("q"), said(), user("q"), said(), preserve=0.3) == 2
+    assert split(*[user("q"), said()] * 3, preserve=0.1) == 4
     assert split(user("q"), said(), user("q"), said(), user("q"), call("c")) == 4
 
 
@@ -350,12 +351,14 @@ def test_special_case_a_when_there_is_nothing_but_the_last_turn(older):
 
 def test_special_case_b_is_a_user_boundary_or_one_between_tool_groups():
     """S0-37 S0-38: never at a tool message, never inside a group (C0-3)."""
-    assert split(user("q"), said(), user("q"), said(), user("q"), call("a"), result("a")) in {2, 4}
+    assert split(user("q"), said(), user("q"), said(), user("q"), call("a"), result("a")) == 4
     one_turn = [user("q"), *(m for n in range(20) for m in (call(f"c{n}"), result(f"c{n}")))]
-    at = split(*one_turn)
-    assert at > 1
-    assert one_turn[at].calls
-    assert one_turn[at - 1].results
+    assert split(*one_turn) == 29
+    assert one_turn[29].calls
+    two_calls = Message("assistant", (*call("a").parts, *call("b").parts))
+    assert split(user("q"), said(), user("q"), two_calls, result("a"), result("b"), preserve=0.2) == 2
+    last_turn = [user("q"), said(), user("q"), call("a"), result("a"), call("b"), result("b")]
+    assert [split(*last_turn, preserve=share) for share in (0.4, 0.2)] == [2, 5]
 
 
 def test_a_long_tool_loop_after_one_request_can_be_compressed():
