@@ -11,9 +11,11 @@ from refold.gateway.belonging import Belonging
 from refold.gateway.booking import Ticket
 from refold.gateway.deltas import delta_of, refusal
 from refold.gateway.errors import figures
+from refold.gateway.faults import left_alone
 from refold.gateway.plan import NEVER
 from refold.gateway.settings import Settings
 from refold.gateway.sides import gained_only_text, side_of
+from refold.gateway.strictness import is_strict
 from refold.gateway.threads import Held, Latest, Thread
 from refold.gateway.traffic import APIS, Incoming, Outcome, Outgoing, is_aside
 from refold.gateway.turns import Turn, Turns
@@ -164,5 +166,8 @@ class Deciding:
         turn.thread.latest = Latest(
             turn.model, incoming.upstream, self.settings.clock(), view.said, replace(view, envelope=None)
         )
+        if source is not incoming.body and not is_strict(incoming.body):
+            left_alone(incoming.api, "unstrict")
+            return Outgoing(incoming.body, (), view.said, view.said, "opaque", "unstrict", model=turn.model)
         ticket = Ticket(turn.thread, view)
         return Outgoing(source, edits, view.said, view.tokens, outcome, reason, ticket, headers, turn.model)

@@ -20,3 +20,8 @@ def passed_through(counters: Counters, api: str, reason: str, error: BaseExcepti
     said = {"reason": reason, "meaning": REASONS[reason], "api": api, **told(error)}
     LOGGER.warning("passed through", extra={"fields": said})
     counters.add("failures", reason=reason)
+
+
+def left_alone(api: str, reason: str) -> None:
+    """Say in the log that a request goes out as it came for what it is, not for what failed. It is counted with all requests."""
+    LOGGER.warning("passed through", extra={"fields": {"reason": reason, "meaning": REASONS[reason], "api": api}})

@@ -15,6 +15,7 @@ REASONS = {
     "empty": "no message",
     "light": "too short for anything to be worth an edit",
     "unreadable": "no JSON, or no conversation of this API",
+    "unstrict": "no strict JSON, so that providers may read it otherwise than we do",
     "delta": "the provider holds the history",
     "thread": "a message thread was refused, so that the client sends its history",
     "previous_response_id": "a delta was refused, so that the client sends its history",

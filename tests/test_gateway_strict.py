@@ -1,0 +1,59 @@
+"""Bodies that Python reads and a provider may not: they go through as they came (C22)."""
+
+import json
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.gateway.strictness import is_strict
+from test_gateway_core import Driver, chat
+
+WHOLE = chat(60)
+LOOSE = {
+    "NaN": WHOLE[:-1] + b', "temperature": NaN}',
+    "Infinity": WHOLE[:-1] + b', "temperature": -Infinity}',
+    "NaN in an entry": WHOLE.replace(b'"role": "user"', b'"weight": NaN, "role": "user"', 1),
+    "a byte order mark": b"\xef\xbb\xbf" + WHOLE,
+    "bytes that are no UTF-8": WHOLE.replace(b"one two", b"\xff\xfe", 1),
+    "half a character in bytes": WHOLE.replace(b"one two", b"\xed\xa0\x80", 1),
+    "half a character, escaped": WHOLE.replace(b"one two", b"\\ud83d", 1),
+    "a bare line break in a text": WHOLE.replace(b"one two", b"one\ntwo", 1),
+    "a NUL": WHOLE.replace(b"one two", b"\0", 1),
+}
+STRICT = {
+    "as it is": WHOLE,
+    "indented": json.dumps(json.loads(WHOLE), indent=1).encode(),
+    "words and pairs in texts": WHOLE.replace(b"one two", b"NaN \\ud83d\\ude00 \\\\ud83d Infinity", 1),
+    "Chinese": WHOLE.replace(b"one two", "不要修改".encode(), 1),
+}
+
+
+@pytest.mark.parametrize("name", LOOSE)
+def test_c22_a_body_that_is_no_strict_json_goes_through_as_it_came(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Bodies that are no strict JSON were edited all the same."""
+    with Driver() as driver, caplog.at_level(logging.WARNING):
+        out = driver(LOOSE[name], "openai_chat")
+        assert out.body is LOOSE[name]
+        assert (out.outcome, out.reason, out.edits) == ("opaque", "unstrict", ())
+        assert driver.count("requests", outcome="opaque", reason="unstrict") == 1
+        assert any(getattr(record, "fields", {}).get("reason") == "unstrict" for record in caplog.records)
+
+
+@pytest.mark.parametrize("name", STRICT)
+def test_c22_one_that_is_strict_is_compacted(name: str) -> None:
+    with Driver() as driver:
+        assert driver(STRICT[name], "openai_chat").outcome == "edited"
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=9,
+)
+
+
+@given(VALUES, st.booleans(), st.sampled_from([None, 1, "\t"]))
+def test_c22_law_what_a_strict_writer_writes_is_strict(value: object, escapes: bool, indent: object) -> None:
+    assert is_strict(json.dumps(value, ensure_ascii=escapes, indent=indent, allow_nan=False).encode())
