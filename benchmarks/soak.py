@@ -212,7 +212,7 @@ def figures(pid: int) -> tuple[float, int, int]:
 def gateway(place: Path, upstream: str) -> tuple[subprocess.Popen, str]:
     """A gateway in a process of its own, and its address."""
     port = 20_000 + random.SystemRandom().randrange(20_000)
-    text = f'port = {port}\nlog = "error"\n[[upstream]]\nurl = "{upstream}"\n[windows]\nm = {WINDOW}\n[compaction]\nthreads = 32\n'
+    text = f'port = {port}\nlog = "error"\n[[upstream]]\nurl = "{upstream}"\n[windows]\nm = {WINDOW}\n[compaction]\nconversations = 32\n'
     (place / "refold.toml").write_text(text)
     process = subprocess.Popen([sys.executable, "-m", "refold.cli", "serve", "--config", "refold.toml"], cwd=place)
     for _ in range(200):

@@ -103,7 +103,7 @@ def test_one_session_does_not_wait_for_the_summary_of_another():
 
 def test_very_many_tiny_entries_count_for_what_they_take() -> None:
     """A body of a million `{}` is small, and what is known of it is not: others' conversations must not come on top of it."""
-    with Driver(known_bytes=1_000_000, deadline=30) as driver:
+    with Driver(known_bytes=1_000_000, decide_timeout_seconds=30) as driver:
         for number in range(4):
             entries = [{"role": "user", "content": f"{number}"}, *({} for _ in range(1_500))]
             driver(json.dumps({"model": "m", "messages": entries}).encode(), "openai_chat")

@@ -42,7 +42,7 @@ class Agent:
         what it forgot and nothing that it did since?"""
 
     def process(self) -> Driver:
-        return Driver(self.store, strategies=self.made, rest=0.0)
+        return Driver(self.store, strategies=self.made, store_cooldown_seconds=0.0)
 
     def restart(self) -> None:
         self.driver.__exit__()

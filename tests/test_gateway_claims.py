@@ -236,7 +236,7 @@ def test_a_request_waits_for_another_replica_no_longer_than_for_a_model(place):
     async def story(one, two, _):
         lost = asyncio.create_task(one.prepare(session(60)))
         await writer.called.wait()
-        two.settings = replace(two.settings, patience=0.5)
+        two.settings = replace(two.settings, summary_timeout_seconds=0.5)
         out = await two.prepare(session(60))
         lost.cancel()
         return out

@@ -382,7 +382,7 @@ def test_the_cap_of_output_is_lowered_where_the_window_asks_for_it():
             assert (out.outcome, out.reason) == ("edited", "cap")
             assert read(json.loads(out.body)) == 20_000 - out.after
             assert out.body.replace(str(20_000 - out.after).encode(), b"19000") == body
-    with Driver(clamp=False) as driver:
+    with Driver(lower_output_cap=False) as driver:
         assert driver(anthropic(15, max_tokens=19_000)).outcome == "untouched"
 
 
@@ -576,7 +576,7 @@ def test_what_was_shown_is_shown_out_of_memory_while_the_store_is_down():
 
 def test_a_store_that_is_slow_is_not_waited_for_and_then_left_alone():
     store = Failing()
-    with Driver(store, deadline=0.05, rest=1000.0) as driver:
+    with Driver(store, decide_timeout_seconds=0.05, store_cooldown_seconds=1000.0) as driver:
         store.slow.clear()
         bodies = [anthropic(1, model=f"m{i}") for i in range(5)]
         outs = [driver(body, credential=str(i)) for i, body in enumerate(bodies)]
@@ -589,7 +589,7 @@ def test_a_store_that_is_slow_is_not_waited_for_and_then_left_alone():
 
 def test_two_requests_of_one_conversation_do_not_work_on_it_twice():
     store = Failing()
-    with Driver(store, deadline=0.2) as driver:
+    with Driver(store, decide_timeout_seconds=0.2) as driver:
 
         async def both() -> list[Outgoing]:
             store.slow.clear()
@@ -630,7 +630,7 @@ def test_a_client_that_goes_away_takes_its_question_along():
             ended.set()
         return Answer("too late")
 
-    with Driver(ask=ask, patience=60.0) as driver:
+    with Driver(ask=ask, summary_timeout_seconds=60.0) as driver:
 
         async def leave() -> None:
             task = asyncio.ensure_future(driver.exchange.prepare(request(anthropic(60))))
@@ -695,7 +695,7 @@ def test_a_prepared_summary_of_a_history_that_was_left_is_not_used():
 
 def test_a_summary_that_takes_too_long_is_done_without():
     writer = Writer(delay=30.0)
-    with Driver(ask=writer, patience=0.1, deadline=5.0) as driver:
+    with Driver(ask=writer, summary_timeout_seconds=0.1, decide_timeout_seconds=5.0) as driver:
         out = driver(anthropic(60))
         assert out.reason == "hard" and out.after < 20_000
         assert len(writer.asked) == 1
@@ -815,7 +815,7 @@ def test_parallel_conversations_do_not_disturb_one_another():
         with Driver() as driver:
             return [driver(anthropic(steps), **more).body for steps in (10, 45, 60, 61)]
 
-    with Driver(deadline=20.0) as driver:
+    with Driver(decide_timeout_seconds=20.0) as driver:
 
         async def one(more: dict[str, Any]) -> list[bytes]:
             asked = (request(anthropic(steps), **more) for steps in (10, 45, 60, 61))
@@ -914,7 +914,7 @@ def test_counts_are_plain_values():
 
 
 def test_conversations_that_are_not_used_are_forgotten_and_found_again_in_the_store():
-    with Driver(threads=2) as driver:
+    with Driver(conversations=2) as driver:
         first = driver(anthropic(60), credential="a")
         for credential in "bcd":
             driver(anthropic(1), credential=credential)

@@ -23,7 +23,7 @@ from refold.gateway.limits import Limits
 from refold.gateway.logs import JSONLines, write_json_lines
 from refold.gateway.reading import ConfigError
 from refold.gateway.serve import application, salted
-from refold.gateway.settings import Settings
+from refold.gateway.settings import OLD_KEYS, Settings
 from refold.gateway.upstreams import Upstream, below_prefix, providers
 from refold.pricing import Rates
 from refold.scripted_server import ScriptedServer
@@ -119,11 +119,26 @@ ERRORS = {
     "[compaction]\n\ntarget = 0.0": (3, "compaction.target: target must be a number from 0.01 to 1, not 0.0"),
     "[compaction]\nhard = 0.5\nsoft = 0.9": (3, "compaction.soft: soft must not be above hard, and 0.9 is above 0.5"),
     "[compaction]\nhard = 0.8\ntarget = 0.9": (3, "compaction.target: target must not be above hard"),
-    "[compaction]\nthreads = 0": (2, "compaction.threads: threads must be a whole number of at least 1, not 0"),
-    "[compaction]\nfloor = 0\nworkers = 0": (3, "compaction.workers: workers must be a whole number of at least 1"),
-    "[compaction]\nreserve = -1": (2, "compaction.reserve: reserve must be a whole number of at least 0"),
-    "[compaction]\ndeadline = 0": (2, "compaction.deadline: deadline must be a number of at least 0.01, not 0.0"),
-    "[compaction]\nrest = inf": (2, "compaction.rest: rest must be a number of at least 0, not inf"),
+    "[compaction]\nconversations = 0": (
+        2,
+        "compaction.conversations: conversations must be a whole number of at least 1, not 0",
+    ),
+    "[compaction]\nread_above_bytes = 0\ncompute_threads = 0": (
+        3,
+        "compaction.compute_threads: compute_threads must be a whole number of at least 1",
+    ),
+    "[compaction]\nreserve_tokens = -1": (
+        2,
+        "compaction.reserve_tokens: reserve_tokens must be a whole number of at least 0",
+    ),
+    "[compaction]\ndecide_timeout_seconds = 0": (
+        2,
+        "compaction.decide_timeout_seconds: decide_timeout_seconds must be a number of at least 0.01, not 0.0",
+    ),
+    "[compaction]\nstore_cooldown_seconds = inf": (
+        2,
+        "compaction.store_cooldown_seconds: store_cooldown_seconds must be a number of at least 0, not inf",
+    ),
     "[compaction]\nrefuse = ['threads']": (
         2,
         "compaction.refuse: refuse may name thread, previous_response_id, not 'threads'",
@@ -174,12 +189,37 @@ def test_errors_name_file_line_and_key(text: str) -> None:
     assert said in str(error.value)
 
 
+@pytest.mark.parametrize("old", [*OLD_KEYS])
+def test_f13_an_old_key_is_refused_and_its_new_name_told(old: str) -> None:
+    """`workers` were processes, and in another table threads; `threads` were conversations."""
+    text = f"workers = 2\n\n[compaction]\nhard = 0.9\n{old} = 1\n"
+    with pytest.raises(ConfigError) as error:
+        read(text, "refold.toml", {})
+    assert str(error.value) == f"refold.toml:5: compaction.{old}: is called {OLD_KEYS[old]} now"
+    assert hasattr(Settings(), OLD_KEYS[old]) and not hasattr(Settings(), old)
+
+
+@pytest.mark.parametrize(("old", "new"), [("window", "window_tokens"), ("timeout", "timeout_seconds")])
+def test_f13_so_are_those_of_summaries(old: str, new: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        read(f'[summaries]\nmodel = "m"\n{old} = 9\n', "refold.toml", {})
+    assert str(error.value) == f"refold.toml:3: summaries.{old}: is called {new} now"
+
+
+def test_f13_every_word_counts_one_thing() -> None:
+    text = "workers = 2\n[compaction]\ncompute_threads = 3\nconversations = 7\nreserve_tokens = 9\nlower_output_cap = false\n"
+    config = read(text, "refold.toml", {})
+    settings = config.settings
+    assert (config.workers, settings.compute_threads, settings.conversations) == (2, 3, 7)
+    assert (settings.reserve_tokens, settings.lower_output_cap) == (9, False)
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
         ({"hard": True}, "hard must be a number"),
         ({"target": "0.4"}, "target must be a number"),
-        ({"reserve": 0.5}, "reserve must be a whole number"),
+        ({"reserve_tokens": 0.5}, "reserve_tokens must be a whole number"),
         ({"refuse": "thread"}, "refuse must be a list of names"),
         ({"native": {"chat": {}}}, "native may name anthropic,"),
         ({"native": {"gemini": 3}}, "native must give fields for gemini, not 3"),

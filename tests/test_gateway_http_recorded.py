@@ -71,7 +71,7 @@ THREADS = {*(f"sdk_anthropic_threads:{at}" for at in range(1, 6)), "sdk_anthropi
 
 def test_the_real_core_changes_no_byte_where_nothing_is_due(shared: Path) -> None:
     """Each is decoded, identified, kept and decided, the short ones too, and what goes on is what came."""
-    requests, settings = named(shared), Settings(floor=0, deadline=30.0)
+    requests, settings = named(shared), Settings(read_above_bytes=0, decide_timeout_seconds=30.0)
     with ScriptedUpstream(["Done."]) as upstream, httpx.Client(timeout=60) as client:
         up = Upstream(name="up", url=upstream.url)
         core = gateway(Config(upstreams=(up,), salt=b"s", store=":memory:", settings=settings))

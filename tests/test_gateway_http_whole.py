@@ -53,7 +53,7 @@ APIS = {"/v1/chat/completions": chat, "/v1/messages": anthropic}
 @pytest.fixture(params=[True, False], ids=["window known", "window unknown"])
 def place(request):
     windows = {"local": Window(15_000)} if request.param else {}
-    settings = Settings(windows=windows, deadline=30)
+    settings = Settings(windows=windows, decide_timeout_seconds=30)
     with ScriptedUpstream(provider) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), settings=settings, salt=b"s")
         with Serving(Gateway(config, Exchange(settings, MemoryStore()))) as gateway:

@@ -86,7 +86,7 @@ def recorded(shared: Path, names: str) -> Iterator[Incoming]:
 
 def run(requests: list[Incoming], settings: Settings | None = None, store: MemoryStore | None = None) -> list[Outgoing]:
     async def go() -> list[Outgoing]:
-        exchange = Exchange(settings or Settings(floor=0), store or MemoryStore())
+        exchange = Exchange(settings or Settings(read_above_bytes=0), store or MemoryStore())
         try:
             return [await exchange.prepare(one) for one in requests]
         finally:

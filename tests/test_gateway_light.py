@@ -38,7 +38,7 @@ def sent(body: bytes, api: str = "anthropic", **settings: object) -> Outgoing:
 def test_what_passes_unread_would_have_passed_read(messages):
     """The law of it: reading a light request changes no byte of it."""
     body = json.dumps({"model": "m", "max_tokens": 1_000, "messages": messages}).encode()
-    light, read = sent(body, "openai_chat"), sent(body, "openai_chat", floor=0)
+    light, read = sent(body, "openai_chat"), sent(body, "openai_chat", read_above_bytes=0)
     assert light.body is body
     if light.reason == "light":
         assert read.body is body
@@ -48,7 +48,7 @@ def test_what_passes_unread_would_have_passed_read(messages):
 def test_results_are_read_however_short(api):
     assert sent(FORMATS[api](0), api).reason == "light"
     with_result = FORMATS[api](1).replace(b"word", b"w")
-    assert sent(with_result, api, floor=len(with_result)).reason != "light"
+    assert sent(with_result, api, read_above_bytes=len(with_result)).reason != "light"
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ def test_what_there_is_something_to_do_for_is_read(more):
 def test_longer_requests_small_windows_and_strategies_of_ones_own_are_read():
     body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "x" * 5_000}]}).encode()
     assert sent(body).reason != "light"
-    assert sent(body, floor=10_000).reason == "light"
-    assert sent(body, floor=10_000, windows={"m": Window(4_000)}).reason != "light"
-    assert sent(body, floor=10_000, strategies=(ClipResults(),)).reason != "light"
+    assert sent(body, read_above_bytes=10_000).reason == "light"
+    assert sent(body, read_above_bytes=10_000, windows={"m": Window(4_000)}).reason != "light"
+    assert sent(body, read_above_bytes=10_000, strategies=(ClipResults(),)).reason != "light"
 
 
 def test_what_is_no_json_is_said_to_be_unreadable():
@@ -83,7 +83,7 @@ def test_recorded_requests_go_out_as_they_would_when_read(shared: Path, name: st
     assert requests
 
     async def bodies(floor: int) -> list[bytes]:
-        exchange = Exchange(Settings(floor=floor, economy=False), MemoryStore())
+        exchange = Exchange(Settings(read_above_bytes=floor, economy=False), MemoryStore())
         try:
             return [(await exchange.prepare(one)).body for one in requests]
         finally:

@@ -41,7 +41,7 @@ def test_while_the_database_is_down_requests_flow_and_after_it_all_is_as_before(
 
     async def story():
         with PostgreSQLStore(url, timeout=2) as store, PostgreSQLStore(url, timeout=2) as fresh:
-            one, two = exchange(store, rest=0.0), exchange(fresh, rest=0.0)
+            one, two = exchange(store, store_cooldown_seconds=0.0), exchange(fresh, store_cooldown_seconds=0.0)
             first = await one.prepare(incoming(60))
             server.stop()
             held = await one.prepare(incoming(61))
@@ -64,7 +64,7 @@ def test_while_the_database_hangs_requests_flow(server):
 
     async def story():
         with PostgreSQLStore(url, timeout=0.5) as store:
-            one = exchange(store, deadline=0.4)
+            one = exchange(store, decide_timeout_seconds=0.4)
             await one.prepare(incoming(3))
             with server.frozen():
                 out = await one.prepare(incoming(4))
@@ -86,7 +86,9 @@ def test_replicas_of_one_database_have_one_salt(server):
 def test_without_its_database_a_gateway_starts_if_it_has_a_salt_of_its_own(server, tmp_path):
     url = server.database(password=SECRET)
     with ScriptedUpstream(["Hello."]) as upstream:
-        config = f'[[upstream]]\nurl = "{upstream.url}"\n[windows]\nm = 20_000\n[compaction]\nrest = 0.1\n'
+        config = (
+            f'[[upstream]]\nurl = "{upstream.url}"\n[windows]\nm = 20_000\n[compaction]\nstore_cooldown_seconds = 0.1\n'
+        )
         server.stop()
         with pytest.raises(StoreError, match="with REFOLD_SALT set") as caught:
             salted(Config(store=url))

@@ -47,7 +47,7 @@ def body(path: str, steps: int, **more) -> dict:
 
 @pytest.fixture
 def place(tmp_path):
-    settings = Settings(windows={"claude-opus-5-5": Window(15_000)}, deadline=30)
+    settings = Settings(windows={"claude-opus-5-5": Window(15_000)}, decide_timeout_seconds=30)
     with ScriptedUpstream(provider) as upstream:
         store = str(tmp_path / "refold.db")
         config = Config(

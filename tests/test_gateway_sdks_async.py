@@ -48,7 +48,7 @@ def provider(asked: Asked) -> Reply:
 
 @pytest.fixture(scope="module")
 def place():
-    settings = Settings(windows=dict.fromkeys((MODEL, CLAUDE, GEMINI), Window(20_000)), deadline=30)
+    settings = Settings(windows=dict.fromkeys((MODEL, CLAUDE, GEMINI), Window(20_000)), decide_timeout_seconds=30)
     with ScriptedUpstream(provider) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), settings=settings, salt=b"s")
         with Serving(Gateway(config, Exchange(settings, MemoryStore()))) as gateway:

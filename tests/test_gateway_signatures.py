@@ -60,7 +60,7 @@ class Place:
         self.served.__exit__(None, None, None)
 
     def start(self) -> Serving:
-        settings = Settings(windows={MODEL: Window(100_000)}, deadline=30)
+        settings = Settings(windows={MODEL: Window(100_000)}, decide_timeout_seconds=30)
         config = Config(upstreams=(Upstream(name="up", url=self.upstream.url),), settings=settings, salt=b"s")
         self.store = Failing()
         self.gateway = Gateway(config, Exchange(settings, self.store))

@@ -35,7 +35,7 @@ class Traced:
         self.provider.add_span_processor(SimpleSpanProcessor(self.spans))
         reply = Reply("I say the " + SECRET, usage=(1_200, 34, 1_000))
         self.upstream = ScriptedUpstream(script or [reply])
-        settings = Settings(windows={"m": Window(15_000)}, deadline=30)
+        settings = Settings(windows={"m": Window(15_000)}, decide_timeout_seconds=30)
         config = Config(upstreams=(Upstream(name="up", url=self.upstream.url),), settings=settings, salt=b"s")
         gateway = Gateway(config, Exchange(settings, MemoryStore()), traces=Traces(self.provider))
         self.serving = Serving(gateway)

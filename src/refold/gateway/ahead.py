@@ -18,8 +18,8 @@ class Ahead:
     """Threads of its own, so that requests never wait for one of these."""
 
     def __init__(self, settings: Settings, counters: Counters) -> None:
-        self._patience, self._counters = settings.patience, counters
-        self.workers = Workers(max(1, settings.workers // 4), settings.ask, "refold-ahead")
+        self._patience, self._counters = settings.summary_timeout_seconds, counters
+        self.workers = Workers(max(1, settings.compute_threads // 4), settings.ask, "refold-ahead")
         self.tasks = set[asyncio.Task[None]]()
 
     def prepare(self, thread: Thread) -> None:

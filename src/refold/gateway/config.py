@@ -16,7 +16,7 @@ from refold.gateway.limits import Limits
 from refold.gateway.logs import LEVELS
 from refold.gateway.processes import can_fork
 from refold.gateway.reading import ConfigError, Kind, Table
-from refold.gateway.settings import Settings
+from refold.gateway.settings import OLD_KEYS, Settings
 from refold.gateway.tenants import CREDENTIAL, HEADER, SINGLE, Tenants
 from refold.gateway.traffic import APIS
 from refold.gateway.upstreams import Upstream, provider, providers
@@ -234,6 +234,7 @@ def _upstream(table: Table) -> Upstream:
 
 def _settings(table: Table, environment: Mapping[str, str]) -> Settings:
     own = table.table("compaction")
+    own.refuse_old(OLD_KEYS)
     simple = {"strategies": (str,), "refuse": (str,)}
     made = own.fields(Settings, simple, also=("native",))
     if "strategies" in made:
@@ -275,8 +276,9 @@ def _asker(table: Table, environment: Mapping[str, str], prices: Prices | None) 
     """Who writes summaries; None where nobody is named and rules do."""
     if not table.names:
         return None
-    said = table.values(model=str, url=str, key_env=str, window=int, timeout=float)
-    table.only("model", "url", "key_env", "window", "timeout")
+    table.refuse_old({"window": "window_tokens", "timeout": "timeout_seconds"})
+    said = table.values(model=str, url=str, key_env=str, window_tokens=int, timeout_seconds=float)
+    table.only("model", "url", "key_env", "window_tokens", "timeout_seconds")
     if "model" not in said:
         raise table.error("", "model is missing")
     if rates := find_rates(said["model"], prices):
@@ -284,6 +286,7 @@ def _asker(table: Table, environment: Mapping[str, str], prices: Prices | None) 
     key = environment.get(said.get("key_env", ""), "")
     if said.get("key_env") and not key:
         raise table.error("key_env", f"the environment has no {said['key_env']}")
-    options = {name: said[name] for name in ("window", "timeout", "price") if name in said}
+    named = {"window": "window_tokens", "timeout": "timeout_seconds", "price": "price"}
+    options = {option: said[key] for option, key in named.items() if key in said}
     url = said.get("url", "https://api.openai.com/v1")
     return Ladder(table.guard(lambda: HTTPModel(url, said["model"], key, **options), "url")).acall

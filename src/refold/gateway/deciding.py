@@ -55,7 +55,7 @@ class Deciding:
         if not self._may_ask(thread):
             return self.held(incoming, thread, "resting", without_store=True)
         turn = Turn(incoming, envelope, thread)
-        with Held(thread, self.settings.deadline / 2):
+        with Held(thread, self.settings.decide_timeout_seconds / 2):
             view, reason = self.turns.shown(turn, first=True)
             if side or gained_only_text(thread.recent, view.transcript.messages):
                 side = side or "compaction"
@@ -77,7 +77,7 @@ class Deciding:
         if not self._may_ask(thread):
             return self.held(incoming, thread, "resting", without_store=False)
         turn = Turn(incoming, envelope, thread)
-        with Held(thread, self.settings.deadline / 2):
+        with Held(thread, self.settings.decide_timeout_seconds / 2):
             view = thread.compactor(turn.history)
         if not view.top:
             return Outgoing(incoming.body)
@@ -93,7 +93,7 @@ class Deciding:
         envelope = self.open(incoming)
         thread = job.thread = job.thread or self.belonging.thread_of(incoming, envelope)
         turn, stored = Turn(incoming, envelope, thread), stored and self._may_ask(thread)
-        with Held(thread, self.settings.patience, memory=not stored):
+        with Held(thread, self.settings.summary_timeout_seconds, memory=not stored):
             mend = self._again.unbound if stored else self._again.unbound_in_memory
             view = mend(turn, outgoing.body, error, wholly=outgoing.reason == "binding")
         sealed = self._sealed(turn, view, "binding", "retried")
@@ -114,7 +114,7 @@ class Deciding:
         if capped := again.with_cap(turn, outgoing, told, keep=0.5):
             return capped
         stored = stored and self._may_ask(thread)
-        with Held(thread, self.settings.patience, memory=not stored):
+        with Held(thread, self.settings.summary_timeout_seconds, memory=not stored):
             harder = self._again.harder if stored else self._again.harder_in_memory
             view = harder(turn, told, HARDER, outgoing.after or told.tokens or NEVER)
         if view is None:
@@ -131,7 +131,7 @@ class Deciding:
         if not thread.noted and not without_store:
             return Outgoing(incoming.body, outcome="failed", reason=reason)
         turn = Turn(incoming, self.open(incoming), thread)
-        with Held(thread, self.settings.deadline / 2, memory=True):
+        with Held(thread, self.settings.decide_timeout_seconds / 2, memory=True):
             thread.torn = thread.torn or without_store
             view = self.turns.from_memory(turn, compact=without_store)
         return self._sealed(turn, view, reason, "failed")

@@ -61,8 +61,8 @@ class Exchange:
         self.settings, self.store, self.clerk = settings, store, clerk
         self._closes = tuple(closes)
         self.counters = counters or Counters()
-        self.threads = Threads(settings.threads, settings.known_bytes)
-        self._workers = Workers(settings.workers, settings.ask)
+        self.threads = Threads(settings.conversations, settings.known_bytes)
+        self._workers = Workers(settings.compute_threads, settings.ask)
         self.ahead = Ahead(settings, self.counters)
         watched = Watched(store, self._storing)
         self.turns = Turns(settings, watched, self.counters, self.ask, Claiming(watched, self._patient))
@@ -70,11 +70,11 @@ class Exchange:
         if clerk is not None:
             self.turns.listen = partial(listener, clerk, then=settings.on_event)
             self.turns.survival = lambda: clerk.survival
-        self._breaker = Breaker(failures=3, rest=settings.rest)
+        self._breaker = Breaker(failures=3, rest=settings.store_cooldown_seconds)
         self._outbox = Outbox(
-            self.threads, self.turns.store, self.counters, settings.deadline, done=self._breaker.succeeded
+            self.threads, self.turns.store, self.counters, settings.decide_timeout_seconds, done=self._breaker.succeeded
         )
-        begun = partial(opened, settings, begun=Beginnings(settings.threads))
+        begun = partial(opened, settings, begun=Beginnings(settings.conversations))
         self._deciding = Deciding(settings, self.turns, self.belonging, begun, self._breaker)
 
     # --- what the HTTP side calls ---------------------------------------------------------------
@@ -85,7 +85,7 @@ class Exchange:
         if light := light_request(incoming, self.settings, self.turns.rooms.holds):
             self._count("requests", incoming, light)
             return light
-        outgoing = await self._guarded(incoming, self._deciding.decided, self.settings.deadline)
+        outgoing = await self._guarded(incoming, self._deciding.decided, self.settings.decide_timeout_seconds)
         self._count("requests", incoming, outgoing)
         if isinstance(outgoing.thread, Ticket):
             self.ahead.prepare(outgoing.thread.thread)
@@ -100,7 +100,7 @@ class Exchange:
         turns = self.turns.trying(Trial(self.turns.store))
         belonging = Belonging(Threads(1, self.settings.known_bytes), turns)
         trying = replace(self._deciding, turns=turns, belonging=belonging)
-        outgoing = await self._guarded(incoming, trying.decided, self.settings.deadline)
+        outgoing = await self._guarded(incoming, trying.decided, self.settings.decide_timeout_seconds)
         self._count("requests", incoming, outgoing)
         return outgoing
 
@@ -109,7 +109,7 @@ class Exchange:
         store = outgoing.thread.thread.compactor.store if isinstance(outgoing.thread, Ticket) else None
         if isinstance(store, Trial):
             try:
-                await self.ahead.run(store.commit, self.settings.deadline)
+                await self.ahead.run(store.commit, self.settings.decide_timeout_seconds)
             except Exception as error:  # noqa: BLE001 - it is decided again
                 passed_through(self.counters, "", why(error), error)
 
@@ -118,7 +118,7 @@ class Exchange:
         before. Anything else would be refused where it thinks (AN-12), and tell of a request that is not made. Never raises."""
         if light_body(incoming, self.settings) is not None:
             return Outgoing(incoming.body)
-        return await self._guarded(incoming, self._deciding.shown, self.settings.deadline)
+        return await self._guarded(incoming, self._deciding.shown, self.settings.decide_timeout_seconds)
 
     async def harder(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
         """After the upstream's context error with this body: a smaller request to send once more. None when
@@ -144,7 +144,9 @@ class Exchange:
         def mended(job: Job, incoming: Incoming, *, stored: bool = True) -> Outgoing:
             return work(job, incoming, outgoing, error, stored=stored)
 
-        retried = await self._guarded(incoming, mended, self.settings.patience, spare=partial(mended, stored=False))
+        retried = await self._guarded(
+            incoming, mended, self.settings.summary_timeout_seconds, spare=partial(mended, stored=False)
+        )
         done = retried.outcome == "retried" and retried is not outgoing
         result = "retried" if done else "given_up"
         self.counters.add(counted, api=incoming.api, upstream=incoming.upstream, result=result)
@@ -166,8 +168,8 @@ class Exchange:
 
     async def aside(self, work: Callable[[], T]) -> T:
         """The outcome of *work* that no request waits for, in a thread; it may ask models. Raises `Late` after
-        `Settings.patience` seconds, models aside, and what *work* raises."""
-        return await self.ahead.run(work, self.settings.patience)
+        `Settings.summary_timeout_seconds` seconds, models aside, and what *work* raises."""
+        return await self.ahead.run(work, self.settings.summary_timeout_seconds)
 
     async def aclose(self) -> None:
         """Stop background work, and let go of what is to be closed: only then does the file of a store hold all
@@ -185,9 +187,11 @@ class Exchange:
     async def _guarded(self, incoming: Incoming, work: Work, longest: float, spare: Work | None = None) -> Outgoing:
         """The outcome of *work*, or what goes through in its place: where the store is what fails, that of *spare*, which
         does without. Nothing waits for the store longer than the deadline (C5)."""
-        job = Job(self.settings.patience)
+        job = Job(self.settings.summary_timeout_seconds)
         try:
-            return await self._workers.run(partial(work, job, incoming), job, self.settings.deadline, longest)
+            return await self._workers.run(
+                partial(work, job, incoming), job, self.settings.decide_timeout_seconds, longest
+            )
         except FormatError:
             return Outgoing(incoming.body, outcome="opaque", reason="unreadable")
         except Exception as error:  # noqa: BLE001 - whatever it is, the request must flow
@@ -215,7 +219,7 @@ class Exchange:
         held = partial(self._deciding.held, incoming, thread, reason, without_store=lacking)
         instead = partial(spare, left, incoming) if spare and lacking else held
         try:
-            return await self._workers.run(instead, left, self.settings.deadline, longest)
+            return await self._workers.run(instead, left, self.settings.decide_timeout_seconds, longest)
         except Exception as error:  # noqa: BLE001 - likewise
             passed_through(self.counters, incoming.api, why(error), error)
             return Outgoing(incoming.body, outcome="failed", reason=reason)

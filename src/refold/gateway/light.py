@@ -27,10 +27,10 @@ its body, in any API. A client that hides them by escapes gets its request as it
 
 
 def light_body(incoming: Incoming, settings: Settings) -> Mapping[str, Any] | None:
-    """The body of a light request; None for any other. Light is what has at most `Settings.floor` bytes, is whole in
+    """The body of a light request; None for any other. Light is what has at most `Settings.read_above_bytes` bytes, is whole in
     itself, and holds nothing that a local strategy of ours would edit, so that passing it decides nothing for later."""
     source = incoming.body
-    if len(source) > settings.floor or settings.strategies is not None or incoming.api in settings.native:
+    if len(source) > settings.read_above_bytes or settings.strategies is not None or incoming.api in settings.native:
         return None
     if any(sign in source for sign in SIGNS):
         return None

@@ -41,7 +41,7 @@ def limits(settings: Settings, window: Window | None) -> Levels:
     """What *settings* say for a window."""
     if window is None:
         return Levels(None, None, None, 60_000)
-    usable = window.room - min(settings.reserve, window.room // 5)
+    usable = window.room - min(settings.reserve_tokens, window.room // 5)
     return Levels(
         window,
         int(usable * settings.hard),

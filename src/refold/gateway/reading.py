@@ -68,6 +68,12 @@ class Table:
                     key, f"unknown; did you mean {near[0]}?" if near else f"unknown; there are {', '.join(known)}"
                 )
 
+    def refuse_old(self, renamed: Mapping[str, str]) -> None:
+        """Raise `ConfigError` for a key that has another name now, by old name."""
+        for key in self.raw:
+            if key in renamed:
+                raise self.error(key, f"is called {renamed[key]} now")
+
     def value(self, key: str, kind: Kind) -> Any:
         """The value of *key*, None where it is not set. Raises `ConfigError` for another kind."""
         value = self.raw.get(key)

@@ -49,7 +49,7 @@ def gateway(config: Config, inner: Application | None = None, peers: Peers | Non
     config = salted(config.checked())
     older = frozenset(one.name for one in config.upstreams if one.older_account)
     settings = replace(config.settings, older_accounts=older | config.settings.older_accounts)
-    settings = replace(settings, floor=0) if config.record else settings  # what is recorded is read
+    settings = replace(settings, read_above_bytes=0) if config.record else settings  # what is recorded is read
     counters = Counters()
     books = clerk(config.store, config.record, partial(find_rates, given=settings.prices), counters, settings.clock)
     store, memories = opened(config.store), SQLiteMemories(config.memory) if config.memory else None

@@ -17,6 +17,18 @@ from refold.windows import Window
 DELTAS = ("thread", "previous_response_id")
 """Delta transports that can be refused."""
 
+OLD_KEYS: Mapping[str, str] = {
+    "threads": "conversations",
+    "workers": "compute_threads",
+    "reserve": "reserve_tokens",
+    "deadline": "decide_timeout_seconds",
+    "patience": "summary_timeout_seconds",
+    "rest": "store_cooldown_seconds",
+    "floor": "read_above_bytes",
+    "clamp": "lower_output_cap",
+}
+"""What settings were called that said neither what they count nor in which unit, or said it in another's word (F13)."""
+
 SOFT, TARGET = 0.7, 0.4
 
 
@@ -41,7 +53,7 @@ class Settings:
     """Share of the usable window from which compaction is due whatever it costs."""
     target: float = TARGET
     """Share of the usable window to come down to."""
-    reserve: int = 20_000
+    reserve_tokens: int = 20_000
     """Tokens of the window kept for the answer; a fifth of a small window."""
     economy: bool = True
     """Compact below the hard level too, where that pays (`refold.worth`)."""
@@ -54,9 +66,9 @@ class Settings:
     """Told of every compaction (`refold.events`), in a worker's thread."""
     clock: Callable[[], float] = time.time
     """Seconds since 1970."""
-    deadline: float = 2.0
+    decide_timeout_seconds: float = 2.0
     """Seconds for everything but a summary; after that the request goes through as it came."""
-    patience: float = 60.0
+    summary_timeout_seconds: float = 60.0
     """Seconds for a summary that a request waits for."""
     older_accounts: frozenset[str] = frozenset()
     """Upstreams all of whose keys are of Anthropic accounts created before 2026-08-31: thinking is bound there only in
@@ -64,18 +76,18 @@ class Settings:
     refuse: frozenset[str] = frozenset({"thread"})
     """Delta transports to refuse so that the client sends its full history: `thread`, `previous_response_id`.
     What is not refused passes through untouched."""
-    rest: float = 30.0
+    store_cooldown_seconds: float = 30.0
     """Seconds that a store is left alone after it failed or was late three times in a row."""
-    threads: int = 256
+    conversations: int = 256
     """Conversations known in memory. What is forgotten is decoded again at its next request, and shown as the store has it."""
     known_bytes: int = 256 * 1024 * 1024
     """Bytes that the latest requests of those may have together; each takes about twice its bytes of memory."""
-    workers: int = 16
-    """Threads that compute."""
-    floor: int = 4_096
+    compute_threads: int = 16
+    """Threads of the system that decide what becomes of requests, in each process."""
+    read_above_bytes: int = 4_096
     """Bytes up to which a request without tool results and signed thinking passes unread: nothing in it is worth an
     edit. 0 reads every request; so do strategies of your own, which may edit anything."""
-    clamp: bool = True
+    lower_output_cap: bool = True
     """Lower a request's cap of output tokens to what the window leaves."""
 
     def __post_init__(self) -> None:
@@ -86,10 +98,17 @@ class Settings:
         if max(self.soft, self.target) > self.hard:
             name = "soft" if self.soft > self.hard else "target"
             raise ValueError(f"{name} must not be above hard, and {getattr(self, name):g} is above {self.hard:g}")
-        number(0.01, math.inf, deadline=self.deadline)
-        number(0, math.inf, patience=self.patience, rest=self.rest)
-        whole(0, reserve=self.reserve, known_bytes=self.known_bytes, floor=self.floor)
-        whole(1, threads=self.threads, workers=self.workers)
+        number(0.01, math.inf, decide_timeout_seconds=self.decide_timeout_seconds)
+        number(
+            0,
+            math.inf,
+            summary_timeout_seconds=self.summary_timeout_seconds,
+            store_cooldown_seconds=self.store_cooldown_seconds,
+        )
+        whole(
+            0, reserve_tokens=self.reserve_tokens, known_bytes=self.known_bytes, read_above_bytes=self.read_above_bytes
+        )
+        whole(1, conversations=self.conversations, compute_threads=self.compute_threads)
         _among("refuse", self.refuse, DELTAS)
         _among("native", self.native, APIS)
         strange = next((api for api, fields in self.native.items() if not isinstance(fields, Mapping)), None)

@@ -149,7 +149,7 @@ class Turns:
     def written(self, turn: Turn, view: View) -> tuple[bytes, bool]:
         """The request's bytes, and whether its cap of output was lowered."""
         source, window = turn.encode(view), self.limits(turn).window
-        if not self.settings.clamp or window is None:
+        if not self.settings.lower_output_cap or window is None:
             return source, False
         cap = caps.lowered(turn.incoming.api, turn.envelope.body, view.tokens, window.context)
         if cap is None:

@@ -46,7 +46,7 @@ def _previewed(desk: Desk, asked: Json) -> tuple[Found, Preview, bool]:
     """The conversation, what would be made of it, and whether its words may be told."""
     found = find(desk, asked)
     turns = desk.exchange.turns
-    with Held(found.thread, desk.exchange.settings.deadline / 2):
+    with Held(found.thread, desk.exchange.settings.decide_timeout_seconds / 2):
         view = turns.shown(found.turn)[0]
     goal = view.lens.calibrate(max(0, asked["to"] - found.beside)) if "to" in asked else None
     made = found.thread.compactor.preview(found.turn.history, to=goal, actor=_actor(asked))
@@ -89,7 +89,7 @@ def _accepted(desk: Desk, offer: Offer, asked: Json) -> Json:
     for id, text in asked.get("amend", {}).items():
         made = made.amend(id, text)
     store = desk.exchange.turns.store
-    with Held(thread, desk.exchange.settings.deadline):
+    with Held(thread, desk.exchange.settings.decide_timeout_seconds):
         view = thread.compactor.accept(made, actor=_actor(asked))
         _settled(thread, made.edits, store)
         note(thread, view, store)
@@ -111,7 +111,7 @@ def _settled(thread: Thread, edits: Sequence[Edit], store: Store) -> None:
 def _reverted(desk: Desk, asked: Json) -> Json:
     found, turns = find(desk, asked), desk.exchange.turns
     thread = found.thread
-    with Held(thread, desk.exchange.settings.deadline):
+    with Held(thread, desk.exchange.settings.decide_timeout_seconds):
         view = turns.shown(found.turn)[0]
         gone = [_edit(view, id) for id in asked["edits"]]
         gone += [edit for edit in copies(view, gone) if edit not in gone]

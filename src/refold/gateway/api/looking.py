@@ -111,7 +111,7 @@ def _readable(desk: Desk, asked: Json) -> tuple[Thread, View]:
     """A conversation whose words may be told to who asks. Raises `Problem`."""
     if "request" in asked:
         found = find(desk, asked)
-        with Held(found.thread, desk.exchange.settings.deadline / 2):
+        with Held(found.thread, desk.exchange.settings.decide_timeout_seconds / 2):
             return found.thread, desk.exchange.turns.shown(found.turn)[0]
     thread = known(desk, asked["session"])
     if thread.latest is None or not kept.is_recorded(desk, thread):
