@@ -694,7 +694,7 @@ def test_summarize_alone_would_fold_everything():
     """S0-36: what `recent` changes, and only there."""
     view = see(user("q"), said(), user("q"), said())
     assert (tail_start(view, 0.3), recent(view, 0.3)) == (4, 2)
-    assert recent(see(*[user("q"), said()] * 5), 0.3) == 0.3
+    assert recent(see(*[user("q"), said()] * 5), 0.3, "near") == 0.3
     assert Summarize(keep=recent(view, 0.3)).keep == 2
 
 

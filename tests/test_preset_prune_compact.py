@@ -277,7 +277,8 @@ def test_the_request_is_system_prompt_history_and_instruction():
     assert ask.system.startswith("You are a helpful AI assistant tasked with summarizing conversations.")
     assert ask.system == SUMMARY_SYSTEM_PROMPT.text
     assert all(
-        word in ask.system for word in ("was done", "being worked on", "files", "next", "wishes and rules of the user")
+        word in ask.system
+        for word in ("was done", "being worked on", "files", "next", "user preferences that should persist")
     )
     assert "<user>\n0: 细节很多。" in ask.messages[0].text
     assert '<call tool="read">' in ask.messages[0].text

@@ -7,7 +7,8 @@ are imported when they are first used (extra `langchain`).
 
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from refold.budget import Budget
 from refold.codec import Codec
@@ -17,6 +18,7 @@ from refold.edits import Edit
 from refold.errors import EditError
 from refold.loop import Asker
 from refold.messages import Message, Text
+from refold.presets.keeping import requests
 from refold.repairing import repair
 from refold.split import tail_start
 from refold.store import Store
@@ -25,7 +27,6 @@ from refold.strategy import Ending, Steps
 from refold.summarizer import Summarizer
 from refold.summarizers.forms import SnapshotForm
 from refold.summarizers.model import ModelSummary, Prompt, prompt
-from refold.summary import carried
 from refold.tokens.count import Counter, count_message
 from refold.triggers import EveryN, Fraction, Trigger
 from refold.view import View
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         get_compressor,
     )
 
+Split = Literal["request", "near"]
 COMPRESSION_MODEL = "kimi-k2-instruct"
 """Who writes the snapshot unless told otherwise (S0-30)."""
 COMPRESSION_PROMPT = Prompt(
@@ -84,6 +86,8 @@ class Settings:
     """A snapshot that makes the request smaller by less than this share is thrown away (C0-7)."""
     every: int | None = None
     """Take a snapshot every so many steps of the model too (S0-49)."""
+    split: Split = "request"
+    """Where the kept part begins (`recent`)."""
     prompt: Prompt | str = COMPRESSION_PROMPT
     instruction: Prompt | str = COMPRESSION_USER_INSTRUCTION
     record: bool = True
@@ -100,6 +104,8 @@ class Settings:
                 "compress_threshold is above 0 and at most 1, preserve_threshold between 0 and 1, min_saving from 0 "
                 f"to below 1, not {self.compress_threshold}, {self.preserve_threshold}, {self.min_saving}"
             )
+        if self.split not in get_args(Split):
+            raise ValueError(f"split is one of {', '.join(get_args(Split))}, not {self.split!r}")
 
     @property
     def fraction(self) -> float:
@@ -121,7 +127,11 @@ def compactor(
     if settings.every is not None:
         due = due | (EveryN(settings.every) if also is None else EveryN(settings.every) & also)
     strategy = Compress(
-        settings.preserve_threshold, settings.summary_tokens, settings.min_saving, snapshot_summary(settings)
+        settings.preserve_threshold,
+        settings.summary_tokens,
+        settings.min_saving,
+        snapshot_summary(settings),
+        settings.split,
     )
     # Target 0: how much goes is for the split to say, not for the budget (S0-33).
     budget = Budget(due, 0, window=settings.max_tokens)
@@ -143,17 +153,19 @@ def snapshot_summary(settings: Settings) -> ModelSummary:
 @dataclass(frozen=True, slots=True)
 class Compress:
     """Fold the older part into a snapshot that the user tells and the assistant acknowledges (S0-31),
-    if that saves enough. Retrospective; one edit."""
+    if that saves enough. System messages in it stay behind it. Retrospective; one edit."""
 
     preserve_threshold: float
     summary_tokens: int
     min_saving: float
     summarizer: Summarizer
+    split: Split = "request"
 
     def __call__(self, view: View) -> Steps:
         """Propose the edit of `Summarize`, or say why not."""
-        keep = recent(view, self.preserve_threshold)
-        run, reply = Summarize(keep, self.summary_tokens, self.summarizer, "acknowledged")(view), None
+        keep = recent(view, self.preserve_threshold, self.split)
+        whole = Summarize(keep, self.summary_tokens, self.summarizer, "acknowledged")
+        run, reply = whole(view), None
         while True:
             try:
                 step = run.send(reply)
@@ -172,17 +184,39 @@ def _gain(view: View, edit: Edit) -> float:
         return 1.0
 
 
-def recent(view: View, preserve: float) -> float:
-    """What to keep, for `Summarize`: the share, or as a number of messages the last turn.
+def recent(view: View, preserve: float, split: Split = "request") -> float:
+    """What to keep, for `Summarize`: a number of messages, or the share.
 
-    A conversation that ends in an answer might be folded whole (S0-36). Its last turn stays all the
-    same, however long it is (C0-2, S0-20); where it is all there is, nothing is folded.
+    `request`, the seed's rule: from the target on, the next request of the user's (S0-35), however little then stays;
+    without one, of a conversation that ends in an answer the last turn, however long it is (S0-36, C0-2).
+    `near` begins inside a turn where that would be less than half of the share, or far more than it. In a turn that
+    goes on, both go back to its request, or between two of its groups where that is too far (`refold.split.tail_start`).
+
+    A conversation that might be folded whole keeps its last turn all the same (S0-20); where that is all there is,
+    nothing is folded.
     """
-    said, end = view.transcript.messages, len(view.transcript)
+    end, turns = len(view.transcript), [at for at in requests(view) if at]
+    if split == "request" and turns:
+        later = [at for at in turns if at >= _target(view, preserve)]
+        if later or _is_answered(view):
+            return end - (later or turns[-1:])[0]
     if tail_start(view, preserve) < end:
         return preserve
-    turns = (cut for cut in view.cuts if cut < end and said[cut].is_request and not carried(said, cut))
     return end - max(turns, default=0)
+
+
+def _is_answered(view: View) -> bool:
+    """Does the conversation end in an answer, no call open? Then everything might go (S0-36)."""
+    last = view.transcript.messages[-1]
+    return last.role == "assistant" and not last.calls and len(view.transcript) in view.cuts
+
+
+def _target(view: View, preserve: float) -> int:
+    """The position up to which, from the oldest on, all but the share of the tokens stands (S0-34)."""
+    items = list(view.each())
+    sums = accumulate((item.tokens for item in items), initial=0)
+    goal = (1 - preserve) * sum(item.tokens for item in items)
+    return next((item.start for item, before in zip(items, sums, strict=False) if before >= goal), len(view.transcript))
 
 
 def curated(payload: Any, format: str | Codec | None = None) -> Any:

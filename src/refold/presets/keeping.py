@@ -6,9 +6,9 @@ from typing import Any
 
 from refold.compose import pending, untold
 from refold.messages import Message
+from refold.speakers import has_person, heard_in
 from refold.split import tail_start
 from refold.strategy import Ending, Steps, Strategy
-from refold.summary import carried
 from refold.view import View
 
 Start = Callable[[View], int]
@@ -94,9 +94,10 @@ class Unanswered:
 
 
 def requests(view: View) -> list[int]:
-    """Positions of the user's requests at legal cuts, oldest first; what carries a summary is none."""
-    said = view.transcript.messages
-    return [at for at in sorted(view.cuts) if at < len(said) and said[at].is_request and not carried(said, at)]
+    """Positions of the user's requests at legal cuts, oldest first; what carries a summary, or holds a client's own words
+    alone, is none."""
+    said, spoken = view.transcript.messages, heard_in(view)
+    return [at for at in sorted(view.cuts) if at < len(said) and said[at].role == "user" and has_person(spoken[at])]
 
 
 def _tokens(view: View, start: int) -> int:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,10 @@ from refold.messages import Message
 from refold.strategy import Strategy
 from refold.summarizer import Summarizer
 from refold.summarizers.concepts import Concept
+from refold.summarizers.facts import FACTS_PROMPT
 from refold.summarizers.forms import TLDR
-from refold.summarizers.model import ModelSummary
+from refold.summarizers.model import ModelSummary, Prompt
+from refold.summarizers.model import prompt as named_prompt
 from refold.transcript import digest
 
 if TYPE_CHECKING:
@@ -30,9 +32,22 @@ class HistoryCompressionStrategy(ABC):
         that are memory, to be kept if *preserve_memory* says so (S3-26)."""
 
 
-def tldr() -> ModelSummary:
-    """A TLDR by a model: objectives, tools and results, findings, status, next steps (S3-14)."""
-    return ModelSummary(form=TLDR)
+def tldr(
+    prompt: Prompt | str | None = None, instruction: Prompt | str | None = None, *, record: bool = True
+) -> ModelSummary:
+    """A TLDR by a model: objectives, tools and results, findings, status, next steps (S3-14). *prompt* and *instruction*
+    take the place of its system prompt and of the last message of its request; *record* keeps what must not be lost
+    beside it."""
+    return ModelSummary(prompt or named_prompt("summary"), form=TLDR, closing=instruction, record=record)
+
+
+def _writer(summarizer: Summarizer | None, prompt: Prompt | str | None, *, record: bool = True) -> Summarizer:
+    """What writes TLDRs. Raises ValueError for a prompt that nobody would read."""
+    if summarizer is None:
+        return tldr(prompt, record=record)
+    if prompt is not None:
+        raise ValueError("give a prompt, or a summarizer that has one")
+    return summarizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +71,18 @@ class WholeHistory(HistoryCompressionStrategy):
 
     max_tokens: int = 2_000
     """Cap of the TLDR, in tokens."""
-    summarizer: Summarizer = field(default_factory=tldr)
+    summarizer: Summarizer | None = None
+    """What writes it; None: `tldr`."""
+    prompt: Prompt | str | None = None
+    """How a model is to write it, in place of the package's system prompt."""
 
     async def compress(
         self, llm_session: "WriteSession", preserve_memory: bool, memory_messages: Sequence[Message]
     ) -> None:
         """One TLDR."""
         memory = Listed(tuple(memory_messages))
-        await llm_session.compact(strategies.WholeHistory(self.max_tokens, self.summarizer, preserve_memory, memory))
+        told = _writer(self.summarizer, self.prompt)
+        await llm_session.compact(strategies.WholeHistory(self.max_tokens, told, preserve_memory, memory))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +92,18 @@ class FromLastNMessages(HistoryCompressionStrategy):
 
     n: int
     max_tokens: int = 2_000
-    summarizer: Summarizer = field(default_factory=tldr)
+    summarizer: Summarizer | None = None
+    """What writes it; None: `tldr`."""
+    prompt: Prompt | str | None = None
+    """How a model is to write it, in place of the package's system prompt."""
 
     async def compress(
         self, llm_session: "WriteSession", preserve_memory: bool, memory_messages: Sequence[Message]
     ) -> None:
         """One TLDR of the newest messages."""
         memory = Listed(tuple(memory_messages))
-        await llm_session.compact(
-            strategies.FromLastN(self.n, self.max_tokens, self.summarizer, preserve_memory, memory)
-        )
+        told = _writer(self.summarizer, self.prompt)
+        await llm_session.compact(strategies.FromLastN(self.n, self.max_tokens, told, preserve_memory, memory))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +114,18 @@ class Chunked(HistoryCompressionStrategy):
     size: int
     max_tokens: int = 500
     """Cap of each TLDR, in tokens."""
-    summarizer: Summarizer = field(default_factory=lambda: ModelSummary(form=TLDR, record=False))
+    summarizer: Summarizer | None = None
+    """What writes each; None: `tldr`."""
+    prompt: Prompt | str | None = None
+    """How a model is to write it, in place of the package's system prompt."""
 
     async def compress(
         self, llm_session: "WriteSession", preserve_memory: bool, memory_messages: Sequence[Message]
     ) -> None:
         """Several TLDRs."""
         memory = Listed(tuple(memory_messages))
-        await llm_session.compact(
-            strategies.Chunked(self.size, self.max_tokens, self.summarizer, preserve_memory, memory)
-        )
+        told = _writer(self.summarizer, self.prompt, record=False)
+        await llm_session.compact(strategies.Chunked(self.size, self.max_tokens, told, preserve_memory, memory))
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -115,9 +138,17 @@ class RetrieveFactsFromHistory(HistoryCompressionStrategy):
     concepts: tuple[Concept, ...]
     max_tokens: int
     fallback: Strategy | None
+    prompt: Prompt | str
 
-    def __init__(self, *concepts: Concept, max_tokens: int = 2_000, fallback: Strategy | None = None) -> None:
+    def __init__(
+        self,
+        *concepts: Concept,
+        max_tokens: int = 2_000,
+        fallback: Strategy | None = None,
+        prompt: Prompt | str = FACTS_PROMPT,
+    ) -> None:
         object.__setattr__(self, "concepts", concepts)
+        object.__setattr__(self, "prompt", prompt)
         object.__setattr__(self, "max_tokens", max_tokens)
         object.__setattr__(self, "fallback", fallback)
 
@@ -133,6 +164,7 @@ class RetrieveFactsFromHistory(HistoryCompressionStrategy):
                 fallback=self.fallback,
                 preserve_memory=preserve_memory,
                 memory=memory,
+                prompt=self.prompt,
             )
         )
 

@@ -39,7 +39,8 @@ from refold.stores.memory import MemoryStore
 from refold.strategies import ClearToolResults, KeepImportant, Summarize
 from refold.strategy import Strategy
 from refold.summarizer import Summarizer
-from refold.summarizers.model import ModelSummary
+from refold.summarizers.model import ModelSummary, Prompt
+from refold.summarizers.model import prompt as named_prompt
 from refold.summary import previous
 from refold.tokens.count import Counter as TokenCounter
 from refold.tokens.count import counter
@@ -49,6 +50,8 @@ from refold.view import View
 
 Overrides = CompactionConfig | Mapping[str, Any] | None
 """A whole configuration, some of its settings by name, or none."""
+PROMPT = named_prompt("summary")
+"""How a model is to summarise, unless told otherwise."""
 COUNT = counter(rather_over)
 """Rather over than under (S2-24, S2-25), with what each message costs besides its text (C2-2)."""
 
@@ -73,7 +76,8 @@ class SoftHardCompactor:
     what is flushed: a sink, or a function from an agent's id to one. *window* is the model's, in tokens, for
     the reserve. *scorer* says which messages matter and stay word for word (S2-52). *language* is that of rule
     summaries. *store* keeps the edits of each agent and conversation apart; *conversations* what those that have a name
-    said before, for the way back from a compacted list. *on_event* hears of everything:
+    said before, for the way back from a compacted list. *prompt* and *instruction* say how a model is to summarise,
+    its system prompt and the last message of its request. *on_event* hears of everything:
     other engines may listen (S2-54).
     """
 
@@ -92,12 +96,15 @@ class SoftHardCompactor:
         format: str | Codec = "openai_chat",
         on_event: OnEvent | None = None,
         conversations: Conversations | None = None,
+        prompt: Prompt | str | None = None,
+        instruction: Prompt | str | None = None,
     ) -> None:
         self.config, self.window = clamped(config, window), window
         self.model, self.memory, self.extract = model, memory, extract or RuleMemories()
         self.rules, self.scorer = TopicSummary(language), scorer
         self.store: Store = MemoryStore() if store is None else store
         self.count, self.format, self.on_event = count, format, on_event
+        self.prompt, self.instruction = prompt or PROMPT, instruction
         self._talks = Conversations() if conversations is None else conversations
         self._waiting = dict[str, Backlog]()
         self._lock = Lock()
@@ -120,7 +127,8 @@ class SoftHardCompactor:
         """By rules, or by the model with rules to fall back on (S2-09, S2-10)."""
         if not config.use_llm:
             return self.rules
-        return ModelSummary(headings=(), fallback=self.rules if config.llm_fallback_to_rules else None)
+        fallback = self.rules if config.llm_fallback_to_rules else None
+        return ModelSummary(self.prompt, headings=(), closing=self.instruction, fallback=fallback)
 
     # --- the two calls ------------------------------------------------------------------------
 

@@ -20,17 +20,25 @@ from refold.presets.in_place import Unabridged
 from refold.presets.keeping import KeepFrom, LastTurns, OnlyBeyond, requests
 from refold.presets.old_texts import ClipOldTexts
 from refold.presets.turn_by_turn import SummarizeTurns
-from refold.presets.two_layer_policy import ContextPolicy, PolicyBuilder
-from refold.presets.two_layer_words import SUMMARY_CLOSING, SUMMARY_PROMPT, Titled, Truncated
+from refold.presets.two_layer_policy import (
+    BUILTIN_PROTECTED_TOOLS,
+    DEFAULT_KEEP_RECENT_TOOLS,
+    DEFAULT_MAX_TOOL_LENGTH,
+    DEFAULT_TOKEN_THRESHOLD,
+    ContextPolicy,
+    PolicyBuilder,
+)
+from refold.presets.two_layer_words import SUMMARY_CLOSING, SUMMARY_PROMPT, TITLE, Titled, Truncated
 from refold.store import Store
 from refold.stores.memory import MemoryStore
 from refold.strategies import ClearToolInputs, ClearToolResults, KeepImportant, Summarize
 from refold.strategy import Strategy
 from refold.summarizer import Summarizer
-from refold.summarizers.model import ModelSummary
+from refold.summarizers.model import ModelSummary, Prompt
 from refold.summarizers.model.record import fenced
 from refold.summary import without_summary
 from refold.tokens.count import Counter, count_fixed, count_message
+from refold.tokens.formulas import two_ratios
 from refold.triggers import Tokens
 from refold.view import View
 
@@ -59,9 +67,11 @@ def micro_compact(policy: ContextPolicy) -> list[Strategy]:
     )
 
 
-def auto_compact(policy: ContextPolicy) -> list[Strategy]:
+def auto_compact(
+    policy: ContextPolicy, prompt: Prompt | str = SUMMARY_PROMPT, instruction: Prompt | str = SUMMARY_CLOSING
+) -> list[Strategy]:
     """The second layer (S1-26 to S1-31): one summary instead of all but the last turns."""
-    tail, told = LastTurns(policy.keep_recent_turns), summarizer(policy)
+    tail, told = LastTurns(policy.keep_recent_turns), summarizer(policy, prompt, instruction)
     place = PLACEMENTS[policy.summary_role]
     whole: Any = KeepFrom(Summarize(max_tokens=policy.summary_max_tokens, summarizer=told, place=place), tail)
     if policy.scorer is not None:
@@ -71,9 +81,12 @@ def auto_compact(policy: ContextPolicy) -> list[Strategy]:
     return [SummarizeTurns(tail, summarizer=told), OnlyBeyond(whole, policy.token_threshold)]
 
 
-def summarizer(policy: ContextPolicy) -> Summarizer:
-    """By a model, with the current question in the request; by rules where none answers (C1-13)."""
-    return Titled(ModelSummary(prompt=SUMMARY_PROMPT, closing=SUMMARY_CLOSING, headings=(), form=policy.form))
+def summarizer(
+    policy: ContextPolicy, prompt: Prompt | str = SUMMARY_PROMPT, instruction: Prompt | str = SUMMARY_CLOSING
+) -> Summarizer:
+    """By a model, with the current question in the request; by rules where none answers (C1-13). In *instruction*
+    `{question}` stands for the question and `{tokens}` for the room."""
+    return Titled(ModelSummary(prompt=prompt, closing=instruction, headings=(), form=policy.form))
 
 
 class ContextCompactor:
@@ -82,7 +95,8 @@ class ContextCompactor:
     *model* answers for the second layer: a model of `refold.models` or any function of an `Ask`;
     without one rules summarise. Without a *policy* nothing is ever compacted (S1-32). *store* keeps
     the edits, *count* counts one message's tokens (`counter(two_ratios)` counts as the system did),
-    *format* names the wire format where it is not Chat Completions.
+    *format* names the wire format where it is not Chat Completions. *prompt* and *instruction* take the place of the
+    summary's system prompt and of the last message of its request.
     """
 
     def __init__(
@@ -93,6 +107,8 @@ class ContextCompactor:
         store: Store | None = None,
         count: Counter = count_message,
         format: str | Codec = "openai_chat",
+        prompt: Prompt | str = SUMMARY_PROMPT,
+        instruction: Prompt | str = SUMMARY_CLOSING,
     ) -> None:
         self.policy, self.format, self.count = policy, format, count
         settled, store = policy or ContextPolicy(), MemoryStore() if store is None else store
@@ -100,7 +116,13 @@ class ContextCompactor:
         over = Budget(Tokens(threshold + 1), threshold // 2)
         self._first = Compactor(micro_compact(settled), EVERY_ROUND, store, count=count, format=format)
         self._second = Compactor(
-            auto_compact(settled), over, store, ask=model, count=count, format=format, before=self._before
+            auto_compact(settled, prompt, instruction),
+            over,
+            store,
+            ask=model,
+            count=count,
+            format=format,
+            before=self._before,
         )
         self._lists = Unabridged(format)
 
@@ -179,7 +201,14 @@ def _few(view: View) -> bool:
 
 
 __all__ = [
+    "BUILTIN_PROTECTED_TOOLS",
+    "DEFAULT_KEEP_RECENT_TOOLS",
+    "DEFAULT_MAX_TOOL_LENGTH",
+    "DEFAULT_TOKEN_THRESHOLD",
     "EVERY_ROUND",
+    "SUMMARY_CLOSING",
+    "SUMMARY_PROMPT",
+    "TITLE",
     "ContextCompactor",
     "ContextPolicy",
     "PolicyBuilder",
@@ -187,4 +216,5 @@ __all__ = [
     "estimate_tokens",
     "micro_compact",
     "summarizer",
+    "two_ratios",
 ]

@@ -7,7 +7,8 @@ from refold.edits import Edit
 from refold.figures import called, called_if_any, whole
 from refold.strategy import Ending, Steps, Strategy
 from refold.summarizers.concepts import Concept
-from refold.summarizers.facts import FactSummary
+from refold.summarizers.facts import FACTS_PROMPT, FactSummary
+from refold.summarizers.model.prompt import Prompt, as_prompt
 from refold.view import View
 
 
@@ -36,8 +37,12 @@ class RetrieveFacts:
     """Whether memory messages stay."""
     memory: Picks = field(default_factory=Tagged)
     """Which messages are memory."""
+    prompt: Prompt | str = FACTS_PROMPT
+    """How a model is to look for them: its system prompt."""
 
-    __repr__ = spelled
+    def __repr__(self) -> str:
+        """Every setting; the prompt where it is another than the package's, so that the rest can be given back."""
+        return spelled(self).replace(f", prompt={FACTS_PROMPT!r}", "")
 
     def __post_init__(self) -> None:
         whole(1, max_tokens=self.max_tokens, piece=self.piece, asks=self.asks)
@@ -45,6 +50,7 @@ class RetrieveFacts:
         called_if_any(fallback=self.fallback)
         if not isinstance(self.concepts, tuple | list) or not all(isinstance(one, Concept) for one in self.concepts):
             raise ValueError(f"concepts must be a tuple of Concept, not {self.concepts!r}")
+        object.__setattr__(self, "prompt", as_prompt(self.prompt))
         self._summarizer()
 
     def __call__(self, view: View) -> Steps:
@@ -71,4 +77,4 @@ class RetrieveFacts:
             reply = yield step
 
     def _summarizer(self) -> FactSummary:
-        return FactSummary(self.concepts, self.piece, self.asks)
+        return FactSummary(self.concepts, self.piece, self.asks, prompt=self.prompt)

@@ -1,0 +1,122 @@
+"""Where the gemini preset splits (F7): the seed's rule, and the other one that can be chosen."""
+
+from itertools import accumulate
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.presets.gemini import Settings, compactor, recent
+from refold.split import tail_start
+from refold.summary import ACK, previous
+from refold.testing import ScriptedModel
+from refold.view import View
+
+SNAPSHOT = (
+    "<state_snapshot><overall_goal>g</overall_goal><key_knowledge>- k</key_knowledge><file_system_state>none"
+    "</file_system_state><recent_actions>- a</recent_actions><current_plan>- [TODO] p</current_plan></state_snapshot>"
+)
+
+
+def tools(turns: list[list[int]]) -> tuple[Message, ...]:
+    """Turns of a request, calls with results of so many words, and an answer."""
+    out = list[Message]()
+    for n, sizes in enumerate(turns):
+        out.append(user(f"request {n}"))
+        for m, size in enumerate(sizes):
+            out.append(Message("assistant", (ToolCall(f"c{n}.{m}", "read", "{}"),)))
+            out.append(Message("tool", (ToolResult(f"c{n}.{m}", (Text("word " * size),)),)))
+        out.append(Message("assistant", (Text(f"answer {n}"),)))
+    return tuple(out)
+
+
+def target(view: View, preserve: float) -> int:
+    """The position at which, from the oldest on, all but the share of the tokens is reached (S0-34)."""
+    tokens = [item.tokens for item in view.each()]
+    before = [*accumulate(tokens, initial=0)]
+    return next((at for at in range(len(tokens)) if before[at] >= (1 - preserve) * before[-1]), len(tokens))
+
+
+TURNS = st.lists(st.lists(st.integers(1, 400), max_size=6), min_size=2, max_size=12)
+
+
+@given(TURNS, st.sampled_from([0.1, 0.3, 0.5]), st.booleans())
+def test_f7_the_split_is_the_next_user_message_wherever_there_is_one(turns, preserve, answered):
+    """Law S0-13 S0-35 S0-36 S0-38 (C0-2 C0-3): whole turns. One in five random tool histories was cut inside a turn although
+    a user message followed, and then the acknowledgement was missing too."""
+    said = tools(turns) if answered else tools(turns)[:-1]
+    view = View.of(said)
+    requests = [at for at, message in enumerate(said) if message.role == "user"]
+    later = [at for at in requests if at >= target(view, preserve)]
+    start = tail_start(view, recent(view, preserve))
+    if later or answered:
+        assert start == (later or requests[-1:])[0]
+    else:
+        assert start in requests or said[start - 1].results
+
+
+@given(TURNS)
+def test_f7_the_acknowledgement_stands_wherever_the_split_is_at_a_user_message(turns):
+    """Law S0-31 S0-46: the snapshot, its acknowledgement, then the kept turns."""
+    history = tools(turns)
+    wires = [
+        {"role": m.role, "content": m.text}
+        if not (m.calls or m.results)
+        else {
+            "role": "assistant",
+            "tool_calls": [{"id": m.calls[0], "type": "function", "function": {"name": "read", "arguments": "{}"}}],
+        }
+        if m.calls
+        else {"role": "tool", "tool_call_id": m.results[0], "content": m.parts[0].content[0].text}
+        for m in history
+    ]
+    model = ScriptedModel([SNAPSHOT])
+    view = compactor(Settings(100, min_saving=0, record=False), model, format="openai_chat").now(wires)
+    if view.edits and later(history):
+        first, second, third = view.messages[:3]
+        assert previous(first) is not None
+        assert second.text == ACK
+        assert third.role == "user"
+
+
+def later(said: tuple[Message, ...]) -> bool:
+    at = target(View.of(said), 0.3)
+    return any(message.role == "user" for message in said[at:])
+
+
+def test_f7_how_often_the_two_rules_differ():
+    """Of 2,000 random tool histories, with a fixed seed: the other rule cuts hundreds of them inside a turn, the seed's none."""
+    random, inside = Random(7), {"request": 0, "near": 0}
+    for _ in range(2_000):
+        said = tools(
+            [[random.randint(1, 400) for _ in range(random.randint(0, 6))] for _ in range(random.randint(2, 12))]
+        )
+        view = View.of(said)
+        if not any(at and said[at].role == "user" for at in range(target(view, 0.3), len(said))):
+            continue
+        for rule in ("request", "near"):
+            start = tail_start(view, recent(view, 0.3, rule))
+            inside[rule] += bool(start) and said[start].role != "user"
+    assert inside["request"] == 0
+    assert inside["near"] > 200
+
+
+def test_f7_the_other_rule_keeps_at_least_half_of_the_share():
+    """`near`: where the next request leaves too little, the kept part begins inside the turn."""
+    said = tools([[50] * 4, [400] * 6, []])
+    view = View.of(said)
+    total = view.estimate
+
+    def kept(rule):
+        start = tail_start(view, recent(view, 0.5, rule))
+        return sum(item.tokens for item in view.each() if item.start >= start) / total
+
+    assert kept("request") < 0.05
+    assert kept("near") >= 0.25
+
+
+def test_f7_a_rule_that_is_none_is_refused():
+    with pytest.raises(ValueError, match="split is one of request, near"):
+        Settings(2_000, split="half")
