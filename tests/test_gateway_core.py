@@ -121,7 +121,7 @@ class Driver:
     def __init__(self, store: Any = None, **settings: Any) -> None:
         self.store = MemoryStore() if store is None else store
         self.loop = asyncio.new_event_loop()
-        settings = {"windows": SMALL, "economy": False, "floor": 0, **settings}
+        settings = {"windows": SMALL, "economy": False, "read_above_bytes": 0, **settings}
         self.exchange = Exchange(Settings(**settings), self.store)
 
     def __enter__(self) -> Self:
