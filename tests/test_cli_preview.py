@@ -4,6 +4,7 @@ import json
 import stat
 import sys
 
+from itertools import pairwise
 import pytest
 
 from refold import Budget, Compactor, SidecarStore
@@ -500,3 +501,32 @@ def test_recorded_sessions_are_previewed_accepted_and_reverted_to_the_byte(name,
     assert payload(file, "--store", store) == out.read_bytes()
     assert refold("revert", file, "--store", store).code == 0
     assert payload(file, "--store", store) == said
+
+
+@pytest.mark.parametrize("to", ["5k", "20k", "30k"])
+def test_f17_figures_of_preview_accept_history_and_revert_agree(file, history, to) -> None:
+    """Law: what is accepted is what was previewed, undoing gives back what was, an edit hides at most what the session has,
+    and each row of the ledger begins with what the one before it left. (The first row of a preview begins with what
+    local strategies had left.)"""
+    file.write_text(json.dumps({"model": "m", "system": "Be brief. " * 90, "messages": history}), "utf-8")
+    shown, said = preview(file, to=to)["tokens"], refold("stats", file, "--json").json["sessions"][0]["tokens"]
+    assert said["said"] == said["sent"] == shown["before"] == shown["said"]
+    accepted = refold("accept", file, "--json").json["sessions"][0]
+    assert accepted["tokens"] == {"before": shown["before"], "after": shown["after"]}
+    assert all(one["saved"] <= shown["said"] for one in accepted["edits"])
+    now = refold("stats", file, "--json").json["sessions"][0]["tokens"]
+    assert (now["said"], now["sent"]) == (shown["said"], shown["after"])
+    assert sum(one["saved"] for one in refold("stats", file, "--json").json["sessions"][0]["edits"]) == (
+        now["said"] - now["sent"]
+    )
+    back = refold("revert", file, "--json").json["sessions"][0]["tokens"]
+    assert back == {"before": shown["after"], "after": shown["before"]}
+    for action, tokens in (
+        ("accept", (shown["before"], shown["after"])),
+        ("revert", (shown["after"], shown["before"])),
+    ):
+        chain = [row for row in rows(file) if row["action"] == action]
+        assert (chain[0]["before"], chain[-1]["after"]) == tokens, action
+        assert all(one["after"] == other["before"] for one, other in pairwise(chain)), action
+    tried = [row for row in rows(file) if row["action"] == "preview"]
+    assert tried[0]["before"] <= shown["before"] and tried[-1]["after"] == shown["after"]

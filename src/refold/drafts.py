@@ -73,7 +73,8 @@ def try_out(
     local = [edit for edit in edits if edit.id not in fresh]
     booked = tuple(replace(row, action=action) for row in books.ledger())
     when = booked[0].when if booked else time.time()
-    return Preview(work.view, made.view, edits), (*about(action, when, actor, made.view, local), *booked)
+    sighted = work.view.keep(local)  # what comes before the others
+    return Preview(work.view, made.view, edits), (*about(action, when, actor, sighted, local), *booked)
 
 
 def book(work: WorkFile, rows: Sequence[Row]) -> None:
