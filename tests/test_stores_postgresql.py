@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from at_once import opened_at_once
+from refold import Budget, Compactor
 from refold.edits import Edit
 from refold.errors import StoreError
 from refold.ledger import Row
@@ -21,6 +22,7 @@ from refold.stores.migrating import MIGRATIONS, migrate
 from refold.stores.places import file_of, open_store
 from refold.stores.pool import Pool
 from refold.stores.postgresql import PostgreSQLStore
+from refold.strategies import Summarize
 from test_stores import rows_of_odd_tips
 
 
@@ -332,3 +334,23 @@ def test_the_same_as_memory_whatever_is_done(url):
             for tips in (["t0"], ["t2", "t1"], ["t0", "t1", "t2", "no"]):
                 assert memory.load(tips) == store.load(tips)
                 assert memory.ledger_of(tips) == store.ledger_of(tips)
+
+
+def test_c12_tables_that_are_dropped_while_a_store_is_open_are_made_anew_and_told(url):
+    """Every call failed until a restart: the tables were made once a process."""
+    store = PostgreSQLStore(url)
+    compact = Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), store)
+    said = [{"role": ("user", "assistant")[n % 2], "content": f"Step {n}. " + "word " * 100} for n in range(30)]
+    shown = compact(said)
+    assert shown.top
+    with psycopg.connect(url, autocommit=True) as connection:
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE tablename LIKE 'refold_%'").fetchall()
+        connection.execute(f"DROP TABLE {', '.join(name for (name,) in tables)} CASCADE")
+    with pytest.raises(StoreError):
+        compact(said)
+    assert {edit.id for edit in shown.edits} <= {edit.id for edit in compact(said).edits}
+    assert store.renewed == 1
+    again = PostgreSQLStore(url)
+    assert Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), again)(said).payload == shown.payload
+    again.close()
+    store.close()

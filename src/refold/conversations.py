@@ -19,7 +19,7 @@ from refold.messages import Message, user
 from refold.reports import Reports
 from refold.settle import belated, unbound
 from refold.state import UNREAD, Frame, State, copy_of, marks
-from refold.store import Store
+from refold.store import Store, renewals
 from refold.strategy import Strategy
 from refold.tokens.count import Counter, count_fixed
 from refold.transcript import Tail, Transcript
@@ -136,6 +136,8 @@ class Conversations:
     def _load(self, state: State, new: Sequence[Any], envelope: Envelope) -> Generator[Effect, Any, State]:
         """*state* grown by *new*, with the edits that the store has for it."""
         since, version = len(state.kept.transcript), (yield self.store.version)
+        if state.renewed not in (None, renewals(self.store)):
+            version = yield from self._written_again(state)
         kept = state.kept.grow(new, envelope)
         said = kept.transcript.messages
         if version != state.version or not all(is_premature(edit, said) for edit in state.held):
@@ -145,11 +147,20 @@ class Conversations:
             late = (yield partial(self.store.load, Tail(kept.transcript, since + 1))) if new else ()
             edits, held = self._timely(late, said)
             stored, held = kept.keep(edits), (*state.held, *held)
-        state = replace(state, version=version, held=held)
+        state = replace(state, version=version, renewed=renewals(self.store), held=held)
         if stored.edits != kept.edits:  # else what was written was written for others
             return replace(state, kept=stored, view=self.sighted(stored))
         view = state.view.over(kept.ground, envelope).keep(first_sight(kept, self.local, since))
         return replace(state, kept=kept, view=replace(view, attempts=()) if view.attempts else view)
+
+    def _written_again(self, state: State) -> Generator[Effect, Any, int]:
+        """The version of a store that was deleted or replaced, with the edits that are known of *state* in it (C12)."""
+        there = {edit.id for edit in (yield partial(self.store.load, Tail(state.kept.transcript, 1)))}
+        lost = [edit for edit in (*state.kept.edits, *state.held) if edit.id not in there]
+        if lost:
+            yield partial(self.store.save, lost)
+        version: int = yield self.store.version
+        return version
 
     def _timely(self, edits: Iterable[Edit], said: Sequence[Message]) -> tuple[tuple[Edit, ...], tuple[Edit, ...]]:
         """Those of *edits* that may show now, and those that wait. What a local strategy did at first sight waits for

@@ -61,6 +61,8 @@ class State:
     """Do its first entries tell the format, so that it is not recognised anew when it has grown?"""
     version: int
     """The store's version when its edits were loaded."""
+    renewed: int | None = None
+    """As `refold.store.renewals` at that time; None where none were loaded yet."""
     mark: Mark = UNMARKED
     """When it was compacted last, or seen first."""
     cap: int | None = None

@@ -26,6 +26,12 @@ class Store(Protocol):
         """A number that changes whenever anybody else may have changed the store; cheap to ask."""
 
 
+def renewals(store: object) -> int:
+    """How often *store* has noticed that its file or table is another than before, deleted or replaced while it was open
+    (its `renewed`, where it has that): what is known is then to be written again (C12)."""
+    return int(getattr(store, "renewed", 0))
+
+
 class Claims(Protocol):
     """A store in which several processes tell each other what they are at. Optional: a store without it is a
     whole store."""

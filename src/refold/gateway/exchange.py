@@ -20,6 +20,7 @@ from refold.gateway.counters import Counters
 from refold.gateway.deciding import Deciding
 from refold.gateway.faults import passed_through, why
 from refold.gateway.light import light_body, light_request
+from refold.gateway.logs import LOGGER
 from refold.gateway.outbox import Outbox
 from refold.gateway.settings import Settings
 from refold.gateway.threads import Thread, Threads
@@ -59,12 +60,12 @@ class Exchange:
         closes: Iterable[Callable[[], None]] = (),
     ) -> None:
         self.settings, self.store, self.clerk = settings, store, clerk
-        self._closes = tuple(closes)
+        self._closes, self._is_lost = tuple(closes), False
         self.counters = counters or Counters()
         self.threads = Threads(settings.conversations, settings.known_bytes)
         self._workers = Workers(settings.compute_threads, settings.ask)
         self.ahead = Ahead(settings, self.counters)
-        watched = Watched(store, self._storing)
+        watched = Watched(store, self._storing, self._renewed)
         self.turns = Turns(settings, watched, self.counters, self.ask, Claiming(watched, self._patient))
         self.belonging = Belonging(self.threads, self.turns)
         if clerk is not None:
@@ -199,7 +200,8 @@ class Exchange:
             passed_through(self.counters, incoming.api, reason, error)
             return await self._in_place(incoming, job, reason, longest, spare)
         finally:
-            if job.thread is not None and job.thread.is_unsaved:
+            if self._is_lost or (job.thread is not None and job.thread.is_unsaved):
+                self._is_lost = False
                 self._outbox.wake()
 
     async def _in_place(
@@ -235,6 +237,14 @@ class Exchange:
 
     def _mine(self) -> Workers:
         return self._workers if self._workers.mine() else self.ahead.workers
+
+    def _renewed(self) -> None:
+        """The store is another, with nothing in it or with something else: all that is known is to be written again (C12)."""
+        self.counters.add("store_replaced")
+        LOGGER.warning("the store was deleted or replaced", extra={"fields": {"conversations": len(self.threads)}})
+        for thread in self.threads:
+            thread.is_lost = True
+        self._is_lost = True
 
     def _storing(self, busy: bool) -> None:
         if job := self._workers.mine():

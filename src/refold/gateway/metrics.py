@@ -20,6 +20,7 @@ HELP = {
     "http_usage_unread": "Answers to requests for an answer in which no usage was found.",
     "context_errors": "Context errors of upstreams, by what came of them.",
     "binding_errors": "Errors of upstreams about signed thinking, by what came of them.",
+    "store_replaced": "Times that the store was found deleted or replaced while it was open.",
     "ledger_failures": "Failures of the net ledger and of the transcripts, by what was being done.",
     "ledger_lost": "Calls that the net ledger has no room for.",
     "records_purged": "Transcripts that were deleted at their time.",

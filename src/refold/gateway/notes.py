@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from refold.edits import Edit
+from refold.errors import StoreError
 from refold.gateway import decisions
 from refold.gateway.threads import Thread
 from refold.ledger import Row
@@ -34,6 +35,15 @@ def note_unsaved(thread: Thread, view: View) -> None:
     thread.noted.update(edit.id for edit in fresh)
 
 
+def _known(thread: Thread) -> list[Edit]:
+    """What the store would have of the latest history, had it not lost it."""
+    if thread.latest is None:
+        return []
+    local = {repr(one) for one in thread.compactor.local}
+    view = thread.latest.view
+    return [*(edit for edit in view.edits if edit.by not in local), *_wanted(thread, view, view.edits)]
+
+
 def _wanted(thread: Thread, view: View, fresh: Sequence[Edit]) -> list[Edit]:
     """What the store has to know of *fresh* edits beside those that a compactor has saved itself."""
     local = {repr(one) for one in thread.compactor.local}
@@ -46,8 +56,14 @@ def _wanted(thread: Thread, view: View, fresh: Sequence[Edit]) -> list[Edit]:
 def save_unsaved(thread: Thread, store: Store) -> None:
     """Give the store what it could not take, each once. Raises `StoreError`."""
     edits, rows = list(thread.unsaved), list(thread.unbooked)
-    if edits:
-        store.save(edits)
+    lost, thread.is_lost = thread.is_lost, False
+    again = [edit for edit in _known(thread) if edit not in edits] if lost else []
+    if edits or again:
+        try:
+            store.save([*again, *edits])
+        except StoreError:
+            thread.is_lost = thread.is_lost or lost
+            raise
     with thread.memory:  # more may have come meanwhile
         written = {id(edit) for edit in edits}
         thread.unsaved = [edit for edit in thread.unsaved if id(edit) not in written]

@@ -64,6 +64,8 @@ class Thread:
     """Edits that were shown and are not in the store yet, since it failed."""
     unbooked: list[Row] = field(default_factory=list, repr=False)
     """Rows about them, for the ledger."""
+    is_lost: bool = False
+    """Has the store lost what it had of this?"""
     stuck: Job | None = field(default=None, repr=False)
     """What was given up while it waited for the store."""
     torn: bool = False
@@ -111,7 +113,7 @@ class Thread:
     @property
     def is_unsaved(self) -> bool:
         """Is there anything that the store has to take yet?"""
-        return bool(self.unsaved or self.unbooked)
+        return bool(self.unsaved or self.unbooked or self.is_lost)
 
     def count(self, spared: int) -> None:
         """One more request was sent, smaller by so many tokens."""
@@ -122,6 +124,7 @@ class Thread:
         """What is left of it when it is forgotten: what the store has to take, and the locks."""
         left = Thread(self.name, self.family, self.tenant, self.compactor, self.lock, self.memory)
         left.unsaved, left.unbooked, left.stuck = self.unsaved, self.unbooked, self.stuck
+        left.latest, left.is_lost = self.latest, self.is_lost
         return left
 
     def continues(self, view: View) -> bool:

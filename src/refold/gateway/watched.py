@@ -5,14 +5,16 @@ from contextlib import contextmanager
 from typing import Any
 
 from refold.edits import Edit
-from refold.store import Store
+from refold.store import Store, renewals
 
 
 class Watched:
-    """A store as it is; *mark* is called with True before and False after what may take long."""
+    """A store as it is; *mark* is called with True before and False after what may take long, *renewed*
+    when it was found to be deleted or replaced."""
 
-    def __init__(self, store: Store, mark: Callable[[bool], None]) -> None:
-        self._store, self._mark = store, mark
+    def __init__(self, store: Store, mark: Callable[[bool], None], renewed: Callable[[], None] = lambda: None) -> None:
+        self._store, self._mark, self._tell = store, mark, renewed
+        self._renewals = renewals(store)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
@@ -51,4 +53,7 @@ class Watched:
         try:
             yield
         finally:
+            if (found := renewals(self._store)) != self._renewals:
+                self._renewals = found
+                self._tell()
             self._mark(False)

@@ -1,5 +1,6 @@
 """One connection to an SQLite file for all threads of a process, that survives forks and speaks clearly."""
 
+import logging
 import os
 import sqlite3
 import weakref
@@ -7,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from refold.errors import StoreError
 from refold.stores import reading
@@ -17,6 +18,7 @@ MEMORY = ":memory:"
 FAILURES = (sqlite3.Error, OSError, ValueError)
 """What comes of a file that cannot be used. A ValueError is a path that no file can have (NUL, half a character), or a
 text that damage made unreadable where Python's own module reads it (C16)."""
+_log = logging.getLogger("refold")
 
 
 class Link:
@@ -36,10 +38,13 @@ class Link:
         self._migrations, self._owner = migrations, owner
         self._lock = RLock()
         self._connection: sqlite3.Connection | None = None
-        self._closed = self._paused = False
+        self._closed = self._paused = self._is_gone = False
         self._writes = 0
         self._read_only = read_only and path != MEMORY
         self._rests: reading.Stamp | None = None
+        self._files: _Files | None = None
+        self.renewed = 0
+        """How often another file, or none, was found in the place of the one that was open (C12)."""
 
     @contextmanager
     def at(self, doing: str) -> Iterator[sqlite3.Connection]:
@@ -97,16 +102,30 @@ class Link:
             self._lock.release()
 
     def _current(self) -> sqlite3.Connection:
-        """The connection; another one after what was read at rest has changed."""
+        """The connection; another one after what was read at rest has changed, and where the file is not the one that was
+        opened: it was deleted or replaced, and what is written to the old one is lost."""
+        if self._connection and self._files and not self._connection.in_transaction and self._files.are_gone(self.path):
+            self._disconnect()
+            self._is_gone = True  # the inode of the new one may be the same again from now on
+            if not self._read_only:
+                self._files.leave(self.path)
         if self._read_only and self._connection and reading.at_rest(self.path) != self._rests:
             self._disconnect()
         if self._connection is None:
             if self._closed:
                 raise StoreError("the store is closed")
             self._connection = self._to_read() if self._read_only else self._to_write()
+            self._arrive()
             # A new connection counts others' commits from its own beginning: stay clear of the old count.
             self._writes += 1 << 32
         return self._connection
+
+    def _arrive(self) -> None:
+        """Remember which file it is, and tell where it is another than before."""
+        before, self._files = self._files, None if self.path == MEMORY else _Files.at(self.path)
+        if before and self._files and (self._is_gone or before.main != self._files.main):
+            self.renewed, self._is_gone = self.renewed + 1, False
+            _log.warning("%s was deleted or replaced while it was open; what is known is written again", self.path)
 
     def _insist_on_rest(self) -> None:
         """Raise `StoreError` if what was read without locks has changed meanwhile."""
@@ -138,6 +157,37 @@ class Link:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+class _Files(NamedTuple):
+    """The files of an open store, by device and inode; None for those that are not there."""
+
+    main: tuple[int, int] | None
+    wal: tuple[int, int] | None
+    shm: tuple[int, int] | None
+
+    @classmethod
+    def at(cls, path: str) -> "_Files":
+        """Those at *path*."""
+        return cls(_inode(path), _inode(f"{path}-wal"), _inode(f"{path}-shm"))
+
+    def are_gone(self, path: str) -> bool:
+        """Is another file at *path*, or none?"""
+        return _inode(path) != self.main
+
+    def leave(self, path: str) -> None:
+        """Take away the log and the index of a file that is gone: they must not be taken for those of another."""
+        for beside, inode in ((f"{path}-wal", self.wal), (f"{path}-shm", self.shm)):
+            if inode is not None and _inode(beside) == inode:
+                Path(beside).unlink(missing_ok=True)
+
+
+def _inode(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - with every use: half the time of a Path
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _make_private(path: str) -> None:

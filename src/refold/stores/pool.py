@@ -1,5 +1,6 @@
 """A few connections to one PostgreSQL database for all threads of a process."""
 
+import logging
 import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ except ImportError as missing:
     raise ImportError(f"a PostgreSQL store needs psycopg: {extra('postgresql')}") from missing
 
 T = TypeVar("T")
+_log = logging.getLogger("refold")
 Row = tuple[Any, ...]
 BUMP = "UPDATE refold_version SET version = version + 1"
 """Begins each write of edits. Its lock makes writers wait for each other, so that who reads a version has
@@ -68,6 +70,9 @@ class Pool:
         self._free = Condition(RLock())
         self._idle = list[Connection]()
         self._busy, self._closed, self._ready, self._process = 0, False, False, os.getpid()
+        self._table: int | None = None
+        self.renewed = 0
+        """How often the tables were found to be others than before: dropped, or of another database (C12)."""
 
     @contextmanager
     def at(self, doing: str) -> Iterator[Connection]:
@@ -91,8 +96,16 @@ class Pool:
     def version(self) -> int:
         """How often edits were written."""
         with self.at("read") as connection:
-            found = connection.execute("SELECT version FROM refold_version").fetchone()
+            found = connection.execute("SELECT version, tableoid::bigint FROM refold_version").fetchone()
+            if found:
+                self._notice(found[1])
             return int(found[0]) if found else 0
+
+    def _notice(self, table: int) -> None:
+        before, self._table = self._table, table
+        if before is not None and before != table:
+            self.renewed += 1
+            _log.warning("the tables of %s were dropped or replaced; what is known is written again", self.name)
 
     def close(self) -> None:
         """Let go of the database for good."""
@@ -116,8 +129,12 @@ class Pool:
         process, connection = os.getpid(), self._take()
         try:
             yield connection
-        except psycopg.Error:
+        except psycopg.Error as error:
             connection.close()
+            if isinstance(error, psycopg.errors.UndefinedTable):  # they were dropped: the next connection makes them
+                with self._free:
+                    self._ready = False
+                    self._drop_idle()
             raise
         finally:
             if process == os.getpid():

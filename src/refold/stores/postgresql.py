@@ -67,6 +67,11 @@ class PostgreSQLStore(tables.Tables):
         close_over_forks(self._link)
         weakref.finalize(self, self._link.close)
 
+    @property
+    def renewed(self) -> int:
+        """How often its tables were found to be others than before: then they are made anew where there are none."""
+        return self._link.renewed
+
     def kept(self, name: str, make: Callable[[], bytes]) -> bytes:
         """What is kept by this *name* for all who share the database: of several who make it at once, the first
         has made it. Raises `StoreError`."""

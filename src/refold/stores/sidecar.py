@@ -6,8 +6,10 @@ local POSIX file systems do not interleave. Where two processes may write and th
 (Windows, NFS), use `SQLiteStore`.
 """
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -18,6 +20,7 @@ from refold.errors import StoreError
 from refold.ledger import Row
 from refold.serial import FORMAT, NewerFormatError, dump, edit_fields, edit_of, load, row_fields, row_of
 
+_log = logging.getLogger("refold")
 SUFFIX = ".refold"
 """Not `.jsonl`: agents take every `*.jsonl` in their folders for a session."""
 
@@ -39,6 +42,9 @@ class SidecarStore:
         self.path = Path(os.fsdecode(path))
         self._lock = Lock()
         self._seen: int | None = None
+        self._file: tuple[int, int] | None = None
+        self.renewed = 0
+        """How often another file, or none, was found in the place of the one that was there before (C12)."""
         self._content = Content()
 
     @classmethod
@@ -69,10 +75,20 @@ class SidecarStore:
         try:
             found = self.path.stat()
         except FileNotFoundError:
+            self._notice(None)
             return 0
         except (OSError, ValueError) as error:
             raise self._error("read", error) from error
+        self._notice((found.st_ino, found.st_size))
         return hash((found.st_ino, found.st_size, found.st_mtime_ns))
+
+    def _notice(self, file: tuple[int, int] | None) -> None:
+        """Tell where the file, by inode and size, is another than before: one of ours only grows. A new one in the place of
+        one that was missed already is not told again."""
+        before, self._file = self._file, file
+        if before is not None and (file is None or before[0] != file[0] or before[1] > file[1]):
+            self.renewed += 1
+            _log.warning("%s was deleted or replaced; what is known is written again", self.path)
 
     def record(self, rows: Iterable[Row]) -> None:
         """Add *rows* to the ledger, all or none. Raises `StoreError`."""
@@ -109,12 +125,19 @@ class SidecarStore:
     def _append(self, kind: str, items: Sequence[Any]) -> None:
         line = dump({"refold": FORMAT, kind: items}).encode() + b"\n"
         with self._lock:
+            self._look()  # a file that is gone is noticed before another is made
             try:
                 append(self.path, line)
             except (OSError, ValueError) as error:
                 raise self._error("write", error) from error
             except StoreError as error:
                 raise StoreError(f"{self.path}: {error}") from error
+            self._look()
+
+    def _look(self) -> None:
+        """Notice which file it is; that it cannot be looked at is said where it is read or written."""
+        with suppress(StoreError):
+            self.version()
 
     def _error(self, doing: str, error: OSError | ValueError) -> StoreError:
         """A ValueError is a path that no file can have: with a NUL, or half a character (C16)."""

@@ -65,3 +65,8 @@ class SQLiteStore(tables.Tables):
         with self._link.at("open"):
             close_over_forks(self._link)
         weakref.finalize(self, self._link.close)
+
+    @property
+    def renewed(self) -> int:
+        """How often the file was found deleted or replaced while it was open: then another was opened or made in its place."""
+        return self._link.renewed
