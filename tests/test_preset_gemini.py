@@ -322,6 +322,36 @@ def test_the_split_is_the_first_user_message_at_or_after_the_target():
     assert split(*ten, preserve=0.7) == 4
 
 
+def test_f25_the_acknowledgement_is_left_out_where_the_model_speaks_next():
+    """C0-12: one long turn, then a short request. The seed's rule keeps the request, behind the acknowledgement; the
+    other begins inside the turn, where the model's own message follows."""
+    history = [SYSTEM, HumanMessage("Analyse every file.")]
+    for n in range(60):
+        history += [called(f"c{n}", path=f"{n}.py"), ToolMessage("line " * 250, tool_call_id=f"c{n}")]
+    history += [AIMessage("All read."), HumanMessage("Thanks. And now?")]
+    by_request, _ = compress(history, snapshot())
+    assert by_request.messages[2:] == [AIMessage(ACK), history[-1]]
+    near, _ = compress(history, snapshot(), split="near")
+    assert near.messages[2] is history[-len(near.messages) + 2]
+    assert near.messages[2].tool_calls
+    assert AIMessage(ACK) not in near.messages
+    assert near.new_tokens > 0.15 * near.original_tokens > 3 * by_request.new_tokens
+    for result in (by_request, near):
+        assert check(result.messages, langchain) == ()
+
+
+def test_f25_a_system_message_behind_the_head_stays_behind_the_snapshot():
+    """C0-13: the seed keeps "the" system message at the head and says nothing of later ones; they are orders too."""
+    note = SystemMessage("The port is 5433 from now on.")
+    history = [*LONG[:11], note, *LONG[11:]]
+    result, _ = compress(history, snapshot())
+    head, _, ack, kept, first, *_ = result.messages
+    assert (head, ack, kept.content) == (SYSTEM, AIMessage(ACK), note.content)
+    assert isinstance(kept, SystemMessage)
+    assert isinstance(first, HumanMessage)
+    assert check(result.messages, langchain) == ()
+
+
 def test_special_case_a_keeps_the_last_turn():
     """S0-20 S0-36: no boundary after the target, and the last message is the model's answer: everything could be
     compressed, but the last complete turn stays; with an open call it is no such case (C0-2)."""

@@ -44,7 +44,7 @@ TURNS = st.lists(st.lists(st.integers(1, 400), max_size=6), min_size=2, max_size
 
 @given(TURNS, st.sampled_from([0.1, 0.3, 0.5]), st.booleans())
 def test_f7_the_split_is_the_next_user_message_wherever_there_is_one(turns, preserve, answered):
-    """Law S0-13 S0-35 S0-36 S0-38 (C0-2 C0-3): whole turns. One in five random tool histories was cut inside a turn although
+    """C0-11: Law S0-13 S0-35 S0-36 S0-38 (C0-2 C0-3): whole turns. One in five random tool histories was cut inside a turn although
     a user message followed, and then the acknowledgement was missing too."""
     said = tools(turns) if answered else tools(turns)[:-1]
     view = View.of(said)
@@ -104,7 +104,7 @@ def test_f7_how_often_the_two_rules_differ():
 
 
 def test_f7_the_other_rule_keeps_at_least_half_of_the_share():
-    """`near`: where the next request leaves too little, the kept part begins inside the turn."""
+    """C0-11: `near`: where the next request leaves too little, the kept part begins inside the turn."""
     said = tools([[50] * 4, [400] * 6, []])
     view = View.of(said)
     total = view.estimate

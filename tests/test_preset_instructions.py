@@ -71,7 +71,7 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_f10_what_the_system_says_in_mid_history_stays(way):
-    """C1-6 C4-8 S0-42: gemini, two_layer, soft_hard and prune_compact folded an operator's "NEVER touch PROD" and a
+    """C0-13 C1-6 C4-8 S0-42: gemini, two_layer, soft_hard and prune_compact folded an operator's "NEVER touch PROD" and a
     developer's rules away."""
     shown = WAYS[way]()
     assert len(shown) < len(history())
