@@ -67,7 +67,13 @@ class Replicas:
 
     def __init__(self, stores, writer, **settings):
         self.stores = stores
-        said = {"windows": {"m": Window(20_000)}, "economy": False, "ask": writer, "soft": 0.94, "decide_timeout_seconds": 20.0}
+        said = {
+            "windows": {"m": Window(20_000)},
+            "economy": False,
+            "ask": writer,
+            "soft": 0.94,
+            "decide_timeout_seconds": 20.0,
+        }
         self.exchanges = [Exchange(Settings(**{**said, **settings}), store) for store in stores]
 
     async def settle(self):

@@ -211,3 +211,16 @@ def test_c11_a_thread_that_waits_for_the_store_is_known_until_it_is_written():
     threads.unsaved()[0].unsaved.clear()
     threads.forget_saved()
     assert not threads.unsaved()
+
+
+def test_d6_what_one_session_hides_under_an_edit_of_its_own_still_shows_in_its_fork():
+    """A process that had not read the store before an outage took such an edit out of the store when it was back."""
+    store = Clocked()
+    with Driver(store) as first, Driver(store) as second, Driver(store) as third:
+        shown = first(anthropic(60, signed=True))
+        store.down = True
+        second(anthropic(75, signed=True), headers=[("x-session-id", "fork")])
+        store.down = False
+        later = second(anthropic(76, signed=True), headers=[("x-session-id", "fork")])
+        assert set(later.edits).isdisjoint(shown.edits)
+        assert shown.edits[0] in third(anthropic(61, signed=True)).edits

@@ -73,9 +73,9 @@ def save_unsaved(thread: Thread, store: Store) -> None:
 
 
 def mended(thread: Thread, view: View, store: Store) -> bool:
-    """After a turn that failed: edits may have been saved that were never shown. Those that are hidden go. What was
-    thought meanwhile was thought without the others, so its signatures go (AN-7, AN-11). Was there anything to
-    do? Raises `StoreError`."""
+    """After a turn that failed: edits may have been saved that were never shown. What was thought meanwhile was thought
+    without those that show now, so its signatures go (AN-7, AN-11). Those that are hidden stay: they may show in a fork
+    (D6). Was there anything to do? Raises `StoreError`."""
     unseen = [edit for edit in view.edits if edit.id not in thread.noted and edit.by != BY]
     if not view.lens.rules.binds or not unseen:
         return False
@@ -83,7 +83,6 @@ def mended(thread: Thread, view: View, store: Store) -> bool:
     before = view.revert(*(edit.id for edit in unseen))
     after = before.keep(edit for edit in unseen if edit.id in showing)
     store.save(settle(after, before).edits[len(after.edits) :])
-    store.remove(edit.id for edit in unseen if edit.id not in showing)
     return True
 
 

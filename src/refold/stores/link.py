@@ -183,9 +183,10 @@ class _Files(NamedTuple):
 
 
 def _inode(path: str) -> tuple[int, int] | None:
+    """Device and inode; None where there is no file. Raises OSError where that cannot be told."""
     try:
         found = os.stat(path)  # noqa: PTH116 - with every use: half the time of a Path
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
     return found.st_dev, found.st_ino
 
