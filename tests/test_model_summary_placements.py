@@ -101,7 +101,7 @@ def test_a_second_system_message_where_the_rules_allow_one():
     """S1-29 C1-8 X-2: elsewhere the plain placement."""
     assert shape(compacted(talk(), "system", DIALECTS["chat"])) == [("system", "summary"), *TAIL]
     for name in ("anthropic", "gemini"):
-        assert compacted(talk(), "system", DIALECTS[name]).messages[0].role == "user"
+        assert shape(compacted(talk(), "system", DIALECTS[name]))[0] == ("user", "summary")
 
 
 def test_the_answer_to_a_question():

@@ -260,6 +260,13 @@ def test_memory_that_is_a_system_message_is_there_once():
     assert history.count(memory) == 1
 
 
+def test_memory_that_was_put_in_twice_is_there_once():
+    """S3-26: the same words are one memory (C3-5)."""
+    again = remember("The user likes dark mode.")
+    history, _, _ = run(replaced([*WITH_MEMORY[:9], again, *WITH_MEMORY[9:]], tldr("x")))
+    assert history.count(REMEMBERED) == 1
+
+
 # --- what waits -----------------------------------------------------------------------------------
 
 

@@ -430,7 +430,7 @@ def test_the_four_commands_are_functions():
 
 
 def test_each_agent_and_each_conversation_has_compactions_of_its_own():
-    """S2-36: equal messages of another agent or conversation are not compacted by the same call; the agent must be
+    """S2-36 C2-15: equal messages of another agent or conversation are not compacted by the same call; the agent must be
     named, the conversation need not."""
     by, history = SoftHardCompactor(SMALL), talk(12)
     assert compactor_compact(history, "a", "one", {"keep_recent_messages": 2}, by=by).retained_count == 2

@@ -160,7 +160,7 @@ def test_both_sides_of_a_group_are_cut_at_the_same_place():
     calls = [ran(f"p{n}", "write", WORDS * 30, **long) for n in range(2)]
     together = {**calls[0][0], "tool_calls": [call["tool_calls"][0] for call, _ in calls]}
     group = [together, *(result for _, result in calls)]
-    messages = [SYSTEM, user("写文件"), *group, *ran("c1", "write", WORDS * 30, **long), user("继续")]
+    messages = [SYSTEM, user("写文件"), *copy.deepcopy(group), *ran("c1", "write", WORDS * 30, **long), user("继续")]
     ContextCompactor(ContextPolicy(keep_recent_tools=1)).compact(messages)
     assert results(messages) == ["[truncated: 690 chars]", "[truncated: 690 chars]", WORDS * 30]
     old, kept = messages[2]["tool_calls"], messages[5]["tool_calls"]
@@ -169,6 +169,10 @@ def test_both_sides_of_a_group_are_cut_at_the_same_place():
         assert arguments["path"] == "a.py"
         assert "600 characters in all" in arguments["content"]
     assert json.loads(kept[0]["function"]["arguments"]) == long
+    newest = [SYSTEM, user("写文件"), *ran("c1", "write", WORDS * 30, **long), *group, user("继续")]
+    ContextCompactor(ContextPolicy(keep_recent_tools=1)).compact(newest)
+    assert results(newest) == ["[truncated: 690 chars]", WORDS * 30, WORDS * 30]
+    assert newest[4:7] == group
 
 
 def test_arguments_that_are_no_json_become_an_object():
