@@ -259,6 +259,16 @@ def test_recall_finds_what_the_edits_hide(file) -> None:
     assert "freezegun" in json.dumps(entries)
 
 
+def test_f21_recall_says_that_more_matches_than_it_shows(file) -> None:
+    refold("compact", file, "--to", "20k")
+    some, all_of_them = (
+        refold("recall", file, "freezegun", "--limit", n, "--json").json["sessions"][0] for n in (1, 999)
+    )
+    assert some["more"] and not all_of_them["more"] and some["hits"] == all_of_them["hits"][:1]
+    assert "… and more (--limit 10" in refold("recall", file, "freezegun", "--limit", "1").out
+    assert "… and more" not in refold("recall", file, "freezegun", "--limit", "999").out
+
+
 def test_recall_finds_chinese(file) -> None:
     refold("compact", file, "--to", "20k")
     (hit, *_) = refold("recall", file, "翻译组", "--json").json["sessions"][0]["hits"]

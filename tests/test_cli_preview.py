@@ -3,8 +3,8 @@
 import json
 import stat
 import sys
-
 from itertools import pairwise
+
 import pytest
 
 from refold import Budget, Compactor, SidecarStore

@@ -335,3 +335,13 @@ def test_recall_works_on_what_a_compactor_returns_and_unfold_gives_the_wire_entr
     assert view.unfold(hit.edit)[hit.position] is history[7] or view.unfold(hit.edit)[hit.position] == history[7]
     with pytest.raises(EditError):
         view.unfold("nothing")
+
+
+def test_f21_the_tool_says_that_more_matches_than_it_gives() -> None:
+    view = folded_view()
+    some, whole = (
+        answer_call(view, wire("anthropic", "recall", {"query": "配置 foo_bar error_42", "limit": n})) for n in (1, 50)
+    )
+    hits = [line for line in whole["content"].split("\n") if line.startswith("[edit ")]
+    assert len(hits) > 1 and "more messages match than these 1" in some["content"]
+    assert "more messages match" not in whole["content"]

@@ -170,7 +170,7 @@ def reverted(rows: Sequence[tuple[WorkFile, Sequence[Edit], WorkFile]]) -> None:
             begins = gist(work.view.transcript.messages[edit.start], 60)
             console.print(Text(f"{edit.id[:8]} {_span(edit)} {begins}", style="dim"), no_wrap=True)
         if len(gone) > MOST:
-            console.print(Text(f"… and {len(gone) - MOST:,} more", style="dim"))
+            console.print(Text(f"… and {len(gone) - MOST:,} more (--json lists all)", style="dim"))
         step = f"{work.view.tokens:,} → {after.view.tokens:,} tokens"
         told = f"{many(len(gone), 'edit')} taken back, {step}" if gone else "no edits to take back"
         line(console, f"{clean(work.name)}: {told}")

@@ -109,9 +109,9 @@ def history(work: WorkFile, rows: Iterable[Row]) -> Document:
     return {**session(work), "rows": [asdict(row) for row in rows]}
 
 
-def recalled(work: WorkFile, hits: Iterable[Hit]) -> Document:
+def recalled(work: WorkFile, hits: Sequence[Hit], limit: int) -> Document:
     """`refold recall`."""
-    return {**session(work), "hits": [hit._asdict() for hit in hits]}
+    return {**session(work), "hits": [hit._asdict() for hit in hits[:limit]], "more": len(hits) > limit}
 
 
 def view(work: WorkFile) -> Document:

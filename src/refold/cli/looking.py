@@ -99,11 +99,11 @@ def recall(inputs: Inputs, query: tuple[str, ...], limit: int, as_json: bool) ->
 
     Shows the edit that hides it, the message's position and role, and the piece that holds most of QUERY.
     """
-    rows = [(work, search(work.view, " ".join(query), limit)) for work in inputs.works()]
+    rows = [(work, search(work.view, " ".join(query), limit + 1)) for work in inputs.works()]
     if as_json:
-        screen.emit(documents.answer((documents.recalled(*row) for row in rows), inputs.skipped))
+        screen.emit(documents.answer((documents.recalled(*row, limit) for row in rows), inputs.skipped))
     else:
-        report.recalled(rows)
+        report.recalled(rows, limit)
     return int(not any(hits for _, hits in rows))
 
 

@@ -148,13 +148,15 @@ def _sums(views: Sequence[View]) -> tuple[str, ...]:
 # --- refold recall, refold check ---------------------------------------------------------------------------
 
 
-def recalled(rows: Sequence[tuple[WorkFile, Sequence[Hit]]]) -> None:
-    """What was found behind the edits."""
+def recalled(rows: Sequence[tuple[WorkFile, Sequence[Hit]]], limit: int) -> None:
+    """What was found behind the edits, *limit* hits of each session."""
     console = screen.out()
     for work, hits in rows:
         if len(rows) > 1 and hits:
             line(console, name(work), "bold")
-        columns(console, ("edit", "message>", "role", ""), [_hit(hit) for hit in hits])
+        columns(console, ("edit", "message>", "role", ""), [_hit(hit) for hit in hits[:limit]])
+        if len(hits) > limit:
+            line(console, f"… and more (--limit {limit * 10:,} shows up to so many)", "dim")
         if len(rows) == 1 and not hits:
             line(console, "nothing that the edits hide says so" if work.view.edits else "no edit hides anything")
 

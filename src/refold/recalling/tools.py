@@ -87,10 +87,12 @@ def answer_call(view: View, call: Any, *, index: Index | None = None, size: int 
 def _recall(view: View, call: Call, index: Index | None, size: int) -> str:
     query = call.text("query")
     limit = max(1, min(MOST, call.number("limit", 10)))
-    hits = recall(view, query, limit, index=index, width=max(40, min(600, size // limit - 60)))
+    hits = recall(view, query, limit + 1, index=index, width=max(40, min(600, size // limit - 60)))
     if not hits:
         return "No hidden message matches. Try fewer or other words."
-    lines = [f"[edit {hit.edit}, position {hit.position}, {hit.role}] {hit.snippet}" for hit in hits]
+    lines = [f"[edit {hit.edit}, position {hit.position}, {hit.role}] {hit.snippet}" for hit in hits[:limit]]
+    if len(hits) > limit:
+        lines.append(f"[… more messages match than these {limit}; narrow the query, or ask for up to {MOST}]")
     return _clipped("\n".join(lines), 0, size, "narrow the query or ask for fewer")
 
 

@@ -103,8 +103,9 @@ def _words(desk: Desk, asked: Json) -> Json:
 
 def _recall(desk: Desk, asked: Json) -> Json:
     thread, view = _readable(desk, asked)
-    hits = search(view, asked["query"], asked.get("limit", 10))
-    return {"session": thread.name, "hits": [one._asdict() for one in hits]}
+    most = asked.get("limit", 10)
+    hits = search(view, asked["query"], most + 1)
+    return {"session": thread.name, "hits": [one._asdict() for one in hits[:most]], "more": len(hits) > most}
 
 
 def _readable(desk: Desk, asked: Json) -> tuple[Thread, View]:

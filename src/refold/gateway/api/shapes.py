@@ -262,7 +262,9 @@ REVERTED: Schema = whole(
     }
 )
 HIT: Schema = whole({"edit": EDIT_ID, "position": COUNT, "role": TEXT, "snippet": TEXT, "score": NUMBER})
-HITS: Schema = whole({"session": SESSION_ID, "hits": each(HIT)})
+HITS: Schema = whole(
+    {"session": SESSION_ID, "hits": each(HIT), "more": said("Does more match than `limit` hits?", {"type": "boolean"})}
+)
 
 ERROR: Schema = record(
     {
