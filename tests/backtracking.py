@@ -6,7 +6,7 @@ makes of the same tree the texts that such a pattern can be slow on.
 
 import re
 from collections.abc import Callable, Iterator
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import islice, product
 from re import _constants as names
 from re import _parser as parser
@@ -114,9 +114,9 @@ class Machine:
 
     # --- running it --------------------------------------------------------------------------------
 
-    def match(self, text: str, at: int = 0) -> int | None:
-        """Where a match that begins at *at* ends; None if there is none."""
-        found = self._run(0, text, at, (-1,) * self.slots)
+    def match(self, text: str, at: int = 0, *, whole: bool = False) -> int | None:
+        """Where a match that begins at *at* ends, of the *whole* text at its end; None if there is none."""
+        found = self._run(0, text, at, (-1,) * self.slots, whole=whole)
         return None if found is None else found[0]
 
     def findall(self, text: str) -> list[tuple[int, int]]:
@@ -131,7 +131,9 @@ class Machine:
             at = end if end > at else at + 1
         return found
 
-    def _run(self, pc: int, text: str, at: int, slots: tuple[int, ...]) -> tuple[int, tuple[int, ...]] | None:
+    def _run(
+        self, pc: int, text: str, at: int, slots: tuple[int, ...], *, whole: bool = False
+    ) -> tuple[int, tuple[int, ...]] | None:
         code, size = self.code, len(text)
         left: list[tuple[int, int, tuple[int, ...]]] = [(pc, at, slots)]
         while left:
@@ -173,6 +175,8 @@ class Machine:
                         at += len(heard)
                         pc += 1
                     case "end":
+                        if whole and at < size:
+                            break
                         return at, slots
                     case kind:
                         inner = self._run(step[1], text, at - step[3], slots) if at >= step[3] else None
@@ -196,7 +200,7 @@ def _stands(where: Any, multiline: bool, text: str, at: int) -> bool:
         case names.AT_END_STRING:
             return at == size
         case names.AT_END:
-            return at == size or (text[at : at + 1] == "\n" and (multiline or at == size - 1))
+            return at == size or text[at : at + 1] == "\n" and (multiline or at == size - 1)
         case names.AT_BOUNDARY | names.AT_NON_BOUNDARY:
             parted = (at > 0 and _is_word(text[at - 1])) != (at < size and _is_word(text[at]))
             return parted == (where is names.AT_BOUNDARY)
@@ -211,7 +215,7 @@ def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
 
-@cache
+@lru_cache(maxsize=None)
 def _accepts(op: Any, value: Any, flags: int) -> Callable[[str], bool]:
     """A test of one character, asked of `re` itself."""
     tree = parser.SubPattern(parser.State(), [(op, list(value) if isinstance(value, tuple) else value)])
@@ -236,8 +240,7 @@ class Attack(NamedTuple):
         return self.before + self.pumped * max(1, size // len(self.pumped)) + self.behind
 
 
-FIXED = (" ", "\n", "\t", "a", "0", "_", "-", ".", "/", "a.", "a ", "a\n", "a. ", ". ", "\n ", "[", "(", "{", "{}", "<", "<a", "|", " |", '"', "\\", '\\"', "'", "`", "```", "“", "「", "中", "中。", "#", "# ", "*", "- ", ":", ", ", "0,", "A", "Aa")  # fmt: skip
-BEHIND = ("", "\x00", "\n\x00", "a", " ", "!")
+FIXED = (" ", "\n", "\t", "a", "0", "_", "-", ".", "/", "a.", "a ", "a\n", "a. ", ". ", "\n ", "[", "(", "{", "{}", "<", "<a", "|", " |", "\"", "\\", "\\\"", "'", "`", "```", "“", "「", "中", "中。", "#", "# ", "*", "- ", ":", ", ", "0,", "A", "Aa")  # fmt: skip
 
 
 def attacks(pattern: re.Pattern[Any], most: int = 400) -> Iterator[Attack]:
@@ -253,7 +256,7 @@ def attacks(pattern: re.Pattern[Any], most: int = 400) -> Iterator[Attack]:
     befores = dict.fromkeys(before for before, _ in seen if before)
     made |= dict.fromkeys(Attack(before, word, "") for before in islice(befores, 6) for word in FIXED)
     for attack in islice(made, most):
-        yield from (attack._replace(behind=end) for end in ("\x00", ""))
+        yield from (attack._replace(behind=end) for end in ("\x00", "", "\\"))
 
 
 def _pumps(tree: Any, before: str) -> Iterator[tuple[str, str]]:
@@ -300,7 +303,7 @@ def _sample(op: Any, value: Any) -> list[str]:
         case names.IN:
             accepts = _accepts(op, _frozen(value), 0)
             own = [chr(char) for kind, char in value if kind is names.LITERAL]
-            return [char for char in dict.fromkeys((*"a0 \n_A-.\t/:", *own, "中", '"', "!")) if accepts(char)][:4]
+            return [char for char in dict.fromkeys((*"a0 \n_A-.\t/:", *own, "中", "\"", "!")) if accepts(char)][:4]
         case names.BRANCH:
             return [text for branch in value[1] for text in _samples(branch, 1)][:6]
         case names.SUBPATTERN:

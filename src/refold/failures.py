@@ -32,8 +32,10 @@ ERRORS_ELSEWHERE = ("错误", "失败", "异常", "报错", "出错", "拒绝", 
 NONE = re.compile(r"(?:\b0|\bno) $", re.IGNORECASE)
 """What stands before `errors` where there are none."""
 TRACE = "Traceback (most recent call last):"
-TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n|\n)*(\S[^\n]*)")
-"""A Python traceback; its last line is the error."""
+TRACEBACK = re.compile(
+    r"Traceback \(most recent call last\):\n(?:[ \t](?![^\n]*Traceback \(most)[^\n]*+\n|\n)*+(\S[^\n]*)"
+)
+"""A Python traceback; its last line is the error. Of one within another the inner: no line is read for both."""
 OPENING = re.compile(
     r"""\s*(?:<\w+>\s*)?[{\["']*(?:error|fatal|traceback|exception|错误|失败|异常|报错|エラー|오류)"""
     r"""(?![\w-]*["']?\s*[:=]\s*(?:null|none|false|0(?![\dx.])|""|''|\[\s*\]|\{\s*\}))""",

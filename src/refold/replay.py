@@ -29,7 +29,8 @@ STRUCTURED = re.compile(
 )
 """Identifiers of programs: words that are recognisable by their structure alone."""
 
-_GROUP = re.compile(r"([^\s\"{}]*/)\{([^\s\"{}]+)\}")
+_GROUP = re.compile(r"(?<![^\s\"{}])([^\s\"{}]{1,1000}+(?<=/))\{([^\s\"{}]++)\}")
+"""Paths of one folder, which is no longer than `LONGEST` of `refold.summarizers.rules.reading`."""
 
 Place = Literal["tail", "stub", "summary"]
 """Where an identifier is still to be read: in a message as it was said, else in what is shown

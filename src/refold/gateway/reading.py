@@ -35,7 +35,7 @@ class Table:
         except tomllib.TOMLDecodeError as error:
             where = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
             place = f"{file}:{where[1]}:{where[2]}" if where else f"{file}:{text.count(chr(10)) + 1}"
-            raise ConfigError(f"{place}: {re.sub(r' [(]at .*[)]$', '', str(error))}") from error
+            raise ConfigError(f"{place}: {str(error).partition(' (at ')[0]}") from error
 
     @property
     def names(self) -> Sequence[str]:

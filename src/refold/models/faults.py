@@ -30,7 +30,7 @@ _SECRET = re.compile(
     r"|(?i:[?&](?:key|token|api_key|sig)=)[^\s&'\"]+"
     r"|//[^/\s@]+@"
     r"|\b(?:sk|pk|rk|gsk|xai|hf|ghp|AIza)[-_A-Za-z0-9*]{8,}"
-    r"|(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{32,}"
+    r"|(?<![A-Za-z0-9_-])(?=[A-Za-z_-]*+[0-9])[A-Za-z0-9_-]{32,}"
 )
 """What looks like a key: after words that announce one, with a known beginning, or long and random."""
 

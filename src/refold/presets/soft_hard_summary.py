@@ -83,7 +83,7 @@ _COURTESY = re.compile(
     r"(?:(?:你好|您好|请问|请|麻烦你?|帮我|帮忙|hi|hello|please|(?:can|could|would) you)[，,。!！:：\s]*)+",
     re.IGNORECASE,
 )
-_FENCE = re.compile(r"```(?P<language>[\w+#.-]*)[^\n]*\n.*?(?:```|\Z)", re.DOTALL)
+_FENCE = re.compile(r"```(?P<language>[\w+#.-]*+)[^`\n]*+\n.*?(?:```|\Z)", re.DOTALL)
 _HAN = re.compile(r"[\u3400-\u9fff]")
 _LETTERS = re.compile(r"[A-Za-z]")
 

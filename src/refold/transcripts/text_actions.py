@@ -4,13 +4,14 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 from refold.transcripts.session import Session, Wire
 from refold.transcripts.shape import text
 
-ACTION = re.compile(r"```(?:bash|sh|mswea_bash_command)[ \t]*\n(.*?)\n```", re.DOTALL)
-"""A block of shell commands: the agent runs it, and the next message of the user is what came out."""
+_OPENING = re.compile(r"```(?:bash|sh|mswea_bash_command)[ \t]*+\n")
+_CLOSING = "\n```"
 
 
 def with_calls(session: Session) -> Session:
@@ -44,11 +45,30 @@ def _action(message: Any) -> str:
     """The one action of an assistant's text; empty where there is none, or more than one."""
     if text(message, "role") != "assistant" or message.get("tool_calls"):
         return ""
-    found = ACTION.findall(text(message, "content"))
-    return found[0] if len(found) == 1 else ""
+    said = text(message, "content")
+    blocks = list(islice(_blocks(said), 2))
+    return said[blocks[0].start : blocks[0].stop] if len(blocks) == 1 else ""
+
+
+class _Block(NamedTuple):
+    """A block of shell commands: the agent runs it, and the next message of the user is what came out."""
+
+    opens: int
+    start: int
+    stop: int
+
+
+def _blocks(said: str) -> Iterator[_Block]:
+    """The blocks of a text, in time linear in its length."""
+    at = 0
+    while (opening := _OPENING.search(said, at)) and (stop := said.find(_CLOSING, opening.end())) >= 0:
+        yield _Block(opening.start(), opening.end(), stop)
+        at = stop + len(_CLOSING)
 
 
 def _call(message: Wire, id: str, action: str) -> Wire:
     function = {"name": "bash", "arguments": json.dumps({"command": action}, ensure_ascii=False)}
-    said = ACTION.sub("", message["content"]).rstrip()
+    said = message["content"]
+    block = next(_blocks(said))
+    said = f"{said[: block.opens]}{said[block.stop + len(_CLOSING) :]}".rstrip()
     return {**message, "content": said, "tool_calls": [{"id": id, "type": "function", "function": function}]}

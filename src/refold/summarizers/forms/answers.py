@@ -9,8 +9,8 @@ TRIES = 50
 """How many opening braces of one text are tried as the beginning of an object."""
 DEPTH = 200
 """How deep an object may be nested: no answer is, and each level is looked at again for every brace in it."""
-_TRAILING = re.compile(r'("(?:[^"\\]|\\.)*")|,\s*(?=[}\]])', re.DOTALL)
-_STRINGS = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)|[{}\[\]]', re.DOTALL)
+_TRAILING = re.compile(r'("(?:[^"\\]|\\.?)*+"?)|,\s*+(?=[}\]])', re.DOTALL)
+_STRINGS = re.compile(r'"(?:[^"\\]|\\.?)*+"?|[{}\[\]]', re.DOTALL)
 _CLOSES = {"{": "}", "[": "]"}
 
 

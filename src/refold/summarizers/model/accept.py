@@ -10,10 +10,10 @@ from refold.strategy import Answer
 Kind = Literal["good", "nobody", "overflow", "failed", "rejected", "off template"]
 
 _THOUGHT = r"think|thinking|thought|analysis|reasoning|scratchpad|reflection|antthinking|internal_monologue"
-_THOUGHTS = re.compile(rf"<({_THOUGHT})\b[^>]{{0,200}}>.*?(?:</\1\s*>|\Z)", re.IGNORECASE | re.DOTALL)
+_THOUGHTS = re.compile(rf"<({_THOUGHT})\b[^<>]{{0,200}}>.*?(?:</\1\s*>|\Z)", re.IGNORECASE | re.DOTALL)
 _STRAY_END = re.compile(rf"^.*</(?:{_THOUGHT})\s*>", re.IGNORECASE | re.DOTALL)
 _FENCE = re.compile(r"```(?:\w+)?\n(.*?)\n?```", re.DOTALL)
-_SUMMARY = re.compile(r"<summary>\s*(.*?)\s*(?:</summary>|\Z)", re.IGNORECASE | re.DOTALL)
+_SUMMARY = re.compile(r"<summary>(.*?)(?:</summary>|\Z)", re.IGNORECASE | re.DOTALL)
 _TOO_LONG = re.compile(
     r"context.{0,3}length|context.{0,3}window|maximum context|prompt is too long|too many (?:input )?tokens|"
     r"(?:input|request|prompt)[^.]{0,40}(?:too (?:long|large)|exceeds)|上下文.{0,6}(?:超|长)",
@@ -113,6 +113,10 @@ def _heading(title: str) -> re.Pattern[str]:
 
 def _says(text: str, titles: Sequence[str]) -> bool:
     """Is there anything besides the headings?"""
-    names = "|".join(map(re.escape, titles))
-    bare = re.sub(rf"^[ \t]*#{{1,6}}[ \t]+.*(?:{names}).*$", "", text, flags=re.IGNORECASE | re.MULTILINE)
+    bare = _heading_lines(titles).sub("", text)
     return bool(re.sub(r"\W|\bnone\b|无", "", bare, flags=re.IGNORECASE))
+
+
+def _heading_lines(titles: Sequence[str]) -> re.Pattern[str]:
+    names = "|".join(map(re.escape, titles))
+    return re.compile(rf"^[ \t]*#{{1,6}}[ \t].*(?:{names}).*$", re.IGNORECASE | re.MULTILINE)

@@ -32,7 +32,7 @@ _VERBS = {
     "append": "modified", "multi": "modified",
     "delete": "deleted", "remove": "deleted",
 }  # fmt: skip
-_PATCH = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+?)\s*$|^\*\*\* Move to: (.+?)\s*$", re.MULTILINE)
+_PATCH = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.*\S)|^\*\*\* Move to: (.*\S)", re.MULTILINE)
 _PATCHED = {"Add": "created", "Update": "modified", "Delete": "deleted"}
 _STATUS = {
     "completed": "done", "done": "done", "complete": "done", "finished": "done", "cancelled": "done",

@@ -29,9 +29,9 @@ _KIND = re.compile(
     r"|(?P<file>[\w-]+\.(?:py|pyi|js|jsx|ts|tsx|md|json|jsonl|yml|yaml|toml|txt|rs|go|java|rb|c|h|cc|cpp|cs|ex|exs|sh|css|html|sql|cfg|ini|lock|rst|xml)$)"
     r"|(?P<dotted>.*[A-Za-z_]\.[A-Za-z_])"
     r"|(?P<id>(?=.*\d)[\w$@-]+$)"
-    r"|(?P<snake>_?[a-z0-9$]+_\w+$|\w*_\w*[a-z]\w*$)"
+    r"|(?P<snake>_?[a-z0-9$]+_\w+$|(?=[^_]*_[^a-z]*[a-z])\w+$)"
     r"|(?P<upper>[A-Z0-9]+_[A-Z0-9_]+$)"
-    r"|(?P<pascal>[A-Z][A-Za-z]*[a-z][A-Z][A-Za-z]*$)"
+    r"|(?P<pascal>(?=[A-Z][A-Za-z]*[a-z][A-Z])[A-Za-z]+$)"
     r"|(?P<camel>[a-z$@]\w+$)"
 )
 _WEIGHT = {
@@ -44,7 +44,7 @@ _DEFINED = re.compile(
 _VALUE = re.compile(
     r"\"(\w{0,40}(?:id|Id|ID|number|code|sha|hash|ref|key|email|uuid|token|name|path|url|date|Date|号|號|编号|編號|码|碼|标识|標識|路径|路徑|日期|邮箱|郵箱))\"\s{0,4}:\s{0,4}\"?([\w@.:/+#-]{3,80})(?=[\",\s}\]])"
 )
-_NUMBER = re.compile(r"[0-9a-f]*\d[0-9a-f]*")
+_NUMBER = re.compile(r"(?<![0-9a-f])[a-f]*+\d[0-9a-f]*+")
 _HANDLE = re.compile(r"\bedit [0-9a-f]{8}\b")
 """How a stub of ours names its edit, where a caller feeds what was sent back as history."""
 _FIELD = re.compile(r"\"((?:[^\W\d]|\$)[\w$-]{2,60})\"\s{0,4}:")

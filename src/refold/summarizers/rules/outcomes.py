@@ -11,9 +11,11 @@ _ERROR = re.compile(
     r"No such file|not found|[Pp]ermission denied|错误[:：]|失败[:：]|异常[:：]|エラー|오류)[^\n]{0,300}",
     re.MULTILINE,
 )
+_WORD = re.compile(r"\w+")
 _CODE_ONLY = re.compile(
-    r"\W*(?:command|process|tool)?\s*(?:exit|return)\w*[ _]?(?:with)?\s*(?:code|status)?\W*-?\d+\W*$", re.IGNORECASE
+    r"(?:(?:command|process|tool) )?(?:exit|return)\w*(?: with)?(?: (?:code|status))?(?<!\d) ?\d+", re.IGNORECASE
 )
+"""The words of a line that tells an exit code and nothing else, one blank between them."""
 ENDS = 4_000
 """Characters at either end of a result where errors are looked for; exit codes in the first and last 400."""
 
@@ -40,6 +42,10 @@ def error_line(text: str) -> str:
     """
     end = without_escapes(text[-ENDS:])
     found = _ERROR.findall(end) or _ERROR.findall(without_escapes(text[:ENDS]))
-    rows = [row for row in end.splitlines() if row.strip() and not _CODE_ONLY.match(row)]
+    rows = [row for row in end.splitlines() if row.strip() and not _says_code_only(row)]
     line = found[-1] if found else rows[-1] if rows else ""
     return one_line(line.strip(), 240)
+
+
+def _says_code_only(row: str) -> bool:
+    return bool(_CODE_ONLY.fullmatch(" ".join(_WORD.findall(row))))

@@ -9,7 +9,7 @@ _TAGS = (
     "ide_selection", "ide_diagnostics", "environment_details", "session_context", "skill",
     "user_shell_command", "subagent_notification", "task-notification", "state_snapshot",
 )  # fmt: skip
-_OPENING = re.compile(rf"<({'|'.join(_TAGS)})\b[^>\n]{{0,500}}>")
+_OPENING = re.compile(rf"<({'|'.join(_TAGS)})\b[^<>\n]{{0,500}}>")
 _INJECTED = (
     "# AGENTS.md instructions",
     "AGENTS.md instructions for",
