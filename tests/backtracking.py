@@ -6,7 +6,7 @@ makes of the same tree the texts that such a pattern can be slow on.
 
 import re
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import islice, product
 from re import _constants as names
 from re import _parser as parser
@@ -16,7 +16,7 @@ MANY = 8
 """Repeats of at least so many are made long."""
 
 
-class TooMuch(Exception):
+class TooMuch(Exception):  # noqa: N818 - it says what it is
     """More steps than were allowed."""
 
 
@@ -131,7 +131,7 @@ class Machine:
             at = end if end > at else at + 1
         return found
 
-    def _run(
+    def _run(  # noqa: PLR0915 - one case an instruction
         self, pc: int, text: str, at: int, slots: tuple[int, ...], *, whole: bool = False
     ) -> tuple[int, tuple[int, ...]] | None:
         code, size = self.code, len(text)
@@ -200,7 +200,7 @@ def _stands(where: Any, multiline: bool, text: str, at: int) -> bool:
         case names.AT_END_STRING:
             return at == size
         case names.AT_END:
-            return at == size or text[at : at + 1] == "\n" and (multiline or at == size - 1)
+            return at == size or (text[at : at + 1] == "\n" and (multiline or at == size - 1))
         case names.AT_BOUNDARY | names.AT_NON_BOUNDARY:
             parted = (at > 0 and _is_word(text[at - 1])) != (at < size and _is_word(text[at]))
             return parted == (where is names.AT_BOUNDARY)
@@ -215,7 +215,7 @@ def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
 
-@lru_cache(maxsize=None)
+@cache
 def _accepts(op: Any, value: Any, flags: int) -> Callable[[str], bool]:
     """A test of one character, asked of `re` itself."""
     tree = parser.SubPattern(parser.State(), [(op, list(value) if isinstance(value, tuple) else value)])
@@ -240,7 +240,7 @@ class Attack(NamedTuple):
         return self.before + self.pumped * max(1, size // len(self.pumped)) + self.behind
 
 
-FIXED = (" ", "\n", "\t", "a", "0", "_", "-", ".", "/", "a.", "a ", "a\n", "a. ", ". ", "\n ", "[", "(", "{", "{}", "<", "<a", "|", " |", "\"", "\\", "\\\"", "'", "`", "```", "“", "「", "中", "中。", "#", "# ", "*", "- ", ":", ", ", "0,", "A", "Aa")  # fmt: skip
+FIXED = (" ", "\n", "\t", "a", "0", "_", "-", ".", "/", "a.", "a ", "a\n", "a. ", ". ", "\n ", "[", "(", "{", "{}", "<", "<a", "|", " |", '"', "\\", '\\"', "'", "`", "```", "“", "「", "中", "中。", "#", "# ", "*", "- ", ":", ", ", "0,", "A", "Aa")  # fmt: skip
 
 
 def attacks(pattern: re.Pattern[Any], most: int = 400) -> Iterator[Attack]:
@@ -303,7 +303,7 @@ def _sample(op: Any, value: Any) -> list[str]:
         case names.IN:
             accepts = _accepts(op, _frozen(value), 0)
             own = [chr(char) for kind, char in value if kind is names.LITERAL]
-            return [char for char in dict.fromkeys((*"a0 \n_A-.\t/:", *own, "中", "\"", "!")) if accepts(char)][:4]
+            return [char for char in dict.fromkeys((*"a0 \n_A-.\t/:", *own, "中", '"', "!")) if accepts(char)][:4]
         case names.BRANCH:
             return [text for branch in value[1] for text in _samples(branch, 1)][:6]
         case names.SUBPATTERN:

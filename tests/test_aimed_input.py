@@ -7,11 +7,15 @@ while it works: one slow text would hold up every conversation of a process.
 import ast
 import importlib
 import inspect
+import json
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import pairwise
 from math import log
 from pathlib import Path
 from time import thread_time
@@ -25,11 +29,18 @@ from backtracking import Attack, Machine, TooMuch, attacks
 from refold.clip import Gap
 from refold.gateway.api.shapes import EDIT_ID, NAME
 from refold.gateway.caps import Cap
+from refold.models.thinking import unthought
 from refold.recalling.snippets import words
+from refold.replay import written_out
 from refold.summarizers.forms.sections import HANDOVER
 from refold.summarizers.forms.tags import closing, opening
 from refold.summarizers.model.accept import _heading, _heading_lines
+from refold.summarizers.model.quotes import check_quotes
+from refold.summarizers.rules import shell
+from refold.summarizers.rules.layout import _quoted
+from refold.summarizers.rules.reading import parse
 from refold.summarizers.rules.wording import BINDING, PREFERRING, STRESSING
+from refold.summary import wrap
 
 CUES = (BINDING, STRESSING, PREFERRING)
 
@@ -91,12 +102,12 @@ class _Calls(ast.NodeVisitor):
         """What is done with a pattern that a call of `_compiled` makes."""
         self._in: list[str] = []
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:  # noqa: N802 - the visitor's name
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         self._in.append(node.name)
         self.generic_visit(node)
         self._in.pop()
 
-    def visit_Call(self, node: ast.Call) -> None:  # noqa: N802 - likewise
+    def visit_Call(self, node: ast.Call) -> None:
         match node.func:
             case ast.Attribute(ast.Name("re"), name) if name in MAKERS:
                 self.calls.append((".".join(self._in), node))
@@ -104,7 +115,7 @@ class _Calls(ast.NodeVisitor):
                 self.calls.append((".".join(self._in), node))
         self.generic_visit(node)
 
-    def visit_Attribute(self, node: ast.Attribute) -> None:  # noqa: N802 - likewise
+    def visit_Attribute(self, node: ast.Attribute) -> None:
         self.used_as[node.value] = node.attr
         if node.attr in USES and isinstance(node.value, ast.Name | ast.Attribute):
             name = node.value.id if isinstance(node.value, ast.Name) else node.value.attr
@@ -161,8 +172,7 @@ def _handed(module: ModuleType, function: str, call: ast.Call) -> Iterator[re.Pa
     flags = words.get("flags") or (call.args[1] if ast.unparse(call.func) == "re.compile" and call.args[1:] else None)
     try:
         pattern, given = (
-            eval(ast.unparse(node), dict(vars(module)))  # noqa: S307 - our own source
-            for node in (call.args[0], flags or ast.Constant(0))
+            eval(ast.unparse(node), dict(vars(module))) for node in (call.args[0], flags or ast.Constant(0))
         )
     except NameError:
         if function:  # what stands outside of functions is a value
@@ -299,7 +309,7 @@ SHAPES: dict[str, Callable[[int], str]] = {
     unit: lambda size, unit=unit: unit * (size // len(unit))  # type: ignore[misc]
     for unit in (
         "a", "A", "0", "_a", "aA", " ", "\n", "\t", "\r\n", "a\n", "a b ", "Ab. ", "中", "中。", "中a", "é", "\u0301", "\U0001f1e9", "\ud83d", "( ", "[", "{", "}",
-        "{\"a\":", "[[]", "\"", "\\", "\\\"", "\"a\", ", "'", "`", "```", "```bash\n", "```a", "<", "<a", "<a>", "<think>", "</think>", "<think></think>",
+        '{"a":', "[[]", '"', "\\", '\\"', '"a", ', "'", "`", "```", "```bash\n", "```a", "<", "<a", "<a>", "<think>", "</think>", "<think></think>",
         "<system-reminder>", "<skill a=", "<summary>", "<!--", "<![CDATA[", "| cat ", "|", " | cat | grep x", "cd a; ", "A=b ", "<<E ", "2>&1 ", "a/", "/", "//", "a/b.py ",
         "## Counts\nmessages 3; calls a", "## Requests\n- a\n", "## Files\nread: a/{b,c} ", "- [ ] a\n", "- a\n", "1. ", "# ", "> ", "* ", "**", "“", "「", "『", "«", "„", ": ", ", ",
         "exit code ", "error ", "Error: ", "Traceback (most recent call last):\n ", "\x1b[31m", "\x1b]", "data: {}\n\n", "data: ", "https://", "a@", "a.", "password=",
@@ -314,7 +324,7 @@ SHAPES: dict[str, Callable[[int], str]] = {
     "counts": lambda size: "## Counts\nmessages 3; calls " + ", ".join(f"t{at} 3" for at in range(size // 8)),
     "one folder": lambda size: "## Files\nread: " + "a" * (size // 2) + "/{" + "b," * (size // 4) + "}",
     "opened": lambda size: "<a>" * (size // 7) + "</a>" * (size // 7),
-    "quoted": lambda size: "The user said " + "\"x y z a b c d e\" " * (size // 18),
+    "quoted": lambda size: "The user said " + '"x y z a b c d e" ' * (size // 18),
 }  # fmt: skip
 """What is nasty to read, many times over: nothing closes, nothing ends, or there is very much of it."""
 
@@ -381,17 +391,17 @@ QUICK = 0.02
 """Seconds in which a text of any of these sizes may be read without another look at it."""
 
 
-def grows(call: Callable[[Any], Any], text: Callable[[int], Any]) -> float:
+def grows(
+    call: Callable[[Any], Any], text: Callable[[int], Any], sizes: Sequence[int] = SIZES, quick: float = QUICK
+) -> float:
     """The exponent of a function's processor time: what is slow is measured again until it shows that it is not."""
-    shorter = text(SIZES[0])
-    for size in SIZES[1:]:
-        longer = text(size)
-        if _seconds(call, longer) > QUICK:
-            times = len(longer) / max(1, len(shorter))
+    for small, large in pairwise(sizes):
+        shorter, longer = text(small), text(large)
+        if _seconds(call, longer) > quick:
+            times = len(longer) / max(1, len(shorter)) if isinstance(longer, str | bytes) else large / small
             looks = (exponent(_seconds(call, shorter, 5), _seconds(call, longer, 3), times) for _ in range(4))
             if (least := min_until(looks, WORST)) > WORST:
                 return least
-        shorter = longer
     return 1.0
 
 
@@ -411,3 +421,170 @@ def test_no_function_over_text_is_worse_than_n_log_n(reader: Reader) -> None:
     for name, shape in SHAPES.items():
         found = grows(reader.call, lambda n, f=shape: f(n).encode("utf-8", "replace") if reader.is_bytes else f(n))
         assert found <= WORST, f"{reader.where} grows with exponent {found:.2f} on {name!r}"
+
+
+@pytest.mark.parametrize(
+    ("command", "listed"),
+    [
+        ("make test 2>&1 | tail -20", "make test"),
+        ("ls | cat 2>&1 | head -5 2>&1", "ls"),
+        ("ls |& tail -3", "ls"),
+        ("ls || cat x", "ls || cat x"),
+        ("grep 'a | cat b' | head", "grep 'a | cat b'"),
+        ("a | tee out.txt; b | cat", "a | tee out.txt; b"),
+        ("ls" + " | cat" * 60 + " | grep x", "ls" + " | cat" * 60 + " | grep x"),
+    ],
+)
+def test_c1_a_command_is_listed_without_what_trims_its_output(command: str, listed: str) -> None:
+    """The last of these took months; a pipe in quotes or in `||` trims nothing."""
+    assert shell.name(command) == listed
+
+
+def test_c3_counts_are_read_whatever_stands_among_them() -> None:
+    """A forged list of counts is read once; one of ours comes back whole."""
+    tools = {"Bash": 3, "we ird, 2": 5, 'q" a': 7}
+    text = "## Counts\nmessages 12; calls " + ", ".join(f"{_quoted(tool)} {count}" for tool, count in tools.items())
+    assert parse(text).calls == tools
+    assert parse("## Counts\nmessages 3; calls " + "a" * 100_000).calls == {}
+
+
+@pytest.mark.parametrize("blank", ["\n", " ", " \n", "\t\n\n"])
+def test_c20_what_a_model_answers_is_read_in_time_linear_in_its_length(blank: str) -> None:
+    """60 KB of newlines took 3.2 s, 30 KB of blanks more than 8."""
+    sizes = 2_000, 8_000, 32_000
+    assert grows(unthought, lambda size: "a" + blank * (size // len(blank)) + "b", sizes) <= WORST
+    line = lambda size: "The user asked: " + blank.replace("\n", " ") * (size // len(blank)) + "x"  # noqa: E731 - a shape
+    assert grows(lambda text: check_quotes(text, ["never"]), line, sizes) <= WORST
+
+
+def test_a_forged_group_of_paths_takes_no_more_memory_than_its_text() -> None:
+    """A folder of 50,000 characters before as many names, each written out with it, would take 2 GB."""
+    text = "## Files\nread: " + "a" * 50_000 + "/{" + "b," * 25_000 + "}"
+    assert sum(map(len, parse(text).files)) < 2 * len(text)
+    assert len(written_out(text)) < 2 * len(text)
+
+
+# --- many entries ----------------------------------------------------------------------------------
+
+
+def _anthropic(messages: list[Any]) -> dict[str, Any]:
+    ends = [{"role": "assistant", "content": "ok"}, {"role": "user", "content": "go on"}]
+    return {"model": "claude-opus-4-5", "max_tokens": 100, "messages": [*messages, *ends]}
+
+
+def _calls(many: int) -> dict[str, Any]:
+    calls = [{"type": "tool_use", "id": f"t{at}", "name": "read", "input": {"path": f"a{at}.py"}} for at in range(many)]
+    results = [{"type": "tool_result", "tool_use_id": f"t{at}", "content": f"of x_{at}"} for at in range(many)]
+    entries = ("user", "go"), ("assistant", calls), ("user", results)
+    return _anthropic([{"role": role, "content": content} for role, content in entries])
+
+
+def _chat_calls(many: int) -> dict[str, Any]:
+    called = [{"id": f"c{at}", "type": "function", "function": {"name": "f", "arguments": "{}"}} for at in range(many)]
+    results = [{"role": "tool", "tool_call_id": f"c{at}", "content": f"of x_{at}"} for at in range(many)]
+    first = {"role": "assistant", "content": None, "tool_calls": called}
+    ends = [{"role": "assistant", "content": "ok"}, {"role": "user", "content": "go on"}]
+    return {"model": "m", "messages": [{"role": "user", "content": "go"}, first, *results, *ends]}
+
+
+def _responses_calls(many: int) -> dict[str, Any]:
+    calls = [{"type": "function_call", "call_id": f"c{at}", "name": "f", "arguments": "{}"} for at in range(many)]
+    results = [{"type": "function_call_output", "call_id": f"c{at}", "output": f"of x_{at}"} for at in range(many)]
+    ends = [{"role": "assistant", "content": "ok"}, {"role": "user", "content": "go on"}]
+    return {"model": "m", "input": [{"role": "user", "content": "go"}, *calls, *results, *ends]}
+
+
+def _gemini_calls(many: int) -> dict[str, Any]:
+    calls = [{"functionCall": {"name": "f", "args": {"at": at}}} for at in range(many)]
+    results = [{"functionResponse": {"name": "f", "response": {"output": f"of x_{at}"}}} for at in range(many)]
+    turns = [("user", [{"text": "go"}]), ("model", calls), ("user", results), ("model", [{"text": "ok"}])]
+    return {"contents": [{"role": role, "parts": parts} for role, parts in (*turns, ("user", [{"text": "go on"}]))]}
+
+
+def _said(texts: Iterator[str], role: str) -> dict[str, Any]:
+    return _anthropic([{"role": role, "content": [{"type": "text", "text": text} for text in texts]}])
+
+
+def _forged(at: int) -> str:
+    return wrap(f"## Requests\n- do {at}\n## Files\nread: a{at}.py\n## Names\nname_{at}\n## Counts\nmessages 1").text
+
+
+def _talk(texts: Iterator[str]) -> dict[str, Any]:
+    return _anthropic([{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(texts)])
+
+
+MANY_ENTRIES: dict[str, Callable[[int], dict[str, Any]]] = {
+    "calls": _calls,
+    "chat calls": _chat_calls,
+    "responses calls": _responses_calls,
+    "gemini calls": _gemini_calls,
+    "blocks of the user": lambda many: _said((f"block {at} says x_{at}." for at in range(many)), "user"),
+    "blocks of the assistant": lambda many: _said((f"block {at} says x_{at}." for at in range(many)), "assistant"),
+    "messages": lambda many: _talk(f"message {at} on x_{at}." for at in range(many)),
+    "equal messages": lambda many: _talk("the same again" for _ in range(many)),
+    "forged summaries": lambda many: _talk(_forged(at) if at % 2 == 0 else "ok" for at in range(many)),
+}
+
+
+@pytest.mark.parametrize("name", MANY_ENTRIES)
+@pytest.mark.parametrize("work", [lambda payload: refold.compact(payload, to=1_500), refold.check, refold.repair])
+def test_c4_no_conversation_of_many_entries_is_worse_than_n_log_n(name: str, work: Callable[[Any], Any]) -> None:
+    """Sixteen thousand blocks in one message, or thousands of forged summaries, took minutes."""
+    assert grows(work, MANY_ENTRIES[name], (200, 800, 3_200) if NIGHTLY else (100, 400, 1_600), 0.25) <= WORST
+
+
+# --- whole requests --------------------------------------------------------------------------------
+
+ATTACKS = {
+    "c1": ("shell", "ls" + " | cat" * 60 + " | grep x"),
+    "c3": ("user", wrap("## Counts\nmessages 3; calls " + "a" * 400_000).text),
+    "c4 lines": ("assistant", "a line\n" * 60_000),
+    "c4 sentences": ("assistant", "It is so. " * 40_000),
+    "c4 newlines": ("assistant", "\n" * 400_000),
+    "c4 blanks": ("tool", " " * 400_000),
+}
+PROGRAM = """
+import asyncio, sys
+from refold.gateway.exchange import Exchange, Incoming, Settings
+from refold.stores.memory import MemoryStore
+from refold.windows import Window
+
+async def run(body):
+    exchange, ticks = Exchange(Settings(windows={"m": Window(20_000)}, deadline=300.0), MemoryStore()), 0
+    task = asyncio.create_task(exchange.prepare(Incoming("openai_chat", "up", "/v1/chat/completions", (), body, "c")))
+    while not task.done():
+        await asyncio.sleep(0)
+        ticks += 1
+    sent = await task
+    print(len(sent.body), ticks)
+    await exchange.aclose()
+
+asyncio.run(run(sys.stdin.buffer.read()))
+"""
+
+
+def _attacked(role: str, text: str) -> bytes:
+    command = json.dumps({"command": text if role == "shell" else "make test"})
+    call = {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": command}}
+    messages = [
+        {"role": "user", "content": text if role == "user" else "Fix it."},
+        {"role": "assistant", "content": text if role == "assistant" else None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": text if role == "tool" else "out " * 20},
+    ]
+    for at in range(10):
+        again = {**call, "id": f"d{at}"}
+        messages += [
+            {"role": "assistant", "content": None, "tool_calls": [again]},
+            {"role": "tool", "tool_call_id": f"d{at}", "content": f"file {at} " + "one two three four " * 1_000},
+        ]
+    return json.dumps({"model": "m", "messages": [*messages, {"role": "user", "content": "Go on."}]}).encode()
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_c1_c3_c4_the_gateway_answers_a_request_that_holds_an_attack(attack: str) -> None:
+    """One such request held up a whole gateway: for months, for minutes. A process of its own, so that it can be ended."""
+    program = [sys.executable, "-c", PROGRAM]
+    ended = subprocess.run(program, input=_attacked(*ATTACKS[attack]), capture_output=True, timeout=240, check=True)
+    length, ticks = map(int, ended.stdout.split())
+    assert 0 < length < len(_attacked(*ATTACKS[attack]))
+    assert ticks > 10

@@ -3,11 +3,10 @@ what would be sent."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import reduce
 
 from refold.messages import Content, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from refold.summarizers.rules.collect import gather
-from refold.summarizers.rules.digest import Digest, merge
+from refold.summarizers.rules.digest import Digest, merge, merged
 from refold.summarizers.rules.reading import parse
 from refold.summary import previous, without_summary
 from refold.view import View
@@ -64,7 +63,7 @@ def _digest(before: View, after: View) -> Digest:
             said += rest
     names = {edit.id[:size] for edit in before.edits for size in (8, None)}
     own = _said_only(gather(shown), gather(said), names) if shown != said else gather(shown)
-    return reduce(merge, [*map(parse, earlier), own], Digest())
+    return merge(merged([*map(parse, earlier)]), own)
 
 
 def _said_only(shown: Digest, said: Digest, ids: Collection[str]) -> Digest:

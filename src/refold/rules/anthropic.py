@@ -44,8 +44,16 @@ def answers(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
 
 def _late(messages: Sequence[Message], pairing: Pairing, ends: Sequence[int]) -> Iterator[Violation]:
     """Results at home that stand behind something that is no result."""
+    first = dict[int, int]()
+    """By message, where its first part stands that is no result: looked for once, however many results it has (C4)."""
     for call, (at, part, id) in pairing.pairs:
-        if at == ends[call.at] and not all(map(is_result, messages[at].parts[:part])):
+        if at != ends[call.at]:
+            continue
+        if at not in first:
+            first[at] = next(
+                (n for n, each in enumerate(messages[at].parts) if not is_result(each)), len(messages[at].parts)
+            )
+        if first[at] < part:
             yield Violation("AN-1", at, f"result {id!r} stands behind other content; results come first", id)
 
 

@@ -2,13 +2,12 @@
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
 
 from refold.messages import user
 from refold.strategy import Answer, Ask
 from refold.summarizer import Summary
 from refold.summarizers.rules.collect import gather
-from refold.summarizers.rules.digest import Digest, merge, without_answered
+from refold.summarizers.rules.digest import Digest, merge, merged, without_answered
 from refold.summarizers.rules.layout import CHAT, SHARES, render
 from refold.summarizers.rules.material import Material, material
 from refold.summarizers.rules.reading import parse
@@ -44,7 +43,7 @@ def digest(found: Material) -> Digest:
     messages = [message for _, message in found.said]
     said = gather(messages)
     known = replace(said, talk=remarks(messages) if said.calls else spoken(messages))
-    joined = reduce(merge, [*map(parse, found.earlier), known], Digest())
+    joined = merge(merged([*map(parse, found.earlier)]), known)
     return without_answered(joined) if found.answered else joined
 
 

@@ -1,6 +1,6 @@
 """What a rule summary knows, as values, and how two of them become one."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import NamedTuple
@@ -79,6 +79,14 @@ def merge(old: Digest, new: Digest) -> Digest:
         talk=(*old.talk, *(line._replace(at=line.at + old.messages) for line in new.talk)),
         notes=unique(old.notes + new.notes),
     )
+
+
+def merged(digests: Sequence[Digest]) -> Digest:
+    """One digest of many stretches that follow each other; of n log n work, though a history may hold thousands of summaries."""
+    if len(digests) < 2:
+        return merge(Digest(), digests[0]) if digests else Digest()
+    half = (len(digests) + 1) // 2
+    return merge(merged(digests[:half]), merged(digests[half:]))
 
 
 def _requests(old: Digest, new: Digest) -> dict[str, int]:
