@@ -550,7 +550,7 @@ from refold.stores.memory import MemoryStore
 from refold.windows import Window
 
 async def run(body):
-    exchange, ticks = Exchange(Settings(windows={"m": Window(20_000)}, deadline=300.0), MemoryStore()), 0
+    exchange, ticks = Exchange(Settings(windows={"m": Window(20_000)}, decide_timeout_seconds=300.0), MemoryStore()), 0
     task = asyncio.create_task(exchange.prepare(Incoming("openai_chat", "up", "/v1/chat/completions", (), body, "c")))
     while not task.done():
         await asyncio.sleep(0)
