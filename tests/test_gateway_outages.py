@@ -121,7 +121,7 @@ def test_c11_a_conversation_that_is_forgotten_meanwhile_loses_nothing():
 def test_c11_a_store_that_hangs_is_asked_once_by_a_conversation_and_nothing_is_done_twice():
     """Its next requests do not wait for the one that hangs, and that one does nothing more when it gets its answer."""
     store = Clocked()
-    with Driver(store, decide_timeout_seconds=0.3, store_cooldown_seconds=0.0) as driver:
+    with Driver(store, decide_timeout_seconds=2.0, store_cooldown_seconds=0.0) as driver:
         driver(anthropic(3))
         store.slow.clear()
         late = driver(anthropic(60))
@@ -152,7 +152,7 @@ def until(done: Callable[[], bool]) -> None:
 def test_c5_a_refused_request_waits_for_a_store_that_hangs_no_longer_than_the_deadline(call: str):
     """A client waited for `patience`, 60 seconds, where two were configured. Here patience would outlast the test."""
     store = Clocked()
-    with Driver(store, decide_timeout_seconds=0.3, summary_timeout_seconds=100_000.0) as driver:
+    with Driver(store, decide_timeout_seconds=2.0, summary_timeout_seconds=100_000.0) as driver:
         body = anthropic(60 if call == "harder" else 20, signed=True)
         out = driver(body)
         store.slow.clear()
@@ -173,7 +173,7 @@ def test_c5_one_error_teaches_a_window_once_though_it_is_worked_on_twice():
         "type": "error",
         "error": {"type": "invalid_request_error", "message": "prompt is too long: 9000 tokens > 300 maximum"},
     }
-    with Driver(store, windows={}, decide_timeout_seconds=0.3) as driver:
+    with Driver(store, windows={}, decide_timeout_seconds=2.0) as driver:
         body = anthropic(30, model="unheard")
         out = driver(body)
         store.slow.clear()

@@ -313,6 +313,40 @@ def test_c7_a_forged_token_finds_and_leaves_nothing(tmp_path: Path):
         assert at.say(token(number=1), session(60)).headers["refold-edits"] == anna.headers["refold-edits"]
 
 
+def test_c7_a_session_whose_requests_are_signed_is_compacted_once(tmp_path: Path):
+    """Each request shows another signature, and was compacted anew. One that the upstream refuses leaves nothing."""
+
+    def signed(number: int, key: str = "AKIA1") -> dict[str, str]:
+        scope = f"{key}/20261122/us-east-1/bedrock/aws4_request"
+        return {"authorization": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature={number:064x}"}
+
+    def verifying(asked: Asked) -> Reply:
+        shown = {name.lower(): value for name, value in asked.headers}["authorization"]
+        return Reply("no", status=403) if shown.endswith("f") else Reply("Hello.")
+
+    with ScriptedUpstream(verifying) as upstream:
+        home = Upstream(name="home", url=upstream.url, issuers=("aws",))
+        windows = Settings(windows={"m": Window(16_000)}, economy=False)
+        config = Config(upstreams=(home,), store=str(tmp_path / "a.db"), salt=SALT, settings=windows)
+        with Serving(gateway(config)) as served:
+
+            def say(steps: int, headers: dict[str, str]) -> httpx.Response:
+                url = f"{served.url}/v1/chat/completions"
+                return httpx.post(url, json=session(steps), headers=headers, timeout=60)
+
+            first = say(60, signed(1))
+            made = edits(tmp_path / "a.db")
+            assert made and first.headers["refold-edits"] != "0"
+            for number in (2, 3, 4):
+                assert say(60, signed(number)).headers["refold-edits"] == first.headers["refold-edits"]
+            assert edits(tmp_path / "a.db") == made
+            assert say(62, signed(0xF)).status_code == 403
+            tips = {edit.tip for edit in made}
+            assert [edit for edit in edits(tmp_path / "a.db") if edit.tip in tips] == made
+            assert say(60, signed(5, "AKIA2")).status_code == 200
+            assert len({edit.tip for edit in edits(tmp_path / "a.db")}) > len(tips)  # another key is another tenant
+
+
 def test_c7_one_tenant_is_an_explicit_choice_of_this_machine_alone(tmp_path: Path):
     """For a single user, whose client signs each request or shows tokens that say nothing."""
     with place(tmp_path / "a.db", tenant="one") as at:
