@@ -24,6 +24,7 @@ from refold.presets.koog import (
     NoCompression,
     Prompt,
     RetrieveFactsFromHistory,
+    Tagged,
     WholeHistory,
     compose_prompt_with_required_messages,
     remember,
@@ -241,15 +242,17 @@ def test_memory_messages_are_kept_if_so_wished(strategy, answer, preserve):
 
 
 def test_koogs_own_memory_messages_are_known_by_their_texts_if_so_wished():
-    """S3-26: facts from memory, and the note that the feature is off. By substring only on request, since a user may
-    quote them (C3-5)."""
+    """S3-26: facts from memory, and the note that the feature is off, where a message begins with them (F26). By substring
+    only on request, since a user may quote them (C3-5)."""
     off = user("Memory feature is not enabled")
     facts = user("Here are the relevant facts from memory: dark mode")
-    history = [*TASK[:4], off, facts, *TASK[4:]]
+    quoted = user("What does 'Memory feature is not enabled' mean?")
+    history = [*TASK[:4], off, facts, quoted, *TASK[4:]]
     kept, _, _ = run(replaced(history, tldr("x"), memory=Containing()))
-    assert off in kept
-    assert facts in kept
-    tagged, _, _ = run(replaced(history, tldr("x")))
+    assert [message for message in (off, facts, quoted) if message in kept] == [off, facts, quoted]
+    marked, _, _ = run(replaced(history, tldr("x")))
+    assert [message for message in (off, facts, quoted) if message in marked] == [off, facts]
+    tagged, _, _ = run(replaced(history, tldr("x"), memory=Tagged()))
     assert off not in tagged
 
 

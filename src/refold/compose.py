@@ -55,6 +55,18 @@ class Containing:
         return any(text in message.text for text in self.texts)
 
 
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """Picks messages tagged as memory, and those that begin with one of *texts*, as koog's own do (S3-26). A text that
+    only quotes one is none (C3-5)."""
+
+    texts: tuple[str, ...] = KOOG_TEXTS
+
+    def __call__(self, message: Message) -> bool:
+        """Is *message* memory?"""
+        return Tagged()(message) or message.text.lstrip().startswith(self.texts)
+
+
 def pending(view: View) -> int:
     """Where what the model has not answered begins: a request, results it has not read with their
     calls, calls that are still open. The latest legal cut before it (C3-3, S3-09)."""

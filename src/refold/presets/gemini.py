@@ -28,6 +28,7 @@ from refold.summarizer import Summarizer
 from refold.summarizers.forms import SnapshotForm
 from refold.summarizers.model import ModelSummary, Prompt, prompt
 from refold.tokens.count import Counter, count_message
+from refold.tokens.formulas import quarter
 from refold.triggers import EveryN, Fraction, Trigger
 from refold.view import View
 
@@ -81,7 +82,7 @@ class Settings:
     compression_window: int = 100_000
     """Tokens of that model's window: a longer history is summarised in parts."""
     summary_tokens: int = 2_000
-    """Cap of the snapshot's message, in tokens."""
+    """Tokens that the snapshot may have at least; what is recorded beside it takes at most as many again."""
     min_saving: float = 0.05
     """A snapshot that makes the request smaller by less than this share is thrown away (C0-7)."""
     every: int | None = None
@@ -128,7 +129,7 @@ def compactor(
         due = due | (EveryN(settings.every) if also is None else EveryN(settings.every) & also)
     strategy = Compress(
         settings.preserve_threshold,
-        settings.summary_tokens,
+        settings.summary_tokens * (1 + settings.record),
         settings.min_saving,
         snapshot_summary(settings),
         settings.split,
@@ -254,6 +255,7 @@ __all__ = [
     "compactor",
     "curated",
     "get_compressor",
+    "quarter",
     "recent",
     "snapshot_summary",
 ]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from refold.compose import Containing, Tagged, composed, kept, pending, remember
+from refold.compose import Containing, Marked, Tagged, composed, kept, pending, remember
 from refold.messages import Message, ToolCall, ToolResult
 from refold.presets.koog_sessions import (
     LLM,
@@ -98,6 +98,7 @@ __all__ = [
     "FactType",
     "FromLastNMessages",
     "HistoryCompressionStrategy",
+    "Marked",
     "NoAnswer",
     "NoCompression",
     "Prompt",

@@ -16,7 +16,7 @@ from refold.attempt import Attempt
 from refold.budget import Budget
 from refold.codec import Codec
 from refold.codecs import decode_all, open_payload
-from refold.compose import Picks, Tagged
+from refold.compose import Marked, Picks
 from refold.errors import RefoldError
 from refold.lens import Lens
 from refold.loop import adrive, shrink
@@ -57,7 +57,7 @@ class ReadSession:
     """What answers: a model of `refold.models`, or any function from an `Ask` to an `Answer`."""
     rules: Rules = Rules(RULES)
     count: Counter = count_message
-    memory: Picks = field(default_factory=Tagged)
+    memory: Picks = field(default_factory=Marked)
     mark: Mark = field(default_factory=Mark)
     """When the history was compressed last, or seen first."""
     clock: Callable[[], float] = time.time
@@ -167,7 +167,7 @@ class LLM:
         count: Counter = count_message,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.history, self.model, self._count, self._memory = list(history), ask, count, memory or Tagged()
+        self.history, self.model, self._count, self._memory = list(history), ask, count, memory or Marked()
         own = codec is None and all(isinstance(entry, Message) for entry in history)
         self._codec = None if own else open_payload(self.history, codec).codec
         self._writing = asyncio.Lock()

@@ -25,6 +25,7 @@ from refold.strategy import Answer, Ask, Strategy
 from refold.summarizer import Summarizer, Summary
 from refold.summarizers.model import ModelSummary, Prompt
 from refold.tokens.count import Counter, count_fixed, count_message
+from refold.tokens.formulas import chinese_and_ascii
 from refold.tokens.usage import Usage, read_usage
 from refold.transcript import Transcript
 from refold.triggers import Tokens
@@ -274,3 +275,25 @@ def _fields(usage: Any) -> Any:
     if not hasattr(usage, "__dict__"):
         return usage
     return {name: _fields(value) for name, value in vars(usage).items()}
+
+
+__all__ = [
+    "MODEL_LIMIT",
+    "PLACEHOLDER",
+    "PRUNE_MINIMUM",
+    "PRUNE_PROTECT",
+    "RESERVED_OUTPUT",
+    "SUMMARY_CLOSING",
+    "SUMMARY_SYSTEM_PROMPT",
+    "UPSTREAM",
+    "Limits",
+    "PruneAndCompact",
+    "Step",
+    "chinese_and_ascii",
+    "compaction",
+    "generate_summary",
+    "is_overflow",
+    "prune",
+    "rebuild_messages",
+    "tool_compact",
+]

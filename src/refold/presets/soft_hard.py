@@ -280,4 +280,5 @@ __all__ = [
     "clamped",
     "extract_memories",
     "merged",
+    "rather_over",
 ]

@@ -16,7 +16,7 @@ from refold.summarizers.rules.material import material
 from refold.summarizers.rules.reading import parse as parse_record
 from refold.summarizers.rules.requests import asked
 from refold.summarizers.rules.text import one_line, sentences
-from refold.summary import wrap
+from refold.summary import TITLES, wrap
 from refold.view import View
 
 Language = Literal["zh", "en"]
@@ -46,7 +46,7 @@ class Words(NamedTuple):
 
 WORDS: dict[Language, Words] = {
     "zh": Words(
-        "[以下是之前对话的摘要]",
+        TITLES[1],
         "讨论主题: ",
         "关键结论:",
         "用户偏好:",
@@ -58,7 +58,7 @@ WORDS: dict[Language, Words] = {
         re.compile(r"\(已压缩 \d+ 条消息[,，]其中用户 (\d+) 条[,，]助手 (\d+) 条(?:[,，]工具 (\d+) 条)?\)"),
     ),
     "en": Words(
-        "[Summary of the conversation so far]",
+        TITLES[2],
         "Topics: ",
         "Conclusions:",
         "Preferences:",

@@ -9,9 +9,10 @@ from refold.strategies.clear_tool_results import Cleared
 from refold.strategy import Answer, Ask
 from refold.summarizer import Summarizer, Summary
 from refold.summarizers.model import Prompt
+from refold.summary import TITLES
 from refold.view import View
 
-TITLE = "【历史摘要】"
+TITLE = TITLES[0]
 """What a summary begins with (S1-29)."""
 SUMMARY_PROMPT = Prompt(
     "two-layer",

@@ -91,7 +91,7 @@ class FactSummary:
         for text in (prompt, f"{prompt}\n\n{AGAIN}"):
             got = reply((yield Ask(text, self.answer, "facts", system.text, prompt_id=system.plus(PROMPT).id)))
             if got.kind != "good":
-                return _Found(None, "rejected" if got.kind == "rejected" else "failed", got.text)
+                return _Found(None, "rejected" if got.kind in ("rejected", "cut off") else "failed", got.text)
             if (facts := form.parse(got.text)) is not None:
                 return _Found(facts)
         return _Found(None, "rejected", "the answer is not of the shape asked for")

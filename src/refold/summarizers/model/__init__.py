@@ -25,8 +25,8 @@ class ModelSummary:
     """Has a model summarise, and keeps beside its words what must not be lost: the user's requests,
     standing constraints, open items, files with their state, identifiers (as `RuleSummary` does).
 
-    Asks at most *max_calls* questions; none is larger than *window*. An answer that is empty, cut
-    off, filtered, a tool call, nothing but reasoning, off the template after one more try, or too
+    Asks at most *max_calls* questions; none is larger than *window*. An answer that is empty,
+    filtered, a tool call, nothing but reasoning, cut off or off the template after one more try, or too
     long is never used: then *fallback* summarises, and the run ends `degraded`; without a fallback
     nothing is changed, and it ends `rejected` or `failed`. Conformance 32 to 39.
     Raises ValueError for a window or a number of calls below 1.
@@ -100,7 +100,7 @@ class ModelSummary:
         return Summary(text, Ending("degraded", "; ".join(notes)) if notes else None)
 
     def _fall_back(self, job: Job, why: Told) -> Generator[Ask, Answer | None, Summary]:
-        outcome: Outcome = "rejected" if why.kind in ("rejected", "off template") else "failed"
+        outcome: Outcome = "rejected" if why.kind in ("rejected", "cut off", "off template") else "failed"
         reason = f"{why.text} ({why.rung})" if why.rung else why.text
         if self.fallback is None:
             return Summary("", Ending(outcome, reason))

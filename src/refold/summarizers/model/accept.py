@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from refold.strategy import Answer
 
-Kind = Literal["good", "nobody", "overflow", "failed", "rejected", "off template"]
+Kind = Literal["good", "nobody", "overflow", "failed", "rejected", "cut off", "off template"]
 
 _THOUGHT = r"think|thinking|thought|analysis|reasoning|scratchpad|reflection|antthinking|internal_monologue"
 _THOUGHTS = re.compile(rf"<({_THOUGHT})\b[^<>]{{0,200}}>.*?(?:</\1\s*>|\Z)", re.IGNORECASE | re.DOTALL)
@@ -41,6 +41,8 @@ def reply(answer: Answer | None) -> Reply:
         return Reply("nobody", "there is no model to ask")
     if answer.finish == "error":
         return Reply("overflow" if _is_overflow(answer) else "failed", answer.error or "the model did not answer")
+    if answer.finish == "length":
+        return Reply("cut off", _FINISHES["length"])
     if answer.finish != "stop":
         return Reply(
             "rejected", _FINISHES.get(answer.finish, f"the answer ended for an unknown reason ({answer.finish})")

@@ -180,8 +180,12 @@ class Writer:
     # --- reading answers -------------------------------------------------------------------------
 
     def _put(self, ask: Ask, read: Callable[[str], Told], calls: Calls) -> Asking:
-        """Ask; once more, if the answer is off the template (conformance 34)."""
+        """Ask; once more, if the answer is off the template (conformance 34), or was cut off by its length (F26)."""
         told = yield from self._once(ask, read, calls)
+        if told.kind == "cut off" and calls.left:
+            shorter = f"{ask.prompt}\n\nAn earlier answer was cut off: it must end within {ask.max_tokens // 2} tokens."
+            second = yield from self._once(replace(ask, prompt=shorter), read, calls)
+            return second if second.kind == "good" else told
         if told.kind != "off template" or not calls.left:
             return told
         again = (
