@@ -323,7 +323,7 @@ def test_the_split_is_the_first_user_message_at_or_after_the_target():
 
 
 def test_f25_the_acknowledgement_is_left_out_where_the_model_speaks_next():
-    """C0-12: one long turn, then a short request. The seed's rule keeps the request, behind the acknowledgement; the
+    """S0-13 C0-12: one long turn, then a short request. The seed's rule keeps the request, behind the acknowledgement; the
     other begins inside the turn, where the model's own message follows."""
     history = [SYSTEM, HumanMessage("Analyse every file.")]
     for n in range(60):

@@ -169,7 +169,7 @@ def test_both_sides_of_a_group_are_cut_at_the_same_place():
         assert arguments["path"] == "a.py"
         assert "600 characters in all" in arguments["content"]
     assert json.loads(kept[0]["function"]["arguments"]) == long
-    newest = [SYSTEM, user("写文件"), *ran("c1", "write", WORDS * 30, **long), *group, user("继续")]
+    newest = [SYSTEM, user("写文件"), *ran("c1", "write", WORDS * 30, **long), *group, assistant("写好了。")]
     ContextCompactor(ContextPolicy(keep_recent_tools=1)).compact(newest)
     assert results(newest) == ["[truncated: 690 chars]", WORDS * 30, WORDS * 30]
     assert newest[4:7] == group
