@@ -24,7 +24,9 @@ from refold.strategy import Ask, Strategy
 from refold.view import View
 
 ROUNDS = 3
-"""How often the strategies may run in one turn."""
+"""How often the strategies may run in one turn while they ask a model."""
+MOST = 100
+"""How often while they do not, and every time gain something."""
 
 NAME_THE_MODEL = (
     "signed thinking of the current turn stays as it is behind what was compacted: no model is named, and models since "
@@ -124,16 +126,23 @@ class Rounds:
     ) -> Generator[Ask | Effect, Any, State]:
         """Rounds of the strategies. A repeated result is shown again once its first copy is hidden, and a report of
         usage is stale once the request was changed, so what fitted may exceed the trigger once more: hence
-        several, a few at most. Where a round left too much by itself, another would only ask again."""
-        for _ in range(ROUNDS):
-            edits, attempts = len(state.kept.edits), len(state.view.attempts)
+        several. Where a round left too much and no model was asked, others follow until one gains nothing: what they
+        would gain, every new process would gain anew (C14). Where one was asked, another would only ask again."""
+        for number in range(MOST):
+            before, edits, attempts = state, len(state.kept.edits), len(state.view.attempts)
             state, reached = yield from self._round(state, started.goal, self._until(state, found, order))
-            for attempt in state.view.attempts[attempts:]:
+            tried = state.view.attempts[attempts:]
+            if number and len(state.kept.edits) == edits:
+                return before
+            for attempt in tried:
                 self.tell(Tried(run=started.run, attempt=attempt))
             if len(state.kept.edits) == edits:
                 break
             state = self.known.calibrated(state)
-            if state.view.tokens <= reached or not self._is_over(state, found, order, started.goal):
+            asked = any(attempt.asks for attempt in tried)
+            if asked and (state.view.tokens <= reached or number + 1 >= ROUNDS):
+                break
+            if not self._is_over(state, found, order, started.goal):
                 break
         return state
 
