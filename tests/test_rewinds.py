@@ -136,7 +136,7 @@ def summarised(history: list[Any], stop: int, store: MemoryStore, **more: Any) -
     """A compactor whose store holds a summary of the first *stop* messages of *history*."""
     strategies = (Summarize(keep=len(history) - stop),)
     compact = Compactor(strategies, Budget(10**9, 10**9), store, format="anthropic", **more)
-    view = compact.now(history, to=100)
+    view = compact.now(history, to=compact(history).tokens * 9 // 10)
     assert [(placed.edit.start, placed.edit.stop) for placed in view.top] == [(0, stop)]
     return compact
 
@@ -248,5 +248,5 @@ def test_f1_what_was_prepared_for_a_longer_history_is_not_used_for_one_that_was_
     prepared = view.fold(0, 3, user("A summary."))
     assert is_premature(prepared, said)
     assert not is_premature(prepared, [*said, Message("assistant", (Text("Yes."),))])
-    assert open_request(said, 3) == 2
-    assert open_request([*said, Message("assistant", (Text("Yes."),))], 4) is None
+    assert open_request(said, 3)[0] == 2
+    assert open_request([*said, Message("assistant", (Text("Yes."),))], 4)[0] == -1

@@ -18,6 +18,7 @@ from refold.loop import Effect, first_sight
 from refold.messages import Message, user
 from refold.reports import Reports
 from refold.settle import belated, unbound
+from refold.speakers import heard_in
 from refold.state import UNREAD, Frame, State, copy_of, marks
 from refold.store import Store, renewals
 from refold.strategy import Strategy
@@ -139,13 +140,13 @@ class Conversations:
         if state.renewed not in (None, renewals(self.store)):
             version = yield from self._written_again(state)
         kept = state.kept.grow(new, envelope)
-        said = kept.transcript.messages
-        if version != state.version or not all(is_premature(edit, said) for edit in state.held):
-            edits, held = self._timely((yield partial(self.store.load, Tail(kept.transcript, 1))), said)
+        said, spoken = kept.transcript.messages, partial(heard_in, kept)
+        if version != state.version or not all(is_premature(edit, said, spoken=spoken) for edit in state.held):
+            edits, held = self._timely((yield partial(self.store.load, Tail(kept.transcript, 1))), kept)
             stored = kept if edits == kept.edits else kept.revert().keep(edits)
         else:
             late = (yield partial(self.store.load, Tail(kept.transcript, since + 1))) if new else ()
-            edits, held = self._timely(late, said)
+            edits, held = self._timely(late, kept)
             stored, held = kept.keep(edits), (*state.held, *held)
         state = replace(state, version=version, renewed=renewals(self.store), held=held)
         if stored.edits != kept.edits:  # else what was written was written for others
@@ -162,10 +163,11 @@ class Conversations:
         version: int = yield self.store.version
         return version
 
-    def _timely(self, edits: Iterable[Edit], said: Sequence[Message]) -> tuple[tuple[Edit, ...], tuple[Edit, ...]]:
+    def _timely(self, edits: Iterable[Edit], kept: View) -> tuple[tuple[Edit, ...], tuple[Edit, ...]]:
         """Those of *edits* that may show now, and those that wait. What a local strategy did at first sight waits for
         nothing."""
-        held = tuple(edit for edit in edits if edit.by not in self._names and is_premature(edit, said))
+        said, spoken = kept.transcript.messages, partial(heard_in, kept)
+        held = tuple(e for e in edits if e.by not in self._names and is_premature(e, said, spoken=spoken))
         waiting = {edit.id for edit in held}
         return tuple(edit for edit in edits if edit.id not in waiting), held
 
