@@ -1,5 +1,6 @@
 """Figures and words of `/refold/api`: the same from whoever they are asked, and never cut without a word."""
 
+import logging
 import sqlite3
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -16,6 +17,7 @@ from raw_http import eventually
 from refold.gateway.books.opening import open_ledger
 from refold.gateway.books.report import report
 from refold.gateway.books.report import row as as_document
+from refold.gateway.logs import JSONLines
 from refold.gateway.scripted import Serving
 from refold.gateway.serve import gateway
 from refold.pricing import Rates
@@ -284,6 +286,22 @@ def at():
 
 # --- whose words they are ---------------------------------------------------------------------
 
+
+class Heard(logging.Handler):
+    """Takes down every line of the log, as it would be written."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__(logging.DEBUG)
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.append(JSONLines().format(record))
+
+    def close(self) -> None:
+        logging.getLogger("refold.gateway").removeHandler(self)
+        super().close()
+
+
 _NAMES = st.lists(st.sampled_from("abcd"), min_size=2, max_size=4, unique=True)
 
 
@@ -291,7 +309,9 @@ _NAMES = st.lists(st.sampled_from("abcd"), min_size=2, max_size=4, unique=True)
 @given(_NAMES, st.integers(3, 30))
 def test_no_word_of_one_conversation_stands_in_what_is_told_of_another(names: list[str], steps: int) -> None:
     """Each tenant has words of its own; of no two is anything told in one answer but the list of figures."""
-    with place() as at:
+    lines = list[str]()
+    logging.getLogger("refold.gateway").addHandler(heard := Heard(lines))
+    with place() as at, closing(heard):
         words, sessions = {name: f"wort{name}{ord(name):04d}" for name in names}, {}
         for name in names:
             body = chat(steps)
@@ -312,3 +332,4 @@ def test_no_word_of_one_conversation_stands_in_what_is_told_of_another(names: li
             told += at.get("history", session=sessions[name]).text
             assert not any(word in told for other, word in words.items() if other != name)
         assert all(f"sk-{name}" not in told for name in names)
+        assert not any(word in line for line in lines for word in words.values())

@@ -79,3 +79,28 @@ def test_transcripts_grow_fork_and_go_at_their_time(url):
     clock.now += 10
     assert left.purge() == 1 and list(left.sessions("t")) == []
     left.close()
+
+
+def test_f16_what_is_booked_is_told_alike_by_both_databases(url, tmp_path):
+    """Sessions, their figures and the totals, as the page asks for them."""
+    key = Key(3_600, "t", "s0", "m", "reported")
+    lines = {
+        key._replace(hour=3_600 * (n % 5), session=f"s{n % 4}" if n % 7 else "", model="mn"[n % 2], basis=basis): Sums(
+            calls=n, fresh=n, would_fresh=3 * n, would_cost=2**59, unpriced=n % 2
+        )
+        for n in range(1, 40)
+        for basis in ("reported", "estimated")
+    }
+    told = []
+    for place in (url, str(tmp_path / "refold.db")):
+        ledger = open_ledger(place)
+        ledger.add(lines)
+        names = [f"s{n}" for n in range(5)]
+        told.append((ledger.newest(3), ledger.booked(names), ledger.totals(), ledger.totals(7_200), ledger.sessions()))
+        assert ledger.sessions(10**9) == 0 and ledger.totals(10**9).calls == 0
+        ledger.close()
+    assert told[0] == told[1]
+    newest, booked, totals, _, sessions = told[0]
+    assert len(newest) == 3 and sessions == len(booked) == 4
+    assert totals.calls == sum(sums.calls for sums in lines.values())
+    assert totals.reported.would_cost == len(lines) // 2 * 2**59 > 2**63, "more than a BIGINT holds"

@@ -54,7 +54,8 @@ SESSIONS = (
     "SELECT COUNT(*) FROM (SELECT DISTINCT session, tenant FROM refold_calls WHERE session <> '' AND hour >= ?) "
     "AS sessions"
 )
-TOTALS = f"SELECT basis, {_SUMMED} FROM refold_calls WHERE hour + 0 >= ? GROUP BY basis"  # noqa: S608 - all are read, by no index
+"""Hour by hour, since a sum over all may be more than 64 bits hold; and by no index, since all lines are read."""
+TOTALS = f"SELECT basis, {_SUMMED} FROM refold_calls WHERE hour + 0 >= ? GROUP BY basis, hour"  # noqa: S608 - likewise
 SUMS = (
     f"SELECT session, {', '.join(f'SUM({name})' for name in NAMES)} FROM refold_calls "  # noqa: S608 - likewise
     "WHERE basis = 'reported' AND session IN ({}) GROUP BY session"
