@@ -38,7 +38,7 @@ def chat(steps: int, model: str = "local") -> dict:
 
 def config(upstream: ScriptedUpstream, record: str = "", **changes) -> Config:
     windows = {"local": Window(16_000), "claude-opus-5-5": Window(16_000), "large": Window(200_000)}
-    settings = Settings(windows=windows, **changes)
+    settings = Settings(**{"windows": windows, "decide_timeout_seconds": 60, **changes})
     upstreams = (Upstream(name="up", url=upstream.url),)
     return Config(
         upstreams=upstreams, store=":memory:", admin_token=TOKEN, salt=b"salt", settings=settings, record=record
@@ -78,6 +78,6 @@ def place(**changes) -> Iterator[Place]:
     with (
         ScriptedUpstream(answer) as upstream,
         Serving(gateway(config(upstream, **changes))) as served,
-        httpx.Client(base_url=served.url, timeout=20) as client,
+        httpx.Client(base_url=served.url, timeout=60) as client,
     ):
         yield Place(upstream, served, client)

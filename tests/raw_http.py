@@ -41,7 +41,7 @@ def statuses(answer: bytes) -> list[int]:
     return [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]]
 
 
-def eventually(true: Callable[[], bool], within: float = 15.0) -> bool:
+def eventually(true: Callable[[], bool], within: float = 60.0) -> bool:
     """Does it become true?"""
     until = time.monotonic() + within
     while not true() and time.monotonic() < until:

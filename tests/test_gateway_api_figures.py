@@ -38,7 +38,7 @@ class Fleet:
         """The gateway of this name, started where it does not run."""
         if name not in self.running:
             served = self._stack.enter_context(Serving(gateway(self._made)))
-            client = self._stack.enter_context(httpx.Client(base_url=served.url, timeout=20))
+            client = self._stack.enter_context(httpx.Client(base_url=served.url, timeout=60))
             self.running[name] = Place(self._upstream, served, client)
         return self.running[name]
 
@@ -158,7 +158,7 @@ def test_f17_figures_on_one_screen_are_of_one_counter(grows: list[int], to: int,
     with (
         ScriptedUpstream(counts) as upstream,
         Serving(gateway(config(upstream))) as served,
-        httpx.Client(base_url=served.url, timeout=20) as client,
+        httpx.Client(base_url=served.url, timeout=60) as client,
     ):
         at, steps, before = Place(upstream, served, client), 0, 0
         for more in grows:
@@ -191,7 +191,7 @@ def test_f17_the_ledger_of_attempts_counts_as_the_rest_of_the_screen() -> None:
     with (
         ScriptedUpstream(counts) as upstream,
         Serving(gateway(config(upstream))) as served,
-        httpx.Client(base_url=served.url, timeout=20) as client,
+        httpx.Client(base_url=served.url, timeout=60) as client,
     ):
         at = Place(upstream, served, client)
         for steps in (6, 7, 8):

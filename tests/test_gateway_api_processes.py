@@ -41,18 +41,18 @@ def served(tmp_path_factory):
 
 def say(process: Process, body: dict, **headers: str) -> None:
     """Over a connection of its own, so that any process may be the one."""
-    said = httpx.post(f"{process.url}/v1/chat/completions", json=body, headers=KEY | headers, timeout=30)
+    said = httpx.post(f"{process.url}/v1/chat/completions", json=body, headers=KEY | headers, timeout=60)
     assert said.status_code == 200
 
 
 def get(process: Process, name: str, **arguments) -> dict:
-    found = httpx.get(f"{process.url}/refold/api/{name}", params=arguments, headers=ADMIN, timeout=30)
+    found = httpx.get(f"{process.url}/refold/api/{name}", params=arguments, headers=ADMIN, timeout=60)
     assert found.status_code == 200, found.text
     return found.json()
 
 
 def post(process: Process, name: str, **arguments) -> httpx.Response:
-    return httpx.post(f"{process.url}/refold/api/{name}", json=arguments, headers=ADMIN, timeout=30)
+    return httpx.post(f"{process.url}/refold/api/{name}", json=arguments, headers=ADMIN, timeout=60)
 
 
 def test_sessions_of_all_processes_are_told_by_any(served) -> None:
@@ -129,7 +129,7 @@ def test_what_is_asked_is_done_once_however_many_know_the_session(served) -> Non
 def test_what_nobody_knows_is_404_and_one_that_was_killed_is_done_without(served) -> None:
     process, _ = served
     unknown = "0" * 32
-    refused = httpx.get(f"{process.url}/refold/api/history", params={"session": unknown}, headers=ADMIN, timeout=30)
+    refused = httpx.get(f"{process.url}/refold/api/history", params={"session": unknown}, headers=ADMIN, timeout=60)
     assert refused.status_code == 404 and refused.json()["error"]["code"] == "no_session"
     assert post(process, "accept", preview=unknown).status_code == 404
     pid = process.process.pid

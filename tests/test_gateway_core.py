@@ -121,7 +121,7 @@ class Driver:
     def __init__(self, store: Any = None, **settings: Any) -> None:
         self.store = MemoryStore() if store is None else store
         self.loop = asyncio.new_event_loop()
-        settings = {"windows": SMALL, "economy": False, "read_above_bytes": 0, **settings}
+        settings = {"windows": SMALL, "economy": False, "read_above_bytes": 0, "decide_timeout_seconds": 60, **settings}
         self.exchange = Exchange(Settings(**settings), self.store)
 
     def __enter__(self) -> Self:
@@ -695,7 +695,7 @@ def test_a_prepared_summary_of_a_history_that_was_left_is_not_used():
 
 def test_a_summary_that_takes_too_long_is_done_without():
     writer = Writer(delay=30.0)
-    with Driver(ask=writer, summary_timeout_seconds=0.1, decide_timeout_seconds=5.0) as driver:
+    with Driver(ask=writer, summary_timeout_seconds=0.1) as driver:
         out = driver(anthropic(60))
         assert out.reason == "hard" and out.after < 20_000
         assert len(writer.asked) == 1
@@ -815,7 +815,7 @@ def test_parallel_conversations_do_not_disturb_one_another():
         with Driver() as driver:
             return [driver(anthropic(steps), **more).body for steps in (10, 45, 60, 61)]
 
-    with Driver(decide_timeout_seconds=20.0) as driver:
+    with Driver() as driver:
 
         async def one(more: dict[str, Any]) -> list[bytes]:
             asked = (request(anthropic(steps), **more) for steps in (10, 45, 60, 61))

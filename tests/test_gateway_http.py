@@ -25,7 +25,7 @@ from refold.gateway.upstreams import Upstream
 from refold.scripted_server import Reply
 from refold.scripted_upstream import Asked, Played, ScriptedUpstream
 
-CLIENT = httpx.Client(timeout=20)
+CLIENT = httpx.Client(timeout=60)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -156,7 +156,7 @@ def test_a_stream_arrives_as_it_is_made(api: str) -> None:
     with (
         ScriptedUpstream([play]) as upstream,
         serving(config(upstream)) as gateway,
-        CLIENT.stream("POST", gateway.url + path, json=body, timeout=20) as answer,
+        CLIENT.stream("POST", gateway.url + path, json=body, timeout=60) as answer,
     ):
         came = b""
         for piece in answer.iter_raw():
@@ -438,7 +438,7 @@ def test_an_opening_that_tells_nothing_is_held_only_for_a_while() -> None:
     with (
         ScriptedUpstream([Played(pieces=pieces(), type="text/event-stream")]) as upstream,
         serving(config(upstream, hold_seconds=0.05)) as gateway,
-        CLIENT.stream("POST", f"{gateway.url}/v1/responses", json={"stream": True}, timeout=20) as answer,
+        CLIENT.stream("POST", f"{gateway.url}/v1/responses", json={"stream": True}, timeout=60) as answer,
     ):
         pieces_come = answer.iter_raw()
         assert b"response.created" in next(pieces_come)
@@ -549,7 +549,7 @@ def test_streams_are_finished_when_the_gateway_is_stopped() -> None:
     with (
         ScriptedUpstream([Played(pieces=pieces(), type="text/event-stream")]) as upstream,
         serving(config(upstream)) as gateway,
-        CLIENT.stream("POST", f"{gateway.url}/v1/messages", json={"stream": True}, timeout=20) as answer,
+        CLIENT.stream("POST", f"{gateway.url}/v1/messages", json={"stream": True}, timeout=60) as answer,
     ):
         came = answer.iter_raw()
         first = next(came)
@@ -564,7 +564,7 @@ def test_requests_at_once_keep_apart() -> None:
         return Reply(asked.json["messages"][0]["content"], delay=0.05)
 
     async def many(url: str) -> list[str]:
-        async with httpx.AsyncClient(timeout=30) as client:
+        async with httpx.AsyncClient(timeout=60) as client:
             asks = [
                 client.post(f"{url}/v1/chat/completions", json={"messages": [{"role": "user", "content": f"n{n}"}]})
                 for n in range(60)

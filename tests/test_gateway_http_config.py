@@ -409,7 +409,7 @@ def test_refold_serve_serves_and_stops(tmp_path: Path) -> None:
             assert answer.json()["choices"][0]["message"]["content"] == "Hello."
         finally:
             process.send_signal(signal.SIGTERM)
-            log = process.communicate(timeout=30)[1]
+            log = process.communicate(timeout=60)[1]
     lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
     request = next(line for line in lines if line["event"] == "request")
     assert (request["api"], request["status"], request["usage"]["input"]) == ("openai_chat", 200, 100)

@@ -86,7 +86,7 @@ def recorded(shared: Path, names: str) -> Iterator[Incoming]:
 
 def run(requests: list[Incoming], settings: Settings | None = None, store: MemoryStore | None = None) -> list[Outgoing]:
     async def go() -> list[Outgoing]:
-        exchange = Exchange(settings or Settings(read_above_bytes=0), store or MemoryStore())
+        exchange = Exchange(settings or Settings(read_above_bytes=0, decide_timeout_seconds=60), store or MemoryStore())
         try:
             return [await exchange.prepare(one) for one in requests]
         finally:
@@ -257,7 +257,7 @@ def test_deltas_that_are_not_refused_pass_untouched(shared: Path):
     names = ("sdk_openai_responses_prev", "codex_websocket", "sdk_anthropic_threads")
     for name in names:
         requests = list(recorded(shared, name))
-        out = run(requests, Settings(refuse=frozenset()))
+        out = run(requests, Settings(refuse=frozenset(), decide_timeout_seconds=60))
         assert all(got.body is sent.body for sent, got in zip(requests, out, strict=True))
         assert sum(one.reason == "delta" for one in out) >= len(out) - 2
 
@@ -284,7 +284,7 @@ def long(steps: int, last: str = "") -> bytes:
     return chat(*contents, last or f"Do step {steps}.")
 
 
-SMALL = Settings(windows={"m": Window(16_000)})
+SMALL = Settings(windows={"m": Window(16_000)}, decide_timeout_seconds=60)
 KEYS = st.dictionaries(
     st.sampled_from((*HEADERS, AGENT)), st.text(st.characters(codec="ascii"), min_size=1), max_size=3
 )

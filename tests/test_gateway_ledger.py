@@ -264,7 +264,9 @@ def test_where_nothing_was_edited_the_counterfactual_is_the_bill(calls):
     accounts, when, total = Accounts(lambda model: RATES), 0.0, Sums()
     for usage, steps, pause in calls:
         when += pause
-        exchange = Exchange(Settings(windows={"m": Window(10**7)}, economy=False), MemoryStore())
+        exchange = Exchange(
+            Settings(windows={"m": Window(10**7)}, economy=False, decide_timeout_seconds=60), MemoryStore()
+        )
         incoming = Incoming("openai_chat", "up", "/v1/chat/completions", (), chat(steps, words="x"), "t")
         out = asyncio.run(exchange.prepare(incoming))
         ticket = out.thread

@@ -25,7 +25,9 @@ def sent(body: bytes, api: str = "anthropic", **settings: object) -> Outgoing:
     """What becomes of one request."""
 
     async def run() -> Outgoing:
-        exchange = Exchange(Settings(**{"windows": {"m": Window(200_000)}, **settings}), MemoryStore())
+        exchange = Exchange(
+            Settings(**{"windows": {"m": Window(200_000)}, "decide_timeout_seconds": 60, **settings}), MemoryStore()
+        )
         try:
             return await exchange.prepare(Incoming(api, "up", PATHS[api], (), body, "c"))
         finally:
@@ -83,7 +85,7 @@ def test_recorded_requests_go_out_as_they_would_when_read(shared: Path, name: st
     assert requests
 
     async def bodies(floor: int) -> list[bytes]:
-        exchange = Exchange(Settings(read_above_bytes=floor, economy=False), MemoryStore())
+        exchange = Exchange(Settings(read_above_bytes=floor, economy=False, decide_timeout_seconds=60), MemoryStore())
         try:
             return [(await exchange.prepare(one)).body for one in requests]
         finally:

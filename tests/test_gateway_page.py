@@ -365,11 +365,11 @@ def test_f16_the_page_after_a_restart_shows_what_the_store_has(browser: Browser,
     prices = Rates(input=200.0, output=900.0, read=20.0, write=250.0)
     with ScriptedUpstream(answer) as upstream:
         made = replace(config(upstream, prices=prices), store=str(tmp_path / "refold.db"))
-        with Serving(gateway(made)) as served, httpx.Client(base_url=served.url, timeout=20) as client:
+        with Serving(gateway(made)) as served, httpx.Client(base_url=served.url, timeout=60) as client:
             at = Place(upstream, served, client)
             for n in range(102):
                 at.say(chat(40 if n == 0 else 3), **{"x-session-id": f"s{n}"})
-        with Serving(gateway(made)) as served, httpx.Client(base_url=served.url, timeout=20) as client:
+        with Serving(gateway(made)) as served, httpx.Client(base_url=served.url, timeout=60) as client:
             at = Place(upstream, served, client)
             entered(browser, at)
             totals, sessions = at.get("totals").json(), at.get("sessions", limit=200).json()["sessions"]

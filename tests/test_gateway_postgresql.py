@@ -96,7 +96,7 @@ def test_without_its_database_a_gateway_starts_if_it_has_a_salt_of_its_own(serve
         with running(process):
 
             def ask(steps):
-                answer = httpx.post(f"{process.url}/v1/chat/completions", content=session(steps), timeout=30)
+                answer = httpx.post(f"{process.url}/v1/chat/completions", content=session(steps), timeout=60)
                 assert answer.status_code == 200
                 return answer.headers.get("refold-edits")
 

@@ -27,7 +27,9 @@ def test_thinking_since_a_summary_was_prepared_loses_its_signature() -> None:
     """AN-7, AN-11: a signature in front of which anything has changed is refused by the provider."""
 
     async def run() -> None:
-        settings = Settings(windows={MODEL: Window(16_000)}, ask=summary, soft=0.5, hard=0.9, economy=False)
+        settings = Settings(
+            windows={MODEL: Window(16_000)}, ask=summary, decide_timeout_seconds=60, soft=0.5, hard=0.9, economy=False
+        )
         exchange = Exchange(settings, MemoryStore())
         prepared = 0
         for steps in range(1, 60):

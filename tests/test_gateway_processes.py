@@ -37,7 +37,7 @@ def served(tmp_path_factory):
 
 
 def ask(process):
-    return httpx.post(f"{process.url}/v1/chat/completions", json=BODY, timeout=30).status_code
+    return httpx.post(f"{process.url}/v1/chat/completions", json=BODY, timeout=60).status_code
 
 
 def test_several_processes_answer_on_one_socket(served):
@@ -144,7 +144,7 @@ def test_a_stream_is_finished_before_all_end(tmp_path):
         process = Process(tmp_path, "workers", f'[[upstream]]\nurl = "{upstream.url}"\n', "--workers", "2")
         with running(process):
             body = {**BODY, "stream": True}
-            with httpx.stream("POST", f"{process.url}/v1/chat/completions", json=body, timeout=30) as answer:
+            with httpx.stream("POST", f"{process.url}/v1/chat/completions", json=body, timeout=60) as answer:
                 pieces = answer.iter_lines()
                 first = next(pieces)
                 process.process.terminate()
@@ -186,7 +186,7 @@ def test_an_edit_of_one_process_is_shown_by_all(tmp_path):
         body = json.dumps({"model": "local", "messages": messages}).encode()
         with running(process):
             for _ in range(12):  # each over a connection of its own, so any process may get it
-                answer = httpx.post(f"{process.url}/v1/chat/completions", content=body, timeout=30)
+                answer = httpx.post(f"{process.url}/v1/chat/completions", content=body, timeout=60)
                 assert answer.status_code == 200
                 time.sleep(0.01)
     assert len({asked.body for asked in upstream.asked}) == 1
@@ -214,7 +214,7 @@ def test_an_answer_that_is_broken_off_is_told_once(tmp_path):
         process = Process(tmp_path, "cut", f'[[upstream]]\nurl = "{upstream.url}"\n')
         with running(process):
             with pytest.raises(httpx.RemoteProtocolError):
-                httpx.post(f"{process.url}/v1/chat/completions", json={**BODY, "stream": True}, timeout=30)
+                httpx.post(f"{process.url}/v1/chat/completions", json={**BODY, "stream": True}, timeout=60)
             assert eventually(lambda: '"cut": true' in process.log.read_text())
     told = [json.loads(line) for line in process.log.read_text().splitlines() if line.startswith("{")]
     assert [line["level"] for line in told if line["level"] != "info"] == ["warning"]

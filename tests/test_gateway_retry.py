@@ -23,7 +23,9 @@ class Gateway:
 
     def __init__(self, **settings: Any) -> None:
         self.loop = asyncio.new_event_loop()
-        self.exchange = Exchange(Settings(**{"windows": {}, "economy": False, **settings}), MemoryStore())
+        self.exchange = Exchange(
+            Settings(**{"windows": {}, "economy": False, "decide_timeout_seconds": 60, **settings}), MemoryStore()
+        )
 
     def sent(self, body: dict[str, Any], api: str, path: str) -> tuple[Incoming, Outgoing]:
         incoming = Incoming(api, "up", path, (), json.dumps(body).encode(), "c")

@@ -156,7 +156,7 @@ def ask(gateway, path: str, body: bytes | None = None, method: str = "POST", **h
     told = {"content-type": "application/json", **{name.replace("_", "-"): what for name, what in headers.items()}}
     request = urllib.request.Request(gateway.url + path, body, told, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()

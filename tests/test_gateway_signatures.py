@@ -208,7 +208,10 @@ def late(**more: Any) -> tuple[int, int]:
     body = {"model": MODEL, "max_tokens": 99, "messages": thought(60, words=400), **more}
     incoming = Incoming("anthropic", "old", "/v1/messages", (), json.dumps(body).encode(), "hash")
     windows = {MODEL: Window(16_000)}
-    exchange = Exchange(Settings(windows=windows, older_accounts=frozenset({"old"}), economy=False), MemoryStore())
+    exchange = Exchange(
+        Settings(windows=windows, older_accounts=frozenset({"old"}), economy=False, decide_timeout_seconds=60),
+        MemoryStore(),
+    )
 
     async def run() -> Outgoing:
         try:

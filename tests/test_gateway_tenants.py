@@ -254,7 +254,7 @@ class Place:
 def place(file: Path, **changes: object) -> Iterator[Place]:
     with ScriptedUpstream(checking) as upstream:
         home = Upstream(name="home", url=upstream.url, issuers=(ISSUER,))
-        settings = Settings(windows={"m": Window(16_000)}, economy=False)
+        settings = Settings(windows={"m": Window(16_000)}, economy=False, decide_timeout_seconds=60)
         config = Config(upstreams=(home,), store=str(file), salt=SALT, settings=settings, **changes)  # type: ignore[arg-type]
         with Serving(gateway(config)) as served:
             yield Place(served.url, upstream)

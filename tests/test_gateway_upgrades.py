@@ -27,7 +27,7 @@ NEXT = b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 @pytest.fixture
 def place():
     with ScriptedUpstream() as upstream:
-        limits = Limits(head_seconds=5, body_seconds=30, idle_seconds=5, grace_seconds=60)
+        limits = Limits(head_seconds=60, body_seconds=60, idle_seconds=5, grace_seconds=60)
         with serving(Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=limits)) as gateway:
             yield upstream, gateway
 
@@ -39,7 +39,7 @@ def pieces(raw: bytes, *places: int) -> list[bytes]:
 
 def said(port: int, parts: list[bytes]) -> bytes:
     """What is answered to *parts*, each in a packet of its own."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as line:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as line:
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for part in parts:
             line.sendall(part)
@@ -98,7 +98,7 @@ def test_an_offer_does_not_get_around_what_a_head_must_be(place) -> None:
 def test_who_has_sent_half_a_body_does_not_hold_up_the_end(place, path: bytes) -> None:
     """Though the body could take `body_seconds` and streams `grace_seconds`."""
     _, gateway = place
-    with socket.create_connection(("127.0.0.1", gateway.port), timeout=20) as line:
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as line:
         line.sendall(b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
         assert eventually(lambda: gateway.gateway.under_way == 1)
         gateway.stop()
@@ -108,7 +108,7 @@ def test_who_has_sent_half_a_body_does_not_hold_up_the_end(place, path: bytes) -
 
 def test_a_body_that_comes_in_time_is_answered_though_the_gateway_stops(place) -> None:
     upstream, gateway = place
-    with socket.create_connection(("127.0.0.1", gateway.port), timeout=20) as line:
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as line:
         line.sendall(WHOLE[:-5])
         assert eventually(lambda: gateway.gateway.under_way == 1)
         gateway.stop()

@@ -155,7 +155,7 @@ def test_an_answer_that_is_not_complete_is_booked_without_usage(name: str, ends:
 
 def read_some(url: str, ends: str) -> None:
     """Read the beginning of an answer, or, unless the client leaves, what there is of it."""
-    with httpx.stream("POST", url, json={"stream": True}, timeout=20) as answer:
+    with httpx.stream("POST", url, json={"stream": True}, timeout=60) as answer:
         pieces = answer.iter_raw()
         assert next(pieces)
         if ends == "the client leaves":
@@ -178,7 +178,7 @@ def test_a_client_that_stops_reading_at_the_end_is_billed() -> None:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
         with serving(config, exchange) as gateway:
             for path in (PATHS["anthropic"], PATHS["chat"]):
-                with httpx.stream("POST", gateway.url + path, json={"stream": True}, timeout=20) as answer:
+                with httpx.stream("POST", gateway.url + path, json={"stream": True}, timeout=60) as answer:
                     next(answer.iter_raw())
             assert eventually(lambda: len(exchange.finishes) == 2)
     assert [500 in (usage or {}).values() for _, usage in exchange.finishes] == [True, True]
