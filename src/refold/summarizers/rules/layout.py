@@ -222,7 +222,9 @@ def index_lines(index: Sequence[Entry], room: int, cost: Cost, shown: str = "") 
     chosen: dict[str, list[Entry]] = {"path": [], "value": [], "name": []}
     folders, fields, parts = set[str](), set[str](), set[str]()
     for entry in index:
-        if entry.text in parts or entry.text in shown or room <= 0:
+        if room <= 0:
+            break
+        if entry.text in parts or entry.text in shown:
             continue
         price = _path_cost(entry.text, folders, cost) if entry.kind == "path" else cost(f" {entry.text}")
         price += cost(entry.field) + 2 if entry.field and entry.field not in fields else 0
