@@ -36,13 +36,15 @@ class Anchor:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Without a report: every estimated token counts as *ratio* ones."""
+    """Without a report: every estimated token counts as *ratio* ones, beside a *constant* that nobody gave us."""
 
     ratio: float = 1.0
+    constant: int = 0
+    """Tokens of a system prompt and tools that are sent and not given (F15)."""
 
     def __call__(self, estimate: int) -> int:
         """Expected tokens of a request estimated at *estimate*."""
-        return max(0, round(self.ratio * estimate))
+        return max(0, round(self.ratio * estimate + self.constant))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +81,17 @@ def is_current(view: View, last: Report) -> bool:
     return 0 < last.length < len(tips) and tips[last.length] == last.tip and _shown(view, last.length) == last.edits
 
 
-def anchor(view: View, last: Report | None, ratio: float = 1.0, window: int | None = None) -> Anchor | Scale:
+def anchor(
+    view: View, last: Report | None, ratio: float = 1.0, window: int | None = None, constant: int = 0
+) -> Anchor | Scale:
     """What to calibrate *view*'s lens with.
 
     An `Anchor` when *last* is current and plausible for one request (conformance 45: a sum over
-    several calls is not), else the `Scale` of *ratio*. *window*, in tokens, is the model's.
+    several calls is not), else the `Scale` of *ratio* and *constant*. *window*, in tokens, is the model's.
     """
-    if last is None or not is_current(view, last) or not last.usage.is_plausible(round(ratio * last.estimated), window):
-        return Scale(ratio)
+    scale = Scale(ratio, constant)
+    if last is None or not is_current(view, last) or not last.usage.is_plausible(scale(last.estimated), window):
+        return scale
     return Anchor(last.usage.input, last.estimated, ratio)
 
 

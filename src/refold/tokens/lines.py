@@ -1,0 +1,84 @@
+"""How a provider's figures grow with ours: a ratio, and what it counts beside what we are given (F15).
+
+A caller that gives its messages alone sends a system prompt and tools that we never see. One report cannot tell those
+from another tokenizer; two of one conversation can, since what is not seen stays as it is while the conversation grows.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from statistics import median
+from types import MappingProxyType
+from typing import NamedTuple
+
+BOUNDS = 0.5, 3.0
+"""What a provider may count for each estimated token that came; a sum over several calls grows faster."""
+LEAST = 200
+"""Estimated tokens that must have come between two reports for these to tell anything."""
+ENOUGH = 1_000
+"""Estimated tokens that must have come, all together, before a line is drawn."""
+ALIKE = 1.6
+"""How far a step's ratio may be from the middle one to count: beyond is a wrong report, or a prompt that was changed."""
+MOST = 200
+"""Steps that are held of one line, the newest."""
+
+Key = tuple[str, int]
+"""A model, and the estimated tokens of the system prompt and tools that are given."""
+
+
+class Line(NamedTuple):
+    """Expected tokens are `ratio * estimated + constant`."""
+
+    ratio: float
+    constant: int
+
+
+class Step(NamedTuple):
+    """From one report of a conversation to a later one."""
+
+    estimated: int
+    """Of the later one."""
+    reported: int
+    came: int
+    """Estimated tokens that came between them."""
+    ratio: float
+    """Reported tokens for each of those."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The lines of all models. Immutable: `learn` returns another."""
+
+    known: Mapping[Key, tuple[Step, ...]] = field(default_factory=lambda: MappingProxyType({}))
+
+    def of(self, key: Key) -> Line | None:
+        """The line of *key*; None where too little is known. One wrong report among several moves it little."""
+        steps = self.known.get(key, ())
+        if sum(step.came for step in steps) < ENOUGH:
+            return None
+        middle = _middle((step.ratio, step.came) for step in steps)
+        alike = [step for step in steps if middle / ALIKE <= step.ratio <= middle * ALIKE]
+        ratio = sum(step.ratio * step.came for step in alike) / sum(step.came for step in alike)
+        beside = median(step.reported - ratio * step.estimated for step in steps)
+        if beside >= 0:
+            return Line(ratio, round(beside))
+        through = median(step.reported / max(1, step.estimated) for step in steps)  # nothing is hidden: by the totals
+        return Line(min(max(through, BOUNDS[0]), BOUNDS[1]), 0)
+
+    def learn(self, key: Key, before: tuple[int, int], now: tuple[int, int]) -> "Lines":
+        """These lines after two reports of one conversation, each as estimated and as reported tokens."""
+        came, grown = now[0] - before[0], now[1] - before[1]
+        if came < LEAST or not BOUNDS[0] <= grown / came <= BOUNDS[1]:
+            return self
+        steps = (*self.known.get(key, ()), Step(*now, came, grown / came))[-MOST:]
+        return Lines(MappingProxyType({**self.known, key: steps}))
+
+
+def _middle(weighed: Iterable[tuple[float, int]]) -> float:
+    """The weighted median."""
+    ordered = sorted(weighed)
+    half, passed = sum(weight for _, weight in ordered) / 2, 0
+    for value, weight in ordered:
+        passed += weight
+        if passed >= half:
+            return value
+    raise ValueError("nothing is weighed")

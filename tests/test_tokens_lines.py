@@ -1,0 +1,78 @@
+"""A system prompt and tools that the caller does not give: told from a tokenizer by two reports (F15)."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold import Budget, Compactor
+from refold.tokens.lines import BOUNDS, Lines
+
+KEY = ("claude-opus-4-6", 0)
+HIDDEN = 26_000
+
+
+def drawn(points: list[tuple[int, int]]) -> Lines:
+    lines = Lines()
+    for before, now in pairwise(points):
+        lines = lines.learn(KEY, before, now)
+    return lines
+
+
+@given(
+    st.floats(0.6, 2.5),
+    st.integers(0, 60_000),
+    st.lists(st.integers(300, 5_000), min_size=8, max_size=30),
+    st.sets(st.integers(1, 8), max_size=1),
+)
+def test_f15_law_ratio_and_constant_are_found_also_with_a_wrong_report_among_them(ratio, constant, steps, wrong):
+    points, at = [], 100
+    for number, step in enumerate(steps):
+        points.append((at, round(ratio * at + constant) * (7 if number in wrong else 1)))
+        at += step
+    line = drawn(points).of(KEY)
+    assert line is not None
+    assert abs(line.ratio * at + line.constant - (ratio * at + constant)) <= 0.02 * (ratio * at + constant) + 100
+
+
+@given(st.lists(st.tuples(st.integers(0, 500_000), st.integers(0, 2_000_000)), max_size=20))
+def test_f15_law_a_line_stays_within_bounds_whatever_is_reported(points):
+    line = drawn(points).of(KEY)
+    assert line is None or (BOUNDS[0] <= line.ratio <= BOUNDS[1] and line.constant >= 0)
+
+
+def test_f15_sums_over_several_calls_draw_no_line():
+    points = [(10_000 + 1_000 * n, sum(10_000 + 1_000 * k for k in range(n + 1))) for n in range(9)]
+    assert drawn(points).of(KEY) is None
+
+
+def talk(turns):
+    return [
+        {"role": "user" if n % 2 == 0 else "assistant", "content": f"{n} says " + "this and that " * 200}
+        for n in range(turns)
+    ]
+
+
+@pytest.mark.parametrize("ratio", [1.0, 1.2])
+def test_f15_a_hidden_prompt_is_neither_refused_nor_taken_for_a_tokenizer(ratio):
+    """A report above three times the estimate was refused; one below taught a ratio 18 to 59 % too high."""
+    compact = Compactor([], Budget(10**9, 10**9), format="openai_chat")
+    for turns in (1, 3, 5, 7, 9):
+        view = compact(talk(turns))
+        estimated = view.lens.fixed + view.estimate
+        compact.report(view, {"prompt_tokens": round(ratio * estimated) + HIDDEN, "completion_tokens": 5})
+    other = compact([{"role": "user", "content": "Something else. " * 2_000}])
+    expected = ratio * other.estimate + HIDDEN
+    assert abs(other.tokens / expected - 1) < 0.02
+    grown = compact(talk(11))
+    assert abs(grown.tokens / (ratio * grown.estimate + HIDDEN) - 1) < 0.02
+
+
+def test_f15_a_conversation_whose_prompt_is_given_has_a_line_of_its_own():
+    compact = Compactor([], Budget(10**9, 10**9), format="openai_chat")
+    for turns in (1, 3, 5, 7):
+        view = compact(talk(turns))
+        compact.report(view, {"prompt_tokens": view.estimate + HIDDEN, "completion_tokens": 5})
+    whole = compact([{"role": "system", "content": "Be brief. " * 500}, *talk(3)])
+    assert whole.tokens < HIDDEN
