@@ -15,6 +15,7 @@ from refold.readable import plain_text, readable
 from refold.strategies import ClearToolInputs, ClearToolResults, ClipResults, DropDuplicates, Summarize
 from refold.strategy import Answer, Ask
 from refold.summarizer import Summary
+from refold.summary import wrap
 from refold.testing import ScriptedModel, transcripts
 from refold.vanished import Vanished, vanished
 from test_compactor import STRATEGIES, conversation
@@ -154,22 +155,26 @@ def test_async_previews_as_sync_does():
     assert done.payload == twin.payload
 
 
+def folded(view, text):
+    """The view with a summary of these words instead of all but the last two messages."""
+    return view.keep([view.fold(0, len(view.transcript) - 2, wrap(text), by="test")])
+
+
 def test_what_would_vanish_is_named():
     history = conversation(30)
     history[0]["content"] = "Fix the parser in src/core/parse_tree.py. Never touch the migrations."
     history[3]["content"] = [{"type": "text", "text": "看一下 TICKET-4711 的结果。"}, *history[3]["content"]]
     history += [{"role": "user", "content": "不要修改配置文件。"}, {"role": "assistant", "content": "好的。"}]
-    compact = compactor(ScriptedModel(["It reads m0 to m20."]))
-    preview = compact.preview(history)
-    gone = preview.vanished
+    before = compactor()(history)
+    gone = vanished(before, folded(before, "It reads m0 to m20."))
     assert any("Fix the parser" in request for request in gone.requests)
     assert "不要修改配置文件。" not in gone.requests
     assert any("Never touch the migrations" in text for text in gone.constraints)
     assert "src/core/parse_tree.py" in (*gone.paths, *gone.identifiers)
-    better = preview.amend(preview.edits[0].id, f"{history[0]['content']} TICKET-4711")
-    assert better.vanished.constraints == ()
-    assert better.vanished.requests == ()
-    assert "src/core/parse_tree.py" not in (*better.vanished.paths, *better.vanished.identifiers)
+    better = vanished(before, folded(before, f"{history[0]['content']} TICKET-4711"))
+    assert better.constraints == ()
+    assert better.requests == ()
+    assert "src/core/parse_tree.py" not in (*better.paths, *better.identifiers)
 
 
 def test_a_path_that_a_summary_tells_with_others_has_not_vanished():
@@ -195,7 +200,8 @@ def test_nothing_vanishes_where_nothing_is_hidden():
 def test_what_the_system_prompt_says_has_not_vanished():
     history = [*conversation(30), {"role": "user", "content": "Go on."}, {"role": "assistant", "content": "Yes."}]
     body = {"system": "Never touch the migrations.", "messages": history}
-    gone = compactor(ScriptedModel(["Work was done."])).preview(body).vanished
+    before = compactor()(body)
+    gone = vanished(before, folded(before, "Work was done."))
     assert gone.constraints == ()
     assert gone.requests == ("Fix the parser. Never touch the migrations.",)
 
