@@ -23,6 +23,7 @@ HELP = {
     "store_replaced": "Times that the store was found deleted or replaced while it was open.",
     "ledger_failures": "Failures of the net ledger and of the transcripts, by what was being done.",
     "ledger_lost": "Calls that the net ledger has no room for.",
+    "refetched_kept": "Results that were fetched again after they had been hidden, and so are not hidden again.",
     "records_purged": "Transcripts that were deleted at their time.",
     "prepare_seconds": "Time from the last byte of a request to its being ready for the upstream.",
     "first_byte_seconds": "Time from the last byte of a request to the upstream's first.",

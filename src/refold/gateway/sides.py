@@ -11,6 +11,7 @@ from typing import Any, Literal
 from refold.envelope import Envelope
 from refold.gateway.traffic import Incoming
 from refold.messages import Message, Opaque, Text
+from refold.speakers.carriers import SUMMARISES
 from refold.transcript import digest
 
 Side = Literal["", "compaction", "title", "classifier", "memory", "prewarm"]
@@ -32,6 +33,7 @@ ASKED: tuple[tuple[str, Side], ...] = (
     ("The messages above are a conversation to summarize", "compaction"),  # pi
     ("Provide a detailed prompt for continuing our conversation above", "compaction"),  # OpenCode
     ("*Briefly* summarize this partial conversation", "compaction"),  # aider
+    ("Please provide a concise summary of our conversation", "compaction"),  # Continue
     ("Managed memory has TWO directories", "memory"),  # Qwen Code
     ("Generate a title for this conversation", "title"),  # OpenCode
 )
@@ -67,14 +69,16 @@ def side_of(incoming: Incoming, envelope: Envelope) -> Side:
 
 
 def gained_only_text(before: Sequence[Message], after: Sequence[Message]) -> bool:
-    """Is *after* no longer than *before*, and its last message one of *before* with texts added? So asks
-    a client for a compaction whose words we do not know."""
+    """Is *after* no longer than *before*, and its last message one of *before* with texts added that speak of a summary? So
+    asks a client for a compaction whose words we do not know. A person who goes back and says something else asks so, too,
+    but of something else (D8)."""
     at = len(after) - 1
     if not 0 <= at < len(before) or not before[at].results or digest(before[at]) == digest(after[at]):
         return False
     old, new = before[at].parts, after[at].parts
-    added = new[len(old) :]
-    return old == new[: len(old)] and bool(added) and all(isinstance(part, Text) for part in added)
+    added = [part.text for part in new[len(old) :] if isinstance(part, Text)]
+    only = old == new[: len(old)] and bool(added) and len(added) == len(new) - len(old)
+    return only and any(SUMMARISES.search(text[:LOOK]) for text in added)
 
 
 def _codex_kind(incoming: Incoming) -> str:

@@ -23,6 +23,7 @@ from refold.gateway.trial import Trial
 from refold.gateway.turn import Turn
 from refold.loop import Asker
 from refold.preview import Preview
+from refold.refetched import refetched
 from refold.state import copy_of
 from refold.store import Store
 from refold.strategy import is_local
@@ -136,6 +137,8 @@ class Turns:
             if budget.check(view) != "hard":
                 return view, "prepared" if used else "shown"
             thread.compactor.budget = budget
+            if again := len(refetched(view)):
+                self.counters.add("refetched_kept", again, api=turn.incoming.api)
             view = thread.compactor(turn.history)
             thread.base = view.tokens
             return view, "hard"

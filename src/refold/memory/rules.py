@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from refold.memory.extract import Extract, memory
 from refold.memory.port import Kind, Memory
 from refold.messages import Message, ToolResult
+from refold.speakers import request_of
 from refold.strategy import Answer, Ask
 from refold.summarizers.rules.cues import conclusions, constraints
 from refold.summarizers.rules.names import Tally, note, ranked
-from refold.summarizers.rules.requests import asked
 from refold.summarizers.rules.text import one_line, scanned, sentences
 from refold.summarizers.rules.wording import PREFERRING
 from refold.summary import without_summary
@@ -58,7 +58,7 @@ class RuleMemories:
 
 def _by_user(message: Message) -> Iterator[tuple[Kind, str]]:
     """What the user's own words state, with its kind."""
-    own = asked(message.text) if message.is_request else ""
+    own = request_of(message)
     binding = set(constraints(own))
     for sentence in sentences(own):
         line = one_line(sentence, LONGEST)

@@ -6,6 +6,7 @@ from math import sqrt
 
 from refold.messages import Message
 from refold.readable import plain_text
+from refold.speakers import is_request
 from refold.view import View
 
 Embedder = Callable[[Sequence[str]], Sequence[Sequence[float]]]
@@ -46,6 +47,6 @@ def cosine(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def _task(said: Sequence[Message], texts: Sequence[str]) -> Iterator[str]:
-    request = next((at for at in reversed(range(len(said))) if said[at].is_request and texts[at]), -1)
+    request = next((at for at in reversed(range(len(said))) if is_request(said[at]) and texts[at]), -1)
     latest = next((at for at in reversed(range(len(said))) if texts[at]), -1)
     yield from (texts[at] for at in dict.fromkeys((request, latest)) if at >= 0)

@@ -1,6 +1,6 @@
 """Who speaks: the person, operators, the client about the surroundings, tools. Decided here, for everything else."""
 
-from refold.speakers.segments import Segment, own_words, segments, steering
+from refold.speakers.segments import Segment, own_words, ran, segments, steering
 from refold.speakers.staying import (
     Staying,
     current,
@@ -22,6 +22,7 @@ __all__ = [
     "heard_in",
     "is_request",
     "own_words",
+    "ran",
     "request_of",
     "segments",
     "staying",

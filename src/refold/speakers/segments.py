@@ -41,10 +41,10 @@ _OPEN = re.compile(rf"<([A-Za-z_][\w.:-]{{0,{NAME}}})(\s[^<>\n]{{0,500}})?(/?)>"
 _PLAIN = {"system", "error", "output", "returncode", "env", "feedback", "notification"}
 """Tags that a person may write, too: what else stands in the text is then a person's, and so are they."""
 _KNOWN = re.compile(
-    rf"^[ \t]*<({'|'.join(map(re.escape, TAGS.keys() - _PLAIN))})(?:\s[^<>\n]{{0,500}})?>", re.MULTILINE
+    rf"^[ \t]{{0,40}}<({'|'.join(map(re.escape, sorted(TAGS.keys() - _PLAIN)))})(?:\s[^<>\n]{{0,500}})?>", re.MULTILINE
 )
-_LAST = re.compile(rf"</([A-Za-z_][\w.:-]{{0,{NAME}}})>\s*\Z")
-_NUMBER = re.compile(r"(?<![\w/.\\-])\d[\d.,:-]*(?![\w/\\])")
+_LAST = re.compile(rf"</([A-Za-z_][\w.:-]{{0,{NAME}}})>\s{{0,40}}\Z")
+_NUMBER = re.compile(r"(?<![\w/.\\-])\d[\d.,:-]{0,40}(?![\w/\\])")
 
 
 def _any_of(words: Iterable[str]) -> str:
@@ -98,7 +98,7 @@ def segments(message: Message) -> tuple[Segment, ...]:
 def steering(result: ToolResult) -> list[str]:
     """What a person says at the end of a tool's result, each in the client's wrapper, in order."""
     text = next((part.text for part in reversed(result.content) if isinstance(part, Text)), "")
-    return [element for element in reversed(list(_tail(text))) if _steers(_inside(element))]
+    return [element for element in reversed(list(_tail(text))) if steers(_inside(element))]
 
 
 def own_words(segment: Segment) -> str:
@@ -110,6 +110,13 @@ def own_words(segment: Segment) -> str:
     found = _OPEN.match(text)
     closes = found is not None and text.endswith(f"</{found[1]}>")
     return text[found.end() : -len(found[1]) - 3].strip() if found and closes else text
+
+
+def ran(text: str) -> tuple[str, str] | None:
+    """A command that the person ran, and what it said, of a text that tells of both; None for any other."""
+    bare = text.strip()
+    command, told, output = bare.removeprefix(RAN[0]).partition(RAN[1])
+    return (command.strip(), output.strip()) if bare.startswith(RAN[0]) and told else None
 
 
 def without_numbers(text: str) -> str:
@@ -168,7 +175,7 @@ def _whole(bare: str, role: str) -> Carrier | None:
         return None
     if bare.startswith("<task-notification>"):
         return TOOL
-    if bare.startswith(RAN[0]) and RAN[1] in bare:
+    if ran(bare):
         return TOOL
     if found := _FIRST_BARE.match(bare):
         known = _BARE[found[0]]
@@ -197,13 +204,13 @@ def _element(text: str) -> Carrier:
 def _words(text: str) -> Carrier | None:
     """What the first words of a text say that it is."""
     text = text.lstrip()
-    if _steers(text):
+    if steers(text):
         return PERSON
     found = _FIRST_INSIDE.match(text)
     return _INSIDE[found[0]] if found else None
 
 
-def _steers(text: str) -> bool:
+def steers(text: str) -> bool:
     """Does a client say here that a person spoke while the model worked?"""
     text = text.lstrip()
     if known := _FIRST_INSIDE.match(text):

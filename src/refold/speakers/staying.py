@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from refold.messages import Media, Message, Opaque, Text, Thinking
 from refold.speakers.carriers import BARE, NEW_TASK
-from refold.speakers.segments import LIFTED, Segment, own_words, segments, without_numbers
+from refold.speakers.segments import LIFTED, Segment, own_words, segments, steers, without_numbers
 from refold.summary import carried, without_summary
 from refold.tokens.count import Counter
 from refold.view import View
@@ -248,7 +248,7 @@ def _is_over(messages: Sequence[Message], stop: int) -> bool:
 
 def _label(segment: Segment) -> str:
     """The first line of a text that may be a person's, where it ends in a colon and is not all of it."""
-    if segment.voice != "person" or segment.is_lifted:
+    if segment.voice != "person" or segment.is_lifted or segment.text.lstrip().startswith("<") or steers(segment.text):
         return ""
     line, _, rest = segment.text.lstrip()[:400].partition("\n")
     return line.rstrip() if rest.strip() and line.rstrip().endswith((":", "：")) else ""

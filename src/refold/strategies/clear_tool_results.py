@@ -12,6 +12,7 @@ from refold.failures import WIDTH, is_failure, telling_lines
 from refold.figures import called_if_any, names, whole
 from refold.groups import Group, answered, groups, settled, unseen
 from refold.messages import Content, Media, Message, Part, Text, ToolCall, ToolResult
+from refold.refetched import refetched
 from refold.scorer import Scorer, least_first
 from refold.shown import Stand, folded, standing, with_parts
 from refold.speakers import steering
@@ -44,7 +45,7 @@ class ClearToolResults:
     that brings it back. Of a failure, exit code and error lines stay; so does what a person said
     at the end of a result while the agent worked.
 
-    Left alone are the results of the newest *keep* tool groups (one step of the model with all its
+    Left alone are results that were fetched again after an edit had hidden them, the results of the newest *keep* tool groups (one step of the model with all its
     calls), the newest groups up to *keep_tokens* tokens of output (row S4-06), results the model has
     not seen yet, those of the tools named in *protect* wherever they are, those under *min_tokens*
     tokens, and any whose stub would not be smaller. Unless at least *at_least* tokens can be
@@ -99,9 +100,10 @@ class ClearToolResults:
     def _clearable(self, view: View, found: list[Group], stands: dict[int, Stand]) -> dict[int, dict[str, ToolCall]]:
         """Calls whose results may be cleared, by position of the result and call id."""
         calls: dict[int, dict[str, ToolCall]] = {}
+        again = refetched(view)
         for group in settled(found, self._kept(view, found, stands), unseen(view.transcript.messages)):
             for pair in group:
-                if pair.answered in stands and pair.call.name not in self.protect:
+                if pair.answered in stands and pair.answered not in again and pair.call.name not in self.protect:
                     calls.setdefault(pair.answered, {})[pair.call.id] = pair.call
         return calls
 

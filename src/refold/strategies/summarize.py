@@ -10,6 +10,7 @@ from refold.errors import EditError
 from refold.figures import called, called_if_any, number, whole
 from refold.messages import Message
 from refold.placements import PLACEMENTS, Placement, placed
+from refold.refetched import refetched
 from refold.speakers import Staying, staying
 from refold.split import tail_start
 from refold.strategy import Ending, Steps
@@ -89,15 +90,17 @@ class Summarize:
         return ending or beside.ending
 
     def _pinned(self, view: View, stop: int) -> Sequence[int]:
-        """Positions before *stop* that stay, each with what it cannot be parted from."""
-        if self.pin is None:
-            return ()
+        """Positions before *stop* that stay, each with what it cannot be parted from: what *pin* accepts, and results
+        that were fetched again after they had been hidden (D3)."""
         said, cuts, found = view.transcript.messages, sorted(view.ground.cuts), set[int]()
-        for at in range(stop):
+        picked = {at for at in refetched(view) if at < stop}
+        for at in range(stop) if self.pin is not None else ():
             own = without_summary(said[at])
-            if own.parts and not carried(said, at) and self.pin(own):
-                after = bisect_right(cuts, at)
-                found.update(range(cuts[after - 1], cuts[after]))
+            if own.parts and not carried(said, at) and self.pin is not None and self.pin(own):
+                picked.add(at)
+        for at in picked:
+            after = bisect_right(cuts, at)
+            found.update(range(cuts[after - 1], cuts[after]))
         return sorted(found)
 
 

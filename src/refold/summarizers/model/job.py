@@ -3,9 +3,11 @@
 import math
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import chain
 from typing import Any
 
 from refold.messages import user
+from refold.speakers import current, heard_in, own_words
 from refold.strategy import Ask
 from refold.summarizers.forms.form import Form
 from refold.summarizers.rules import digest, fitted
@@ -13,7 +15,7 @@ from refold.summarizers.rules.digest import Digest
 from refold.summarizers.rules.layout import BESIDE
 from refold.summarizers.rules.material import Material, material
 from refold.summarizers.rules.reading import parse
-from refold.summary import carried, joined, parted, without_summary, wrap
+from refold.summary import joined, parted, wrap
 from refold.view import View
 
 MARGIN = 1.1
@@ -46,18 +48,13 @@ class Job:
     @property
     def question(self) -> str:
         """What the user asked last; empty if nothing."""
-        said = self.view.transcript.messages
-        latest = (at for at in reversed(range(len(said))) if said[at].is_request and not carried(said, at))
-        at = next(latest, None)
-        return "" if at is None else without_summary(said[at]).text
+        found = current(self.view.transcript.messages, heard_in(self.view))
+        return "\n\n".join(own_words(segment) for at in sorted(found) for segment in found[at])
 
     def heard(self) -> list[str]:
         """Everything that the user said and that is still known."""
-        said = self.view.transcript.messages
-        own = [
-            without_summary(said[at]).text for at in range(len(said)) if said[at].is_request and not carried(said, at)
-        ]
-        return [*own, *self.known.requests]
+        spoken = chain.from_iterable(heard_in(self.view))
+        return [*(own_words(segment) for segment in spoken if segment.voice == "person"), *self.known.requests]
 
     def value(self, form: Form[Any]) -> Any:
         """The earlier summary as *form* reads it; None where it is in another shape."""

@@ -2,17 +2,17 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from refold.messages import Message, ToolCall, ToolResult
+from refold.speakers import Segment, heard, own_words, ran
 from refold.summarizers.rules import shell
 from refold.summarizers.rules.calls import Act, act, shell_act
-from refold.summarizers.rules.cues import conclusions, constraints, strongest
+from refold.summarizers.rules.cues import conclusions, constraints, strongest, typed
 from refold.summarizers.rules.digest import UNANSWERED, Digest, Todo, repeats, state_after, unique
 from refold.summarizers.rules.names import Tally, note, ranked
 from refold.summarizers.rules.outcomes import error_line, exit_code, outcome
-from refold.summarizers.rules.requests import asked
 from refold.summarizers.rules.text import one_line, scanned
 
 DECISIONS = 120
@@ -51,10 +51,10 @@ class _Notes:
 
 def gather(messages: Iterable[Message]) -> Digest:
     """Everything worth keeping of *messages*, in time linear in their length. Never raises."""
-    notes, count = _Notes(), 0
-    for at, message in enumerate(messages):
-        count += 1
-        _read(notes, message, at)
+    messages = list(messages)
+    notes, count = _Notes(), len(messages)
+    for at, (message, spoken) in enumerate(zip(messages, heard(messages), strict=True)):
+        _read(notes, message, spoken, at)
     return Digest(
         requests=tuple(notes.requests),
         repeated=repeats(notes.requests),
@@ -76,7 +76,7 @@ def _last_error(notes: _Notes) -> tuple[str, ...]:
     return (f"last error: {said} ({one_line(who, 60)})",) if said else ()
 
 
-def _read(notes: _Notes, message: Message, at: int) -> None:
+def _read(notes: _Notes, message: Message, spoken: Sequence[Segment], at: int) -> None:
     for part in message.parts:
         match part:
             case ToolCall():
@@ -85,25 +85,22 @@ def _read(notes: _Notes, message: Message, at: int) -> None:
                 _result(notes, notes.pending.pop(part.id, Act(part.name or "tool")), part.text, part.error, at)
             case _:
                 pass
-    text = message.text
-    if not text.strip():
-        return
-    if message.role == "user" and _OBSERVATION.match(text):
-        _observe(notes, text, at)
-    elif message.role == "user":
-        _request(notes, text, at)
-    elif message.role == "assistant":
-        _say(notes, text, at, final=not message.calls)
+    for segment in spoken:
+        if segment.voice == "person":
+            _request(notes, own_words(segment), at)
+        elif segment.voice == "tool":
+            _observe(notes, segment.text, at)
+    if message.role == "assistant" and message.text.strip():
+        _say(notes, message.text, at, final=not message.calls)
 
 
-def _request(notes: _Notes, text: str, at: int) -> None:
-    own = asked(text)
-    note(notes.tally, own or text, at)
+def _request(notes: _Notes, own: str, at: int) -> None:
     if not own:
         return
+    note(notes.tally, own, at)
     notes.action = ""
     notes.requests[own] = notes.requests.pop(own, 0) + 1
-    notes.constraints += constraints(own)
+    notes.constraints += constraints(typed(own))
     notes.unanswered.append(own)
 
 
@@ -143,10 +140,15 @@ def _call(notes: _Notes, call: ToolCall, at: int) -> None:
 
 
 def _observe(notes: _Notes, text: str, at: int) -> None:
-    """The answer to a command that was written as text."""
-    done, notes.action = shell_act(notes.action), ""
+    """What a tool says in the user's role: the answer to a command that was written as text, or that the user ran."""
+    command, output = ran(text) or (notes.action, text)
+    notes.action = ""
+    if not command and not _OBSERVATION.match(text):
+        note(notes.tally, text, at, "result")
+        return
+    done = shell_act(command)
     notes.calls[done.tool] += 1
-    _result(notes, done, text, False, at)
+    _result(notes, done, output, False, at)
 
 
 def _result(notes: _Notes, done: Act, text: str, error: bool, at: int) -> None:
@@ -160,8 +162,14 @@ def _result(notes: _Notes, done: Act, text: str, error: bool, at: int) -> None:
         notes.commands[name] = ended
     if ended != "ok" and (error or (exit_code(text) or 0) > 1 or not done.command or shell.does_work(done.command)):
         notes.error = (name, error_line(text))
-    elif notes.error[0] == name:
+    elif ended == "ok" and _is_retry(name, notes.error[0]):
         notes.error = ("", "")
+
+
+def _is_retry(name: str, failed: str) -> bool:
+    """Is this what failed before, as it stood or with other arguments (`git push`, then `git push -u origin x`)?"""
+    words, before = name.split(), failed.split()
+    return bool(before) and words[:2] == before[:2]
 
 
 def _touch(notes: _Notes, done: Act, text: str) -> None:

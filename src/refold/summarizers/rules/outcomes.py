@@ -38,14 +38,23 @@ def outcome(text: str, *, error: bool) -> str:
 
 def error_line(text: str) -> str:
     """The line that says what went wrong: the last one that names an error, else the last line with
-    more to say than an exit code.
+    more to say than an exit code. A hint (`hint: Updates were rejected ...`) is none (F4).
     """
     end = without_escapes(text[-ENDS:])
-    found = _ERROR.findall(end) or _ERROR.findall(without_escapes(text[:ENDS]))
-    rows = [row for row in end.splitlines() if row.strip() and not _says_code_only(row)]
+    found = _errors(end) or _errors(without_escapes(text[:ENDS]))
+    rows = [row for row in end.splitlines() if row.strip() and not _says_code_only(row) and not _is_hint(row)]
     line = found[-1] if found else rows[-1] if rows else ""
     return one_line(line.strip(), 240)
 
 
 def _says_code_only(row: str) -> bool:
     return bool(_CODE_ONLY.fullmatch(" ".join(_WORD.findall(row))))
+
+
+def _errors(text: str) -> list[str]:
+    return [row for row in _ERROR.findall(text) if not _is_hint(row)]
+
+
+def _is_hint(row: str) -> bool:
+    """Does this line say what to do about an error?"""
+    return row.lstrip().lower().startswith(("hint:", "help:", "note:", "提示：", "提示:"))

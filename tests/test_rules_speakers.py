@@ -1,0 +1,67 @@
+"""F4: a rule summary takes requests, constraints, decisions and the last error from whom they are from."""
+
+from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.summarizers.rules.collect import gather
+from refold.summarizers.rules.outcomes import error_line
+
+
+def model(text: str) -> Message:
+    return Message("assistant", (Text(text),))
+
+
+def ran(id: str, command: str, output: str) -> list[Message]:
+    call = ToolCall(id, "bash", f'{{"command":"{command}"}}')
+    return [Message("assistant", (call,)), Message("tool", (ToolResult(id, (Text(output),)),))]
+
+
+def test_f4_what_a_client_puts_into_the_users_role_is_no_request_and_no_constraint() -> None:
+    """A skill's body, a task notification, a developer's message and a pasted guide were the user's own words."""
+    said = [
+        user("Base directory for this skill: /s/pdf\n\nYou must never use colour."),
+        user("<task-notification><id>3</id></task-notification>\nYou must read the output file."),
+        Message("system", (Text("You must always answer in French."),)),
+        user(
+            "Please format it.\n\n```\nNames must never have more than ten letters.\n```\n> You must not shout.\nKeep it short, 必须用中文。"
+        ),
+        user("I ran this command:\n\nmake\n\nAnd got this output:\n\nAll files must end in a newline."),
+    ]
+    found = gather(said)
+    assert len(found.requests) == 1 and found.requests[0].startswith("Please format it.")
+    assert not any("must" in rule for rule in found.constraints)
+    assert any("必须用中文" in rule for rule in found.constraints)
+    assert found.commands == {"make": "ok"}
+
+
+def test_f4_steering_in_system_messages_and_results_is_a_request() -> None:
+    steer = "The user sent a new message while you were working:\nNever rename {}."
+    late = f"<system-reminder>\n{steer.format('b')}\n</system-reminder>"
+    call, result = ran("1", "ls", f"a\n\n{late}")
+    found = gather([user("Go."), call, result, Message("system", (Text(steer.format("a")),))])
+    assert len(found.requests) == 3
+    assert {"Never rename a.", "Never rename b."} <= set(found.constraints)
+
+
+def test_f4_comments_status_lines_headings_and_guesses_are_no_decisions() -> None:
+    """Code comments, `All tests pass`, headings, and guesses that were superseded stood among the decisions."""
+    text = (
+        "## Root cause because of the cache\n\nAll tests pass.\n所有测试都通过。\n"
+        "```python\n# fixed because the parser is now strict\nx = 1\n```\n"
+        "Maybe the bug is caused by the cache.\n也许原因是缓存。\n"
+        "The root cause is `parse_line`, which drops the last field.\n原因是 `parse_line` 丢掉了最后一个字段。"
+    )
+    assert gather([user("Go."), model(text)]).decisions == (
+        "The root cause is `parse_line`, which drops the last field.",
+        "原因是 `parse_line` 丢掉了最后一个字段。",
+    )
+
+
+def test_f4_a_hint_is_no_error_and_a_later_success_clears_it() -> None:
+    """git's hint stood as the last error, also after the push had gone through."""
+    output = "error: failed to push some refs to 'x'\nhint: Updates were rejected: not found upstream\nExit code: 1"
+    assert error_line(output) == "error: failed to push some refs to 'x'"
+    failed = [user("Push it."), *ran("1", "git push", output)]
+    assert any("last error: error: failed to push" in text for text in gather(failed).open)
+    done = [*failed, *ran("2", "git push -u origin main", "done\nExit code: 0")]
+    assert not any("last error" in text for text in gather(done).open)
+    other = [*failed, *ran("2", "git status", "clean\nExit code: 0")]
+    assert any("last error" in text for text in gather(other).open)
