@@ -320,6 +320,7 @@ def test_the_split_is_the_first_user_message_at_or_after_the_target():
     assert split(*ten) == 8
     assert split(*ten, preserve=0.5) == 6
     assert split(*ten, preserve=0.7) == 4
+    assert [split(*ten, preserve=share) for share in (0.2, 0.4, 0.6)] == [8, 6, 4]
 
 
 def test_f25_the_acknowledgement_is_left_out_where_the_model_speaks_next():
@@ -357,6 +358,12 @@ def test_special_case_a_keeps_the_last_turn():
     compressed, but the last complete turn stays; with an open call it is no such case (C0-2)."""
     assert split(user("q"), said(), user("q"), said(), preserve=0.3) == 2
     assert split(*[user("q"), said()] * 3, preserve=0.1) == 4
+    tools = [user("q"), said(), user("q"), *(make(id) for id in "abc" for make in (call, result))]
+    assert split(*tools, said(), preserve=0.2) == 2
+    assert split(*tools, preserve=0.2) == 7
+    answered = see(*[user("q"), said()] * 3)
+    assert tail_start(answered, recent(answered, 0.1, "near")) == 4
+    assert recent(answered, 0.1, "near") == 2
     assert split(user("q"), said(), user("q"), said(), user("q"), call("c")) == 4
 
 
