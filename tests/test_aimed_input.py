@@ -33,7 +33,7 @@ from refold.models.thinking import unthought
 from refold.recalling.snippets import words
 from refold.replay import written_out
 from refold.summarizers.forms.sections import HANDOVER
-from refold.summarizers.forms.tags import closing, opening
+from refold.summarizers.forms.tags import closing, opening, without_asides
 from refold.summarizers.model.accept import _heading, _heading_lines
 from refold.summarizers.model.quotes import check_quotes
 from refold.summarizers.rules import shell
@@ -461,6 +461,14 @@ def test_c20_what_a_model_answers_is_read_in_time_linear_in_its_length(blank: st
     assert grows(unthought, lambda size: "a" + blank * (size // len(blank)) + "b", sizes) <= WORST
     line = lambda size: "The user asked: " + blank.replace("\n", " ") * (size // len(blank)) + "x"  # noqa: E731 - a shape
     assert grows(lambda text: check_quotes(text, ["never"]), line, sizes) <= WORST
+
+
+def test_c20_scratchpads_are_left_out_in_time_linear_in_their_number() -> None:
+    """16,000 of them before an answer took nine seconds."""
+    answer = lambda size: "<think>a</think>" * (size // 16) + "<goal>b</goal>"  # noqa: E731 - a shape
+    before = opening(("goal",))
+    assert without_asides(answer(1_000), before) == "<goal>b</goal>"
+    assert grows(lambda text: without_asides(text, before), answer, (8_000, 32_000, 128_000)) <= WORST
 
 
 def test_a_forged_group_of_paths_takes_no_more_memory_than_its_text() -> None:

@@ -34,12 +34,16 @@ def _character(entity: re.Match[str]) -> str:
 def without_asides(text: str, before: re.Pattern[str]) -> str:
     """*text* without the scratchpads that open before the first match of *before*: a draft in them
     is no answer. Where that would leave no match, the text as it is."""
-    kept = text
-    while (aside := _ASIDE.search(kept)) and (first := before.search(kept)) and aside.start() < first.start():
-        end = kept.lower().find(f"</{aside[1].lower()}", aside.end())
+    lower = text.lower() if len(text.lower()) == len(text) else text
+    pieces, at, first = list[str](), 0, before.search(text)
+    while first and (aside := _ASIDE.search(text, at)) and aside.start() < first.start():
+        end = lower.find(f"</{aside[1].lower()}", aside.end())
         if end < 0:
             break
-        kept = kept[: aside.start()] + kept[kept.find(">", end) + 1 or len(kept) :]
+        pieces.append(text[at : aside.start()])
+        at = text.find(">", end) + 1 or len(text)
+        first = first if first.start() >= at else before.search(text, at)
+    kept = "".join([*pieces, text[at:]])
     return kept if before.search(kept) else text
 
 
