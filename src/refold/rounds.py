@@ -101,7 +101,7 @@ class Rounds:
             attempts = (*attempts, short)
         now = pace.tried(now, started.when, order.pending)
         now = yield from self._ended(state, now, started, attempts)
-        if fresh_edits(state, now) and is_unsure(now.view):
+        if order.keep and fresh_edits(state, now) and is_unsure(now.view):
             warn(NAME_THE_MODEL, ModelNotNamed, stacklevel=2)
         return now
 
