@@ -3,7 +3,8 @@
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 from hypothesis import given, settings
@@ -20,24 +21,36 @@ ERROR = json.dumps(ERRORS["anthropic"]).encode()
 
 
 class Clocked(Failing):
-    """A store that can be down for rows of the ledger too, and counts who waits for it at once."""
+    """A store that can be down for rows of the ledger too, and counts which requests wait for it at once: they read first.
+    What is written meanwhile is tried again by a clock, and so counts for nothing."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.reads = 0
         self.waiting = 0
         self.most = 0
         self._counting = threading.Lock()
+
+    def load(self, tips: Sequence[str]) -> Sequence[Edit]:
+        with self._counted():
+            return super().load(tips)
+
+    def version(self) -> int:
+        with self._counted():
+            return super().version()
 
     def record(self, rows: Iterable[Row]) -> None:
         self._check()
         super().record(rows)
 
-    def _check(self) -> None:
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
         with self._counting:
+            self.reads += 1
             self.waiting += 1
             self.most = max(self.most, self.waiting)
         try:
-            super()._check()
+            yield
         finally:
             with self._counting:
                 self.waiting -= 1
@@ -131,9 +144,11 @@ def test_c11_a_store_that_hangs_is_asked_once_by_a_conversation_and_nothing_is_d
         assert {out.reason for out in again} == {"resting"}
         assert all(out.edits == late.edits for out in again)
         assert store.most == 1
+        reads = store.reads
         store.slow.set()
         (thread,) = driver.exchange.threads
         until(lambda: not thread.is_stuck)
+        assert store.reads == reads
         back = driver(anthropic(64))
         assert back.body == again[-1].body
         assert len(summaries(store)) == 1
