@@ -1,5 +1,6 @@
 """What the gateway is made of, without sockets: events, usage, codings, metrics, headers."""
 
+import asyncio
 import gzip
 import itertools
 import json
@@ -13,11 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.gateway.answers import Refused, refusal
+from refold.gateway.caller import Caller, Note
+from refold.gateway.copying import copy
 from refold.gateway.counters import Counters
-from refold.gateway.encodings import decoded, opening_of, unpacker
+from refold.gateway.encodings import Unpacking, decoded, opening_of, unpacker
 from refold.gateway.keys import keyless
 from refold.gateway.limits import Limits
 from refold.gateway.metrics import Timings, render
+from refold.gateway.opening import Opening
+from refold.gateway.reply import Reply as Answer
 from refold.gateway.sse import LONGEST, Events, data_of, error_of, sort_of
 from refold.gateway.taps import LARGEST, LARGEST_STREAM, Tap, usage_in
 from refold.gateway.tenants import Tenants
@@ -207,6 +212,34 @@ def test_c9_no_step_of_an_answer_that_unpacks_to_200_mb_is_large(bombs, coding: 
         steps = sum(1 for piece in cut(bombs[coding], [1_000, 50_000]) for _ in tap.steps(piece))
         assert 8 <= steps <= limit // 2**15, "others are served in between, and the rest of it is not unpacked"
         assert tap.usage() is None
+
+
+def test_c9_others_are_served_while_an_answer_is_listened_to() -> None:
+    """It goes out in one piece; what it unpacks to is looked at in steps, and the event loop goes on between them."""
+
+    async def run() -> int:
+        async def send(message: object) -> None: ...
+
+        reply, turns = Answer(None, bodiless=True), 0  # type: ignore[arg-type]  # all of it has come
+        reply.complete = True
+        opening, tap = Opening([gzip.compress(bytes(10_000_000))]), Tap("application/json", "gzip")
+        copying = asyncio.create_task(copy(reply, Caller(send, Note(), 60), opening, tap))
+        while not copying.done():
+            await asyncio.sleep(0)
+            turns += 1
+        return turns
+
+    assert asyncio.run(run()) > 100
+
+
+def test_c9_a_request_is_unpacked_beside_the_event_loop() -> None:
+    async def run() -> None:
+        unpacking = asyncio.create_task(Unpacking().decoded(gzip.compress(b"{}"), "gzip", 10))
+        await asyncio.sleep(0)
+        assert not unpacking.done(), "else all of it was done in one turn of the loop"
+        assert await unpacking == b"{}"
+
+    asyncio.run(run())
 
 
 def test_c9_what_takes_long_to_parse_is_not_parsed() -> None:

@@ -111,6 +111,12 @@ def test_c6_two_who_show_different_things_never_share_a_tenant(first, second, be
     assert (tenant(*first, *beside) == tenant(*beside, *second)) == alike
 
 
+def test_c6_one_key_that_holds_the_name_of_another_header_is_not_taken_for_two():
+    """Else whoever knows another's keys but for where one ends could send them as one."""
+    assert tenant(("api-key", "a"), ("cookie", "b")) != tenant(("api-key", "acookieb"))
+    assert tenant(("x-key-a", "b")) != tenant(("x-key", "-ab"))
+
+
 @settings(max_examples=50)
 @given(first=VALUES, second=VALUES)
 def test_c6_a_setting_names_more(first, second):

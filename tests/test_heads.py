@@ -76,6 +76,13 @@ def test_c2_a_session_that_has_only_heard_a_system_prompt_takes_another():
     assert len(session.view.transcript) == 1
 
 
+def test_c2_what_was_billed_for_a_system_prompt_alone_is_said_of_no_other_history():
+    """Every history begins as one without entries does: its usage was taken for that of whatever came next."""
+    compact = compactor()
+    compact.report(compact([system("Be brief.")]), {"prompt_tokens": 1_900, "completion_tokens": 1})
+    assert compact([system(LONG), *talk(2)]).tokens == compactor()([system(LONG), *talk(2)]).tokens
+
+
 @pytest.mark.parametrize("as_text", [False, True])
 def test_c2_one_leading_system_message_more_than_before_is_counted(as_text):
     """A gateway counted 306 tokens of a body of 74 kB."""
