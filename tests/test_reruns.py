@@ -72,7 +72,7 @@ def test_c14_a_strategy_that_gains_for_ever_comes_to_an_end(goal: int) -> None:
         left = view.messages[0].text.split()[:-1]
         yield view.swap(0, Message("user", (Text(" ".join(left)),)), by=f"{len(left)}")
 
-    view = Compactor([shorter], Budget(goal, goal))(
+    view = Compactor([shorter], Budget(goal, goal, progress=0))(
         [{"role": "user", "content": "words " * 3 * MOST}, {"role": "assistant", "content": "ok"}]
     )
     assert runs == MOST
