@@ -160,7 +160,7 @@ def test_an_entry_that_holds_itself_is_refused_in_words() -> None:
 
 def test_a_number_that_python_does_not_read_is_not_called_malformed() -> None:
     text = '[{"role": "user", "content": "x", "a": ' + "9" * 4_301 + "}]"
-    with pytest.raises(refold.FormatError, match="a number in this JSON is longer than Python reads"):
+    with pytest.raises(refold.FormatError, match="a number in this JSON is larger than Python reads"):
         refold.compact(text, to=10)
 
 

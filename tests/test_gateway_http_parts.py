@@ -372,3 +372,21 @@ def test_every_refusal_is_json_with_the_message(api: str, status: int) -> None:
     told, headers, body = refusal(api, Refused(status, "why"))
     assert told == status and dict(headers)["content-length"] == str(len(body))
     assert json.loads(body)["error"]["message"] == "why"
+
+
+DEEP = b"[" * 30_000
+
+
+@pytest.mark.parametrize("event", [b'data: {"type": [1]}', b'data: {"type": {}}', b'data: {"a": ' + DEEP])
+def test_c15_events_of_an_odd_shape_are_content(event: bytes) -> None:
+    """A stream that began with one was answered by 500 in place of the upstream's answer."""
+    assert sort_of(event) == "content"
+    assert json.loads(error_of(event)) in (None, {"type": [1]}, {"type": {}})
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+def test_c15_usage_that_is_nested_too_deeply_is_not_read(kind: str) -> None:
+    """A stream was cut off there."""
+    tap = Tap(kind)
+    tap.feed(b'data: {"usage": %b\n\n' % DEEP if "stream" in kind else b'{"usage": %b' % DEEP)
+    assert tap.usage() is None

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold import FormatError, compact
 from refold.gateway.strictness import is_strict
+from refold.strategies import ClearToolResults
 from test_gateway_core import Driver, chat
 
 WHOLE = chat(60)
@@ -57,3 +59,15 @@ VALUES = st.recursive(
 @given(VALUES, st.booleans(), st.sampled_from([None, 1, "\t"]))
 def test_c22_law_what_a_strict_writer_writes_is_strict(value: object, escapes: bool, indent: object) -> None:
     assert is_strict(json.dumps(value, ensure_ascii=escapes, indent=indent, allow_nan=False).encode())
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1E400"])
+def test_c22_a_number_that_python_cannot_write_again_goes_through_as_it_came(number: str) -> None:
+    """It is strict JSON, but what was edited beside it said `Infinity`, which is none."""
+    body = WHOLE.replace(b'"role": "tool"', b'"role": "tool", "weight": ' + number.encode())
+    with Driver(strategies=(ClearToolResults(keep=1),)) as driver:
+        out = driver(body, "openai_chat")
+        assert out.body is body
+        assert (out.outcome, out.reason) == ("opaque", "unreadable")
+    with pytest.raises(FormatError, match="larger than Python reads"):
+        compact(body, to=3_000)

@@ -83,7 +83,11 @@ def test_the_three_extractors():
         "A, B comes next"
     ]
     answers = [said("我来看看。"), said("原因是超时设置为 3 秒。要改吗？"), said("```sql\nuse db;\n```")]
-    answers += [said("建议使用连接池，好不好？"), said("Should we use a connection pool?"), said("建议使用下面的方案：")]
+    answers += [
+        said("建议使用连接池，好不好？"),
+        said("Should we use a connection pool?"),
+        said("建议使用下面的方案："),
+    ]
     assert extract_conclusions(answers) == ("原因是超时设置为 3 秒",)
     code = [said("```Rust\nx\n```\n```\nplain\n```"), user("```rust\ny\n```"), said("```toml\nz\n```")]
     assert extract_technical_context(code) == ("代码片段 (rust)", "代码片段 (toml)")

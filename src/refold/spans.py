@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import repeat
 from json.decoder import JSONDecoder
+from math import isinf
 from typing import Any, overload
 
 from refold.errors import FormatError
@@ -14,7 +15,16 @@ from refold.errors import FormatError
 Source = str | bytes
 """JSON as it came: text, or the bytes of one in UTF-8."""
 
-_scan_once = JSONDecoder(strict=False).scan_once  # type: ignore[attr-defined]
+
+def _finite(text: str) -> float:
+    """A number that Python can write again: one beyond its range would come out as `Infinity`, which is no JSON (C22)."""
+    value = float(text)
+    if isinf(value):
+        raise ValueError("the value is beyond the range of a double")
+    return value
+
+
+_scan_once = JSONDecoder(strict=False, parse_float=_finite).scan_once  # type: ignore[attr-defined]
 """Python's own scanner: it says where a value ends, keeps big integers and accepts lone surrogates."""
 
 
@@ -117,7 +127,7 @@ def scan(text: str, at: int) -> tuple[Any, int]:
         raise FormatError(f"malformed JSON: {json.JSONDecodeError('Expecting value', text, stop.value)}") from None
     except json.JSONDecodeError as error:
         raise FormatError(f"malformed JSON: {error}") from error
-    except ValueError as error:  # it is JSON, with an integer of thousands of digits
-        raise FormatError(f"a number in this JSON is longer than Python reads: {error}") from error
+    except ValueError as error:  # it is JSON, with an integer of thousands of digits or a float of hundreds
+        raise FormatError(f"a number in this JSON is larger than Python reads: {error}") from error
     except RecursionError as error:
         raise FormatError("malformed JSON: nested too deeply to read") from error

@@ -94,7 +94,7 @@ def _session_of(user: str) -> str:
     """The session in a `user_id` that is a JSON object with one; else the whole."""
     try:
         value = json.loads(user)
-    except ValueError:
+    except (ValueError, RecursionError):
         return user
     session = value.get("session_id") if isinstance(value, dict) else None
     return session if isinstance(session, str) else user

@@ -85,7 +85,7 @@ def _codex_kind(incoming: Incoming) -> str:
     said = incoming.header("x-codex-turn-metadata")
     try:
         value = json.loads(said) if said else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     kind = value.get("request_kind") if isinstance(value, Mapping) else ""
     return kind if isinstance(kind, str) else ""

@@ -60,12 +60,12 @@ def value_of(event: bytes) -> Any:
     """The data of an event as parsed; None where it is no JSON."""
     try:
         return json.loads(data_of(event))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
-_OPENINGS = {"response.created", "response.queued", "response.in_progress", "ping"}
-"""Events with which a stream begins and that tell nothing yet."""
+_OPENINGS = ("response.created", "response.queued", "response.in_progress", "ping")
+"""Events with which a stream begins and that tell nothing yet. A tuple, since a type that is no text cannot be hashed."""
 
 
 def sort_of(event: bytes) -> Sort:
@@ -79,7 +79,7 @@ def sort_of(event: bytes) -> Sort:
     if not isinstance(value, dict):
         return "content"
     kind = value.get("type")
-    if kind in {"error", "response.failed"} or value.get("error"):
+    if kind in ("error", "response.failed") or value.get("error"):
         return "error"
     return "opening" if kind in _OPENINGS else "content"
 

@@ -125,7 +125,7 @@ def _of_whole(body: bytes) -> Any:
         return None
     try:
         value = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     for one in reversed(value if isinstance(value, list) else [value]):  # Gemini streams a list without alt=sse
         if found := usage_in(one):
