@@ -1,7 +1,9 @@
 """Files of stores that are damaged, and paths that no file can have: a `StoreError`, whatever is wrong (C16)."""
 
 import os
+import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +93,20 @@ def test_c16_words_of_the_file_that_are_no_text_any_more(tmp_path: Path, kind: A
     use(kind, path)
 
 
+def test_c16_a_row_that_holds_no_text_is_a_store_error(tmp_path: Path) -> None:
+    """The sort of a value is one byte of the file: damaged, a text becomes a number or nothing."""
+    path = tmp_path / "damaged"
+    written(SQLiteStore, path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            "PRAGMA writable_schema = ON;"
+            "UPDATE sqlite_schema SET sql = replace(sql, 'json TEXT NOT NULL', 'json');"
+            "PRAGMA writable_schema = RESET;"
+            "UPDATE edits SET json = 7; UPDATE ledger SET json = NULL;"
+        )
+    assert len([reason for reason in use(SQLiteStore, path) if "malformed JSON" in reason]) >= 2
+
+
 @pytest.mark.parametrize("kind", STORES)
 @pytest.mark.parametrize("name", ["a\0b", "half \ud800", "x" * 5_000, "no/such/folder", "whole/below", b"a\0b"])
 def test_c16_a_path_that_no_file_can_have_is_a_store_error(tmp_path: Path, kind: Any, name: Any) -> None:
@@ -108,3 +124,5 @@ def test_c16_a_folder_is_a_store_error_and_says_so(tmp_path: Path, kind: Any) ->
 def test_c16_a_path_in_bytes_is_one(tmp_path: Path) -> None:
     for kind in STORES:
         assert use(kind, os.fsencode(tmp_path / kind.__name__)) == []
+        reasons = use(kind, os.fsencode(tmp_path))
+        assert reasons and all(reason.startswith(f"{tmp_path}: ") for reason in reasons)

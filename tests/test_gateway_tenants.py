@@ -198,8 +198,17 @@ def test_c7_what_says_nothing_is_told_by_its_bytes(made: str):
 def test_c7_no_claim_counts_where_the_upstream_does_not_check_it():
     other = Upstream(name="other", url="http://127.0.0.1:1")
     assert not Tenants(SALT).of(head(bearer(token())), (other,)).claimed
+    stranger = head(bearer(token(issuer="https://other.example")))
+    assert not Tenants(SALT).of(stranger, (HOME,)).claimed  # of an issuer whose tokens it does not check
     twice = head(bearer(token()), bearer(token("bob")))
     assert not Tenants(SALT).of(twice, (HOME,)).claimed  # which of them is checked?
+
+
+def test_c7_what_one_upstream_has_checked_is_no_claim_at_another():
+    """Each may know other people by the same subject."""
+    away = Upstream(name="away", url="http://127.0.0.1:1", issuers=(ISSUER,))
+    here, there = (Tenants(SALT).of(head(bearer(token())), (upstream,)).claimed for upstream in (HOME, away))
+    assert here and there and here != there
 
 
 @settings(max_examples=100)
@@ -319,6 +328,16 @@ def test_c7_a_forged_token_finds_and_leaves_nothing(tmp_path: Path):
         assert at.say(token(number=1), session(60)).headers["refold-edits"] == anna.headers["refold-edits"]
 
 
+def test_c7_what_a_forged_token_asks_for_is_not_kept_under_the_name_that_it_claims(tmp_path: Path):
+    """Else anybody could write into the conversations of others."""
+    with place(tmp_path / "hers.db") as at:
+        assert at.say(token(), session(60)).status_code == 200
+    with place(tmp_path / "forged.db") as at:
+        assert at.say(token(secret="guessed"), session(60)).status_code == 401
+    hers, forged = ({edit.tip for edit in edits(tmp_path / name)} for name in ("hers.db", "forged.db"))
+    assert hers and not hers & forged
+
+
 def test_c7_a_session_whose_requests_are_signed_is_compacted_once(tmp_path: Path):
     """Each request shows another signature, and was compacted anew. One that the upstream refuses leaves nothing."""
 
@@ -356,8 +375,10 @@ def test_c7_a_session_whose_requests_are_signed_is_compacted_once(tmp_path: Path
 def test_c7_one_tenant_is_an_explicit_choice_of_this_machine_alone(tmp_path: Path):
     """For a single user, whose client signs each request or shows tokens that say nothing."""
     with place(tmp_path / "a.db", tenant="one") as at:
-        first, second = at.say(token("x"), session(60)), at.say(token("y"), session(60))
+        first, made = at.say(token("x"), session(60)), edits(tmp_path / "a.db")
+        second = at.say(token("y"), session(60))
         assert first.headers["refold-edits"] == second.headers["refold-edits"] != "0"
+        assert edits(tmp_path / "a.db") == made  # nothing was decided anew
     upstream = '[[upstream]]\nurl = "http://127.0.0.1:1"\n'
     open_ = f'host = "0.0.0.0"\nadmin_token = "sixteen characters"\ntenant = "one"\n{upstream}'
     with pytest.raises(ValueError, match="their edits would mix"):

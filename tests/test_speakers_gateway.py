@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from refold import Budget, Compactor
 from refold.gateway.sides import gained_only_text
 from refold.messages import Message, Text, ToolResult, user
+from refold.strategies import ClearToolResults
 from refold.windows import Window
 from test_gateway_core import Driver, entries, violations
 
@@ -220,6 +222,18 @@ def test_d3_law_an_agent_that_reads_hidden_files_again_is_put_into_no_circle(fil
         assert not missing, f"{compactions} compactions in {len(reader.steps)} steps"
         assert 0 < compactions <= 5
         assert driver.count("refetched_kept", api="openai_chat") > 0
+
+
+def test_d3_clearing_leaves_what_was_fetched_again() -> None:
+    """Cleared once more, it would be read once more."""
+    compact = Compactor([ClearToolResults(keep=1)], Budget(10**6, 10**6))
+    reader = Reader(3, 4)
+    reader.steps += [0, 1, 2]
+    first = compact.now(json.loads(reader.body())["messages"], to=1_500)
+    assert reader.sees(json.dumps({"messages": first.payload}).encode()) == {2}
+    reader.steps += [0, 100, 101]
+    again = compact.now(json.loads(reader.body())["messages"], to=first.tokens + 1_500)
+    assert reader.sees(json.dumps({"messages": again.payload}).encode()) == {0}, "and older ones that were read once go"
 
 
 def test_d8_going_back_and_saying_something_else_is_no_compaction_of_the_client_s() -> None:
