@@ -12,6 +12,7 @@ from refold.gateway.caller import Caller, Note
 from refold.gateway.config import Config
 from refold.gateway.intake import Gone
 from refold.gateway.limits import Limits
+from refold.gateway.protocol import UNSENT
 from refold.gateway.rushes import Rushes, release_memory
 from refold.gateway.scripted import ScriptedExchange, serving
 from refold.gateway.upstreams import Upstream
@@ -277,6 +278,8 @@ def test_c21_a_slow_reader_costs_little_memory() -> None:
         unsent = [one.transport.get_write_buffer_size() for one in connections]
         held = gateway.gateway.held_bytes
         assert 0 < max(unsent) <= 100_000 and held <= 10 * 65_536
+        assert {one.transport.get_write_buffer_limits()[1] for one in connections} == {UNSENT}
+        assert gateway.gateway._rushes._height == 10, "how many are under way is noted"
 
 
 def test_c21_memory_is_given_back_when_a_rush_is_over() -> None:

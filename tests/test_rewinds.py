@@ -33,7 +33,8 @@ from refold.strategy import Answer, Ask, Strategy
 from refold.summary import without_summary
 from refold.unanswered import is_premature, open_request
 from refold.view import View
-from test_gateway_core import FORMATS, Driver, entries, violations
+from refold.windows import Window
+from test_gateway_core import FORMATS, Driver, Writer, chat, entries, violations
 from test_rules_growth import histories
 
 STRATEGIES: tuple[Strategy, ...] = (
@@ -242,7 +243,28 @@ def test_f1_the_gateway_sends_the_newest_result_after_a_rewind(api: str) -> None
         assert driver.count("failures") == 0
 
 
-def test_f1_what_was_prepared_for_a_longer_history_is_not_used_for_one_that_was_cut_back() -> None:
+def test_f1_the_gateway_drops_what_it_prepared_for_a_longer_history_than_it_is_sent() -> None:
+    """A step is tried again with a smaller model: what was prepared behind it hides the result that it is about."""
+    windows, session = {"m": Window(40_000), "small": Window(14_000)}, [("x-session-id", "s")]
+    with Driver(windows=windows, ask=Writer(), soft=0.5, hard=0.9) as driver:
+        for steps in range(1, 100):
+            driver(chat(steps), "openai_chat", headers=session)
+            driver.idle()
+            if driver.count("prepared", result="ready"):
+                break
+        (thread,) = driver.exchange.threads
+        assert thread.prepared is not None and thread.latest is not None
+        body = json.loads(chat(steps))
+        head = len(body["messages"]) - len(thread.latest.view.transcript)
+        again = body["messages"][: head + max(edit.stop for edit in thread.prepared.edits)]
+        assert again[-1]["role"] == "tool"
+        cut = json.dumps({**body, "model": "small", "messages": again}).encode()
+        out = driver(cut, "openai_chat", headers=session)
+        assert (driver.count("prepared", result="stale"), driver.count("prepared", result="used")) == (1, 0)
+        assert out.reason == "hard" and entries(out.body)[-1] == again[-1]
+
+
+def test_f1_what_was_made_for_a_longer_history_is_premature_for_one_that_was_cut_back() -> None:
     said = [user("A question. " * 50), Message("assistant", (Text("An answer."),)), user("Another. " * 50)]
     view = View.of(said)
     prepared = view.fold(0, 3, user("A summary."))
