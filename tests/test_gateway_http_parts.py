@@ -184,6 +184,20 @@ def test_c9_every_coding_is_read_in_small_steps(coding: str, text: bytes, zeros:
     assert b"".join(steps) == plain and reader.is_whole and max(map(len, steps), default=0) <= 5 * 2**20
 
 
+@pytest.mark.parametrize("coding", sorted(PACKED))
+@pytest.mark.parametrize("pieces", [1, 7])
+def test_c9_what_a_decoder_holds_back_comes_out(coding: str, pieces: int) -> None:
+    """Brotli gave the first 98,272 bytes of a request that packs well, and the request went out unread."""
+    plain = json.dumps([{"role": "user", "content": f"line {n}"} for n in range(20_000)]).encode() + bytes(300_000)
+    body = PACKED[coding](plain)
+    assert decoded(body, coding, len(plain)) == plain
+    reader = unpacker(coding)
+    assert reader is not None
+    places = list(range(0, len(body), len(body) // pieces + 1))
+    assert b"".join(step for piece in cut(body, places) for step in reader.feed(piece)) == plain
+    assert reader.is_whole
+
+
 BOMB = bytes(200_000_000)
 
 

@@ -37,8 +37,8 @@ class _Coding:
     step: Callable[[Any, bytes], tuple[bytes, bytes]]
     """What comes out of a piece next, and what of the piece is left to be read."""
     is_over: Callable[[Any], bool]
-    is_full: Callable[[Any], bool] = lambda _: False
-    """Is more to come out before anything can go in?"""
+    holds_back: bool = False
+    """May more come out of what went in before, until nothing does?"""
     parts: int = 1
 
 
@@ -58,8 +58,8 @@ class Unpacker:
         for more than a body; take all before the next piece."""
         coding = self._coding
         for at in range(0, len(piece), STEP):
-            rest = piece[at : at + STEP]
-            while rest or coding.is_full(self._reader):
+            rest, plain = piece[at : at + STEP], b""
+            while rest or (plain and coding.holds_back):
                 if coding.is_over(self._reader) and not (rest := self._behind(rest)):
                     break
                 plain, rest = coding.step(self._reader, rest)
@@ -175,5 +175,5 @@ _BROTLI = _Coding(
     _begin_brotli,
     _brotli_step,
     lambda reader: bool(reader.is_finished()),
-    lambda reader: not reader.is_finished() and not reader.can_accept_more_data(),
+    holds_back=True,
 )

@@ -44,7 +44,8 @@ def _answers(messages: Sequence[Message], ends: Sequence[int]) -> dict[int, list
     for call, result in sorted(pairing.pairs, key=lambda one: one.result):
         results[ends[call.at], call.id].append(result)
     taken = set(results)
-    for call in sorted((*(call for call, _ in pairing.pairs), *pairing.unanswered)):
+    calls = chain((one.call for one in pairing.pairs), pairing.unanswered)
+    for call in sorted(call for call in calls if messages[call.at].role == "assistant"):  # others have no home (C10)
         key = (ends[call.at], call.id)
         if results[key] or key not in taken:
             answers[ends[call.at]].append(Answer(call, results[key].popleft() if results[key] else None))
