@@ -298,6 +298,7 @@ def test_c21_memory_is_given_back_when_a_rush_is_over() -> None:
         for under_way in (64, 30, 16, 3, 64, 1, 0):
             rushes.note(under_way)
         await asyncio.wait_for(done.wait(), 60)
+        await loop.shutdown_default_executor()  # whatever else was begun has ended
         assert released == [1], "and not again for a while"
 
     asyncio.run(run())
