@@ -4,7 +4,7 @@ import asyncio
 import copy
 import json
 import logging
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -649,3 +649,12 @@ def test_scenario_3_memories_first():
     assert memory.search("北京")
     assert result.flushed_memories == 0
     assert result.summary
+
+
+def test_a_compactor_takes_some_of_the_settings_by_name() -> None:
+    """Its page says that some will do wherever a configuration is taken; of a mapping it made an AttributeError later."""
+    compactor = SoftHardCompactor({"keep_recent_messages": 10})
+    assert compactor.config == replace(PRODUCTION, keep_recent_messages=10)
+    assert compactor.compact(talk(40)).retained_count >= 10
+    with pytest.raises(ValueError, match="no such setting: keep"):
+        SoftHardCompactor({"keep": 10})

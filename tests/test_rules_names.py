@@ -216,6 +216,12 @@ def test_f3_a_long_text_is_cut_between_words() -> None:
     assert len(scanned("x" * 10 * SCANNED)) == SCANNED + 1
 
 
+def test_f3_an_escape_sequence_that_opens_with_one_character_goes_too() -> None:
+    """`\\x9b31m`, which opens a colour in one character, left `31mbar_baz` among the names."""
+    assert without_escapes("\x9b31mbar_baz\x9b0m is \x9b2Kred") == "bar_baz is red"
+    assert names("\x9b31mbar_baz\x9b0m", "result") == {"bar_baz"}
+
+
 def test_f3_colours_stand_in_no_error_line_exit_code_or_search_term() -> None:
     """`last error:` tells words, `exit code: 31` is no exit code, and a search for `Error` finds a red one."""
     red = "\x1b[31mError: no such file\x1b[0m\nexit code: \x1b[31m1\x1b[0m"

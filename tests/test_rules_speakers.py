@@ -1,5 +1,7 @@
 """F4: a rule summary takes requests, constraints, decisions and the last error from whom they are from."""
 
+import pytest
+
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.summarizers.rules.collect import gather
 from refold.summarizers.rules.outcomes import error_line
@@ -65,3 +67,23 @@ def test_f4_a_hint_is_no_error_and_a_later_success_clears_it() -> None:
     assert not any("last error" in text for text in gather(done).open)
     other = [*failed, *ran("2", "git status", "clean\nExit code: 0")]
     assert any("last error" in text for text in gather(other).open)
+
+
+@pytest.mark.parametrize("output", [
+    "3 passed, 1 failed in 0.2s", "make: *** [all] Error 2", "npm ERR! Test failed.", "Found 3 errors in 2 files",
+    "error: failed to push some refs\nhint: pull first", "共 12 个用例，2 个失败", "bash: tox: command not found",
+    "Traceback (most recent call last):\n  File 'a.py', line 1\nValueError: bad",
+])  # fmt: skip
+def test_f4_work_that_says_it_failed_is_not_called_ok(output: str) -> None:
+    """Chat Completions, the Responses API and Gemini flag no failed result: `[ok] pytest` stood beside `1 failed`."""
+    found = gather([user("Go."), *ran("1", "pytest -q", output)])
+    assert found.commands == {"pytest -q": "error"}
+    assert any("last error" in text for text in found.open)
+
+
+@pytest.mark.parametrize("output", [
+    "12 passed, 0 failed in 0.2s", "Found 0 errors.", "Found 3 errors (3 fixed, 0 remaining).", "12 个用例，0 个失败", "",
+    "2 failed, then 2 passed again\nExit code: 0", "test_failing.py .. [100%]",
+])  # fmt: skip
+def test_f4_work_that_went_well_is_called_ok(output: str) -> None:
+    assert gather([user("Go."), *ran("1", "pytest -q", output)]).commands == {"pytest -q": "ok"}

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import Budget, Compactor
+from refold.strategies import ClearToolResults
 from refold.tokens.lines import BOUNDS, Lines
 
 KEY = ("claude-opus-4-6", 0)
@@ -76,3 +77,21 @@ def test_f15_a_conversation_whose_prompt_is_given_has_a_line_of_its_own():
         compact.report(view, {"prompt_tokens": view.estimate + HIDDEN, "completion_tokens": 5})
     whole = compact([{"role": "system", "content": "Be brief. " * 500}, *talk(3)])
     assert whole.tokens < HIDDEN
+
+
+def test_f15_a_report_below_the_estimate_does_not_hold_the_next_attempt_back():
+    """What was tried was remembered by the count of then: after a report of 60 % of it, requests went out over the
+    window until they had grown by what the count had been too high."""
+    budget = Budget(trigger=10_000, target=5_000)
+    compact = Compactor([ClearToolResults(keep=0)], budget, format="openai_chat")
+    history = talk(31)
+    view = compact(history)
+    assert view.tokens > 10_000
+    assert [attempt.outcome for attempt in view.attempts][-1] == "no_headroom"
+    reported = view.tokens * 6 // 10
+    compact.report(view, {"input_tokens": reported, "output_tokens": 5})
+    for length in range(32, 80):
+        grown = compact(talk(length))
+        if grown.attempts:
+            break
+    assert reported < grown.tokens < 1.1 * reported

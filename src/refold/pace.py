@@ -23,7 +23,7 @@ def check(budget: Budget, state: State, now: float, pending: int = 0) -> Check:
     """What is due for *state*, with *pending* estimated tokens about to be added."""
     moment = budget.moment(state.view, pending, state.mark, now)
     found = _capped(state, moment) or budget.judge(moment)
-    return replace(found, held=_held(budget, found, state.mark))
+    return replace(found, held=_held(budget, found, state))
 
 
 def goal(budget: Budget, state: State, found: Check, pending: int = 0, *, forced: bool = False) -> int:
@@ -50,8 +50,8 @@ def switched(known: State | None, state: State, budget: Budget) -> State:
 def tried(state: State, now: float, pending: int = 0) -> State:
     """*state* after an attempt: the next one waits until something has changed."""
     view = state.view
-    tokens = view.lens.calibrate(view.lens.fixed + view.estimate + pending)
-    return replace(state, mark=Mark(len(view.transcript), now, tokens))
+    estimate = view.lens.fixed + view.estimate + pending
+    return replace(state, mark=Mark(len(view.transcript), now, view.lens.calibrate(estimate), estimate))
 
 
 def first_seen(kept: View, now: float) -> Mark:
@@ -66,13 +66,13 @@ def _capped(state: State, moment: Moment) -> Check | None:
     return Check("hard", moment.tokens, state.cap, why)
 
 
-def _held(budget: Budget, found: Check, mark: Mark) -> str:
+def _held(budget: Budget, found: Check, state: State) -> str:
     """Why what is due is not tried again: the request has hardly grown since (conformance 49, 51)."""
+    mark = state.mark
     if found.level != "hard" or found.paced or mark.tokens is None or not budget.hysteresis:
         return ""
-    step = ceil(budget.hysteresis * max(found.threshold or 0, mark.tokens))
-    if found.tokens >= mark.tokens + step:
+    then = mark.tokens if mark.estimate is None else state.view.lens.calibrate(mark.estimate)
+    step = ceil(budget.hysteresis * max(found.threshold or 0, then))
+    if found.tokens >= then + step:
         return ""
-    return (
-        f"compaction was tried at {mark.tokens} tokens; it is tried again {step} tokens later, at {mark.tokens + step}"
-    )
+    return f"compaction was tried at {then} tokens; it is tried again {step} tokens later, at {then + step}"

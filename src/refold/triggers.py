@@ -24,6 +24,8 @@ class Mark:
     """Seconds since 1970-01-01 UTC."""
     tokens: int | None = None
     """Tokens of the request after the last attempt; None before any."""
+    estimate: int | None = None
+    """The same before calibration, so that a report which corrects the count corrects this too (F15)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ class SoftHardCompactor:
 
     def __init__(  # noqa: PLR0913 - everything optional is by keyword
         self,
-        config: CompactionConfig = PRODUCTION,
+        config: Overrides = PRODUCTION,
         *,
         model: Asker | None = None,
         memory: MemorySink | Callable[[str], MemorySink] | None = None,
@@ -99,7 +99,7 @@ class SoftHardCompactor:
         prompt: Prompt | str | None = None,
         instruction: Prompt | str | None = None,
     ) -> None:
-        self.config, self.window = clamped(config, window), window
+        self.config, self.window = clamped(merged(PRODUCTION, config), window), window
         self.model, self.memory, self.extract = model, memory, extract or RuleMemories()
         self.rules, self.scorer = TopicSummary(language), scorer
         self.store: Store = MemoryStore() if store is None else store

@@ -12,7 +12,7 @@ from refold.summarizers.rules.calls import Act, act, shell_act
 from refold.summarizers.rules.cues import conclusions, constraints, strongest, typed
 from refold.summarizers.rules.digest import UNANSWERED, Digest, Todo, repeats, state_after, unique
 from refold.summarizers.rules.names import Tally, note, ranked
-from refold.summarizers.rules.outcomes import error_line, exit_code, outcome
+from refold.summarizers.rules.outcomes import ends_badly, error_line, exit_code, outcome
 from refold.summarizers.rules.text import one_line, scanned
 
 DECISIONS = 120
@@ -157,10 +157,13 @@ def _result(notes: _Notes, done: Act, text: str, error: bool, at: int) -> None:
     if ended == "ok" or not error:
         _touch(notes, done, text)
     name = one_line(shell.name(done.command), COMMAND) if done.command else done.tool
-    if done.command and shell.does_work(done.command):
+    works = bool(done.command) and shell.does_work(done.command)
+    if works and ended == "ok" and exit_code(text) is None and ends_badly(text):
+        ended = "error"
+    if works:
         notes.commands.pop(name, None)
         notes.commands[name] = ended
-    if ended != "ok" and (error or (exit_code(text) or 0) > 1 or not done.command or shell.does_work(done.command)):
+    if ended != "ok" and (error or (exit_code(text) or 0) > 1 or not done.command or works):
         notes.error = (name, error_line(text))
     elif ended == "ok" and _is_retry(name, notes.error[0]):
         notes.error = ("", "")

@@ -3,7 +3,7 @@
 import re
 
 from refold.escapes import without_escapes
-from refold.failures import EXIT
+from refold.failures import EXIT, is_failure
 from refold.summarizers.rules.text import one_line
 
 _ERROR = re.compile(
@@ -11,6 +11,11 @@ _ERROR = re.compile(
     r"No such file|not found|[Pp]ermission denied|错误[:：]|失败[:：]|异常[:：]|エラー|오류)[^\n]{0,300}",
     re.MULTILINE,
 )
+_ENDED = re.compile(
+    r"(?<![\w.])[1-9]\d{0,9} (?:\w{1,20} )?(?:fail(?:ed|ing|ures?)\b|errors?\b(?! \())|\bERR!|\bError \d|"
+    r"(?<!\d)[1-9]\d{0,9} ?[个個项項]?(?:测试|測試|用例)?(?:失败|失敗|错误|錯誤)",
+)
+"""How test runners and build tools sum up a failure: `1 failed`, `Found 3 errors`, `make: *** [all] Error 2`."""
 _WORD = re.compile(r"\w+")
 _CODE_ONLY = re.compile(
     r"(?:(?:command|process|tool) )?(?:exit|return)\w*(?: with)?(?: (?:code|status))?(?<!\d) ?\d+", re.IGNORECASE
@@ -34,6 +39,12 @@ def outcome(text: str, *, error: bool) -> str:
     if code:
         return f"exit {code}"
     return "error" if error else "ok"
+
+
+def ends_badly(text: str) -> bool:
+    """Does the output of work (a build, a test, a push) say that it failed, where no exit code and no API does (F4)?"""
+    end = without_escapes(text[-400:])
+    return is_failure(text) or bool(_ENDED.search(end) or _errors(end))
 
 
 def error_line(text: str) -> str:
