@@ -153,6 +153,26 @@ def test_a_text_about_summaries_is_the_request_only_where_there_is_no_other() ->
     assert asked_in([user("<note>Fix it</note>"), user(reminder("Today's date is now."))]) == ["<note>Fix it</note>"]
 
 
+def test_d2_a_turn_that_begins_with_nothing_but_elements_is_about_them() -> None:
+    """A person who pasted a document after an answer was not heard, since an older request was there."""
+    document = "<project>\n<a>1</a>\n</project>\n<project>\n<a>2</a>\n</project>"
+    said = [user("Do it."), model("Done."), user(document), call("1"), result("1")]
+    assert asked_in(said)[0] == "Do it."
+    assert user(document) in [message for _, message in stays(said, 4).messages], "word for word, blanks included"
+    assert asked_in([said[0], call("1"), result("1"), user("<acme>1</acme>"), call("2")]) == ["Do it."]
+    assert asked_in([*said[:2], user(reminder("Today's date is now.")), call("1")]) == ["Do it."]
+
+
+def test_f4_an_error_that_an_agent_without_calls_is_told_is_no_request() -> None:
+    """smolagents' first "Error:" took the place of the task, which was then cut."""
+    error = "Error:\nNo JSON blob.\nNow let's retry: take care not to repeat previous errors!"
+    assert asked_in([user("New task:\nDo it."), model("ls"), user(error)]) == ["New task:\nDo it."]
+    assert asked_in([user(error + "\n\nNew task:\nDo it.")]) == [error + "\n\nNew task:\nDo it."]
+    assert asked_in([user("Go."), model("Gone."), user("Error:\nx is undefined")]) == ["Error:\nx is undefined"]
+    command = "I ran the following shell command: make, and it fails. Repair it."
+    assert asked_in([user("Go."), model("Gone."), user(command)]) == [command]
+
+
 def test_request_of_gives_the_person_s_own_words() -> None:
     assert request_of(parts(reminder("x"), "Go on.")) == "Go on."
     assert request_of(user("<user_input>Go on.</user_input>")) == "Go on."

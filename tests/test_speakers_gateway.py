@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from refold import Budget, Compactor
+from refold import Budget, Compactor, default_strategies
+from refold.defaults import fill
 from refold.gateway.sides import gained_only_text
 from refold.messages import Message, Text, ToolResult, user
 from refold.strategies import ClearToolResults
@@ -131,6 +132,35 @@ def test_d3_a_long_request_stands_beside_the_summary_and_leaves_it_room() -> Non
     assert "f67.py" in summary
 
 
+@pytest.mark.parametrize("window", [3_000, 6_000, 9_000])
+def test_d3_a_long_task_stays_whole_when_something_is_typed_later(window: int) -> None:
+    """A task of 50 rules, and "Be quick." typed while the agent worked: 3 to 9 rules were left."""
+    task = " ".join(f"Rule {n}: the module part{n} keeps its public name and its tests pass." for n in range(50))
+    with Driver(windows=dict.fromkeys(MODELS, Window(window * 2))) as driver:
+        said = chat([("user", task)], 5).decode()
+        for steps in range(1, 40):
+            late = json.loads(said)
+            more = json.loads(chat([("user", "Be quick with that.")], 5 + steps))
+            late["messages"] += [more["messages"][0], *more["messages"][11:]]
+            out = driver(json.dumps(late).encode(), "openai_chat")
+            assert {task, "Be quick with that."} <= set(texts(out.body)), steps
+        assert out.edits
+
+
+def test_d3_what_a_person_typed_goes_before_the_oldest_of_the_tail() -> None:
+    """Of two orders of 300 words typed in a turn, the first was dropped for four times as many tokens of results."""
+    orders = [" ".join(f"For module m{k}_{n} keep the names and write a test." for n in range(28)) for k in range(3)]
+    messages = json.loads(chat([("user", "Build it.")], 0))["messages"]
+    for k, order in enumerate(orders):
+        steps = json.loads(chat([], 8 * k + 8))["messages"][16 * k :]
+        messages += [*steps, {"role": "user", "content": order}]
+    messages += json.loads(chat([], 48))["messages"][48:]
+    for strategies in (default_strategies(6_000), (fill(6_000, 0.8),)):
+        view = Compactor(strategies, Budget(6_000, 6_000))(messages)
+        assert view.tokens <= 6_000
+        assert {"Build it.", *orders} <= {message.text for message in view.messages}
+
+
 def test_d4_what_aider_says_of_files_stays() -> None:
     """aider's files, map of the repository and examples of the edit format were gone after the first compaction."""
     examples = [
@@ -185,7 +215,9 @@ def test_d5_context_beside_an_earlier_prompt_stays_the_newest_of_each_kind() -> 
 class Reader:
     """An agent that works on all of its files at once: it reads, again where it must, until it sees all of them."""
 
-    def __init__(self, files: int, size: int) -> None:
+    def __init__(self, files: int, size: int, note: str = "") -> None:
+        """*note* stands at the end of each result, with another number each time."""
+        self.note = note
         self.files, self.size, self.said = files, size, [("user", "Compare all files.")]
         self.steps = list[int]()
 
@@ -196,7 +228,11 @@ class Reader:
             call = {"id": f"c{n}", "type": "function", "function": function}
             messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
             messages.append(
-                {"role": "tool", "tool_call_id": f"c{n}", "content": f"contents of {file}:\n{WORDS * self.size}"}
+                {
+                    "role": "tool",
+                    "tool_call_id": f"c{n}",
+                    "content": f"contents of {file}:\n{WORDS * self.size}{self.note.format(900_000 - n * 37)}",
+                }
             )
         return json.dumps({"model": "m", "messages": messages}).encode()
 
@@ -206,10 +242,17 @@ class Reader:
         return {file for file in range(self.files) if f"contents of {file}:\n{WORDS * self.size}" in shown}
 
 
+BUDGET = reminder("<total_tokens>{} tokens left</total_tokens>")
+
+
+@pytest.mark.parametrize("note", ["", BUDGET, "\nWall time: 0.{} seconds"])
 @pytest.mark.parametrize(("files", "window"), [(8, 12_000), (6, 8_000)])
-def test_d3_law_an_agent_that_reads_hidden_files_again_is_put_into_no_circle(files: int, window: int) -> None:
-    """mini-swe-agent read the same files again after each of 28 compactions, and never ended."""
-    reader, compactions, edits = Reader(files, 2), 0, frozenset[str]()
+def test_d3_law_an_agent_that_reads_hidden_files_again_is_put_into_no_circle(
+    files: int, window: int, note: str
+) -> None:
+    """mini-swe-agent read the same files again after each of 28 compactions, and never ended. Claude Code's and Codex's
+    agents did so too, since their clients put other numbers at the end of each result."""
+    reader, compactions, edits = Reader(files, 2, note), 0, frozenset[str]()
     with Driver(windows=dict.fromkeys(MODELS, Window(window))) as driver:
         for n in range(100):
             out = driver(reader.body(), "openai_chat")

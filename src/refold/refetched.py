@@ -1,16 +1,19 @@
 """Results that were fetched again after an edit had hidden them: hiding them once more would put an agent into a circle."""
 
-from hashlib import blake2b
+from collections.abc import Sequence
 
-from refold.messages import Message, ToolCall, ToolResult
+from refold.messages import Message, Text, ToolCall, ToolResult
 from refold.view import View
 
 SHARE = 3
 """Of the tokens that a view shows, what was fetched again may take one part in so many; the newest first to stay."""
+LIKE = 0.9
+"""The share of its characters, by lines, that a result has in common with one that it repeats."""
 
 
 def refetched(view: View, room: int | None = None) -> set[int]:
-    """Positions of results that stand in the view, and whose like, of the same call and in the same words, an edit hides.
+    """Positions of results that stand in the view, and whose like, of the same call and nearly in the same words, an
+    edit hides: clients put counts and times beside what a tool says.
 
     Together they have at most *room* tokens (a third of what the view shows). A call that says something else each time,
     as a test run does, was not fetched again.
@@ -19,24 +22,32 @@ def refetched(view: View, room: int | None = None) -> set[int]:
     hidden = _hidden(view)
     if not hidden:
         return set()
-    known, again = set[bytes](), dict[bytes, int]()
-    calls = dict[str, ToolCall]()
+    calls, alike = dict[str, ToolCall](), dict[tuple[str, str], list[tuple[int, ToolResult]]]()
     for at, message in enumerate(view.transcript.messages):
         for part in message.parts:
             if isinstance(part, ToolCall):
                 calls[part.id] = part
-            elif isinstance(part, ToolResult) and part.id in calls:
-                key = _key(calls[part.id], part)
-                if at in hidden:
-                    known.add(key)
-                elif key in known:
-                    again[key] = at
+            elif isinstance(part, ToolResult) and (call := calls.get(part.id)):
+                alike.setdefault((call.name, call.arguments), []).append((at, part))
+    again = {_newest_again(results, hidden) for results in alike.values() if len(results) > 1} - {-1}
     found = set[int]()
-    for at in sorted(set(again.values()), reverse=True):
+    for at in sorted(again, reverse=True):
         left -= view.lens.count(view.transcript.messages[at])
         if left < 0:
             break
         found.add(at)
+    return found
+
+
+def _newest_again(results: Sequence[tuple[int, ToolResult]], hidden: set[int]) -> int:
+    """Where, of the *results* of one call, the newest stands that says what a hidden one before it said; -1 if nowhere."""
+    known, found = set[str](), -1
+    for at, result in results:
+        lines = _lines(result)
+        if at in hidden:
+            known.update(lines)
+        elif sum(len(line) for line in lines if line in known) >= max(1.0, LIKE * sum(map(len, lines))):
+            found = at
     return found
 
 
@@ -53,7 +64,7 @@ def _results(message: Message) -> set[ToolResult]:
     return {part for part in message.parts if isinstance(part, ToolResult)}
 
 
-def _key(call: ToolCall, result: ToolResult) -> bytes:
-    """A hash of what was asked and what came."""
-    said = f"{call.name}\n{call.arguments}\n{result.content}".encode("utf-8", "surrogatepass")
-    return blake2b(said, digest_size=16).digest()
+def _lines(result: ToolResult) -> list[str]:
+    """What a result says by lines, also where a client gives them as JSON."""
+    text = "\n".join(part.text if isinstance(part, Text) else repr(part) for part in result.content)
+    return text.replace("\\n", "\n").split("\n")

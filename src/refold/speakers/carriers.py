@@ -121,7 +121,7 @@ BARE: tuple[tuple[str, Carrier], ...] = (
     ("Please always provide EXACTLY ONE action in triple backticks", TOOL),
     ("Called the Read tool with the following", TOOL),
     ("System: Potential loop detected.", TOOL),
-    ("I ran the following shell command:", TOOL),
+    ("I ran the following shell command:\n", TOOL),
     ("I committed the changes with git hash", TOOL),
     ("Manual `!` command result from the user.", TOOL),
     ("Recently accessed file (full current content", TOOL),
@@ -143,6 +143,8 @@ STEERED = "The user sent "
 """How a line of a system message begins that tells what a person said (Claude Code)."""
 RESUMES = "Resume the prior task using the"
 """At the end of a summary of Qwen Code's own."""
+FAILED = ("Error:\n", "\nNow let's retry: take care not to repeat previous errors")
+"""How a text begins, and goes on, that tells an agent without calls what failed (smolagents)."""
 NEW_TASK = "\nNew task:\n"
 """Before a person's words, behind a tool's in one text (smolagents)."""
 REMINDER = "\n# *SEARCH/REPLACE block* Rules:"

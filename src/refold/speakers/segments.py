@@ -11,6 +11,7 @@ from typing import NamedTuple
 from refold.messages import Media, Message, Opaque, Text, ToolResult
 from refold.speakers.carriers import (
     BARE,
+    FAILED,
     HINTED,
     INSIDE,
     NEW_TASK,
@@ -177,6 +178,8 @@ def _whole(bare: str, role: str) -> Carrier | None:
         return TOOL
     if ran(bare):
         return TOOL
+    if bare.startswith(FAILED[0]) and FAILED[1] in bare:
+        return PERSON if NEW_TASK in bare else TOOL
     if found := _FIRST_BARE.match(bare):
         known = _BARE[found[0]]
         return PERSON if known is TOOL and NEW_TASK in bare else known

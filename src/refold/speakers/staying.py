@@ -31,7 +31,7 @@ class Staying(NamedTuple):
     request: frozenset[int] = frozenset()
     """Positions of the words of the current request."""
     left_out: int = 0
-    """Segments that found no room: the oldest of an open request, or of context of unknown kinds."""
+    """Segments that found no room: steering between an open task and the newest words, or context of unknown kinds."""
 
 
 def heard_in(view: View) -> Heard:
@@ -74,21 +74,29 @@ def request_of(message: Message) -> str:
 def current(messages: Sequence[Message], spoken: Heard) -> dict[int, tuple[Segment, ...]]:
     """Everything that a person has said since the model last ended a turn before it, by position.
 
-    Where nobody surely has, the newest text that may be a person's. Steering adds to a request and does not replace it.
+    Where nobody surely has, the newest text that may be a person's; so too beside older words where a turn begins with
+    none. Steering adds to a request and does not replace it.
     """
-    return (
-        _open_words(messages, spoken, lambda segment: segment.voice == "person" and segment.is_sure)
-        or _open_words(messages, spoken, lambda segment: segment.voice == "person")
-        or _newest(messages, spoken)
+    found = _open_words(messages, spoken, lambda segment: segment.voice == "person" and segment.is_sure) or _open_words(
+        messages, spoken, lambda segment: segment.voice == "person"
     )
+    if not found:
+        return _newest(messages, spoken, (_is_unknown, _is_no_summary))
+    newest = _newest(messages, spoken, (_is_unknown,), max(found) + 1)
+    begun = any(
+        messages[at].role == "assistant" and _ends_turn(messages, at)
+        for at in range(max(found), max(newest, default=0))
+    )
+    return found | newest if begun else found
 
 
 def staying(view: View, stop: int, room: int | None = None) -> Staying:
     """What of `messages[:stop]` stays when it is hidden: the words of the current request, every order, and the newest
     context of each kind.
 
-    Where the request was made in many messages, those before the newest take at most *room* tokens (half of what the view
-    shows); context of kinds that nobody knows takes at most a fifth of that. What finds no room is counted.
+    Where the request was made in many messages, those between the task (the first) and the newest take at most *room*
+    tokens (half of what the view shows), the newest first; context of kinds that nobody knows takes at most a fifth of
+    that. What finds no room is counted.
     """
     room = view.estimate // 2 if room is None else max(0, room)
     return stays(view.transcript.messages, stop, heard_in(view), (view.lens.count, room))
@@ -104,7 +112,7 @@ def stays(
     left, left_out = _Room(count, most), 0
     chosen = dict[int, list[Segment]]()
     for at in sorted((at for at in asked if at < stop), reverse=True):
-        if not left.takes(asked[at]) and at != max(asked):
+        if at not in (min(asked), max(asked)) and not left.takes(asked[at]):
             left_out += len(asked[at])
         else:
             chosen[at] = list(asked[at])
@@ -134,7 +142,7 @@ class _Room:
     left: int
 
     def takes(self, spoken: Sequence[Segment]) -> bool:
-        """Is there room for these? They take it."""
+        """Is there room for these? They take it; what is older than one that finds none has none, either."""
         self.left -= sum(self.count(Message("user", (Text(segment.text),))) for segment in spoken)
         return self.left >= 0
 
@@ -184,7 +192,8 @@ def _texts(whole: str, chosen: Sequence[Segment]) -> list[Text]:
     """What stays of one part, in the order in which it stood."""
     ordered = sorted(chosen, key=lambda segment: whole.find(segment.text))
     texts = [f"{LIFTED}\n{segment.text}" if segment.is_lifted else segment.text for segment in ordered]
-    return [Text(whole)] if "".join(texts) == whole else [Text("\n\n".join(text.strip("\n") for text in texts))]
+    as_said = len("".join("".join(texts).split())) == len("".join(whole.split()))
+    return [Text(whole)] if as_said else [Text("\n\n".join(text.strip("\n") for text in texts))]
 
 
 # --- the request ------------------------------------------------------------------------------
@@ -208,12 +217,14 @@ def _is_new(segment: Segment, known: set[str]) -> bool:
     return new
 
 
-def _newest(messages: Sequence[Message], spoken: Heard) -> dict[int, tuple[Segment, ...]]:
-    """The newest text in the user's role: context of an unknown kind first, then whatever there is but a summary."""
-    for fits in (_is_unknown, _is_no_summary):
-        for at in reversed(range(len(messages))):
+def _newest(
+    messages: Sequence[Message], spoken: Heard, picks: Sequence[Picks], first: int = 0
+) -> dict[int, tuple[Segment, ...]]:
+    """The newest text in the user's role from *first* on that one of *picks* takes, with what stands in the same part."""
+    for fits in picks:
+        for at in reversed(range(first, len(messages))):
             if messages[at].role == "user" and (own := tuple(filter(fits, spoken[at]))):
-                return {at: own[-1:]}
+                return {at: tuple(segment for segment in own if segment.part == own[-1].part)}
     return {}
 
 

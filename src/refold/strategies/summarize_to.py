@@ -52,11 +52,20 @@ class SummarizeTo:
         stop = tail_start(view, share)
         if not stop:
             return None
-        tail = sum(item.tokens for item in view.each() if item.start >= stop)
         how = Summarize(share, 1, self.summarizer, self.place, self.pin)
-        room = self.tokens - view.lens.fixed - tail
+        room = self._room(view, stop)
         beside = how.beside(view, stop, room // 2)
+        if beside.stays.left_out:  # what a person said goes before the oldest of the tail
+            shorter = tail_start(view, share * 2 / 3)
+            more = how.beside(view, shorter, self._room(view, shorter) // 2)
+            if more.stays.left_out < beside.stays.left_out:
+                stop, room, beside = shorter, self._room(view, shorter), more
         cap = min(room - beside.tokens, int(self.tokens * self.at_most))
         if cap <= 0:
             return Ending("noop", f"what stays ({beside.tokens} tokens word for word) leaves no room for a summary")
         return (yield from replace(how, max_tokens=cap).fold(view, stop, repr(self), beside))
+
+    def _room(self, view: View, stop: int) -> int:
+        """Tokens that the tail from *stop* on leaves for what stands before it."""
+        tail = sum(item.tokens for item in view.each() if item.start >= stop)
+        return self.tokens - view.lens.fixed - tail
