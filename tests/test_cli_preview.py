@@ -416,7 +416,11 @@ def test_thinking_is_settled_when_something_was_said_under_the_edit(file, histor
     refold("compact", file, "--to", "20k")
     signed = {"type": "thinking", "thinking": "Now that I have the summary", "signature": "c2ln"}
     answer = {"role": "assistant", "content": [signed, {"type": "text", "text": "Done."}]}
-    more = [*history, answer, {"role": "user", "content": "Thanks."}]  # a turn that is over: no model is named here (F14)
+    more = [
+        *history,
+        answer,
+        {"role": "user", "content": "Thanks."},
+    ]  # a turn that is over: no model is named here (F14)
     file.write_text(json.dumps(more, ensure_ascii=False), "utf-8")
     assert b"Now that I have the summary" in payload(file)
     assert refold("revert", file).code == 0

@@ -58,6 +58,12 @@ def test_f14_where_the_model_is_named_it_is_as_before() -> None:
         assert ("sig9" in thoughts(view.payload)) is kept
 
 
+def test_f15_the_model_that_a_compactor_names_is_that_of_its_lists() -> None:
+    for model, kept in (("claude-opus-5-5", False), (OLDER, True)):
+        named = Compactor((ClearToolResults(keep=1), Summarize(keep=4)), Budget(2_000, 1_000), model=model)
+        assert ("sig9" in thoughts(named(loop(10)).payload)) is kept
+
+
 def test_f14_older_thinking_goes_as_it_did_and_a_revert_leaves_the_turn_alone() -> None:
     answered = [*loop(5), {"role": "assistant", "content": "It is in f3.py."}, {"role": "user", "content": "Fix it."}]
     later = [{**m, "content": "Now this."} if n == 0 else m for n, m in enumerate(loop(2))][1:]

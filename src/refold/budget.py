@@ -139,9 +139,9 @@ class Budget:
 
 
 def model_of(view: View) -> str:
-    """The model that the request of *view* names; empty where it names none."""
+    """The model that the request of *view* names, else that of its lens; empty where neither does."""
     body: Mapping[str, Any] = view.envelope.body if view.envelope is not None else {}
-    return str(body.get("model") or "")
+    return str(body.get("model") or view.lens.model)
 
 
 def _check(level: Level, moment: Moment, reading: Reading) -> Check:

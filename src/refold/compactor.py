@@ -20,6 +20,7 @@ from refold.loop import Asker, AsyncAsker, Effect, adrive, drive
 from refold.memory import Flushing
 from refold.preview import Preview
 from refold.records import about
+from refold.reports import Reports, reports_by
 from refold.rounds import Order, Rounds, fresh_edits
 from refold.session import Session
 from refold.settle import copies, resettle
@@ -34,7 +35,6 @@ AS_SAID = "as said"
 """What makes the edits that show a message as it was said, against a local strategy."""
 
 AUTO = Order()
-
 T = TypeVar("T")
 
 
@@ -45,14 +45,15 @@ class Compactor:
     budget's trigger is reached. Their edits go into the *store*, so that the next call, with the
     history grown, shows the same view and the prompt cache holds. The history is left alone.
 
-    *ask* answers strategies that need a model; without it they do without. *format* names the
-    wire format (`anthropic`, `openai_chat`, `openai_responses`, `gemini`) where its shape should
-    not decide, or is a codec, such as the module `refold.adapters.langchain`. *count* counts one message's tokens. *salt* keeps the stored edits of different
-    tenants apart. *ledger* takes a row for every attempt (the store, where it keeps one and none is
-    given). *before* may veto a compaction or add instructions to its prompts, *after* and *on_event*
-    watch (`refold.events`). *memory* keeps what is worth knowing before messages are hidden
-    (`refold.memory.Flushing`). *clock* tells seconds since 1970. Calls may come from several threads.
-    Raises ValueError for a strategy, budget or store that is none.
+    *ask* answers strategies that need a model; without it they do without. *format* names the wire
+    format (`anthropic`, `openai_chat`, `openai_responses`, `gemini`) where its shape should not
+    decide, or is a codec (`refold.adapters.langchain`). *model* is that of histories which name
+    none. *count* counts one message's tokens. *reports* are shared by compactors that learn from
+    one another. *salt* keeps the stored edits of different tenants apart. *ledger* takes a row for
+    every attempt (else the store, where it keeps one). *before* may veto or instruct a compaction,
+    *after* and *on_event* watch (`refold.events`). *memory* keeps what is worth knowing before
+    messages are hidden (`refold.memory.Flushing`). *clock* tells seconds since 1970. Calls may come
+    from several threads. Raises ValueError for a strategy, budget or store that is none.
     """
 
     def __init__(  # noqa: PLR0913 - the front door: everything optional is by keyword
@@ -63,7 +64,9 @@ class Compactor:
         *,
         ask: Asker | None = None,
         format: str | Codec | None = None,
+        model: str = "",
         count: Counter = count_message,
+        reports: Reports | None = None,
         salt: str = "",
         ledger: Recorder | None = None,
         before: Before | None = None,
@@ -80,7 +83,8 @@ class Compactor:
         self.ask, self.format, self.salt, self.count = ask, format, salt, count
         self.store: Store = MemoryStore() if store is None else store
         self.ledger = ledger or (cast("Recorder", self.store) if hasattr(self.store, "record") else None)
-        self._known = Conversations(self.store, self.local, count, format, salt)
+        self.reports = reports or reports_by(count)
+        self._known = Conversations(self.store, self.local, count, format, salt, self.reports, model)
         self._rounds = Rounds(self._known, retrospective, budget, clock, self.ledger, before, after, on_event, memory)
 
     @property
@@ -138,7 +142,7 @@ class Compactor:
         parsed, of any provider. From then on tokens of this conversation count from that figure,
         and of other requests to this model by the ratio learned. Usage that is missing, or cannot
         be that of one request, is passed over; see `refold.tokens.anchor`."""
-        self._known.reports.add(view, usage)
+        self.reports.add(view, usage)
 
     # --- by hand ------------------------------------------------------------------------------
 
@@ -270,9 +274,7 @@ def _check(strategies: Iterable[Any], budget: Any, store: Any) -> None:
         if isinstance(one, type) or not callable(one):
             raise ValueError(f"a strategy is given with its settings, such as ClearToolResults(keep=3), not as {one!r}")  # noqa: TRY004 - likewise
         if is_local(one) and not _takes_since(one):
-            raise ValueError(
-                f"a local strategy is called with a view and `since`, the position from which on messages are new; {one!r} is not"
-            )
+            raise ValueError(f"a local strategy takes a view and `since`, where new messages begin; {one!r} does not")
     if not isinstance(budget, Budget):
         raise ValueError(f"the budget must be a refold.Budget(trigger, target), not {budget!r}")  # noqa: TRY004 - as for all settings
     if store is not None and not all(hasattr(store, name) for name in ("load", "save", "remove", "version")):
@@ -282,10 +284,8 @@ def _check(strategies: Iterable[Any], budget: Any, store: Any) -> None:
 def _takes_since(strategy: Strategy) -> bool:
     try:
         signature(strategy).bind(None, 0)
-    except TypeError:
-        return False
-    except ValueError:  # what is built in does not say
-        return True
+    except (TypeError, ValueError) as error:
+        return isinstance(error, ValueError)  # what is built in does not say
     return True
 
 

@@ -42,7 +42,9 @@ class Conversations:
     count: Counter
     format: str | Codec | None
     salt: str
-    reports: Reports = field(default_factory=Reports)
+    reports: Reports
+    model: str = ""
+    """That of histories which name none."""
     _begun: Beginnings = field(default_factory=partial(Beginnings, REMEMBERED))
     _states: tuple[State, ...] = ()
     _lock: Lock = field(default_factory=Lock)
@@ -124,7 +126,7 @@ class Conversations:
         return replace(grown, seen=seen)
 
     def calibrated(self, state: State) -> State:
-        """The state with tokens counted from the last report that still speaks of it."""
+        """The state with tokens counted from the last report that still speaks of it, or as its model's are."""
         lens, calibrate = state.view.lens, self.reports.calibrate(state.view)
         return state if calibrate == lens.calibrate else state.through(replace(lens, calibrate=calibrate))
 
@@ -174,7 +176,8 @@ class Conversations:
     def _framed(self, state: State | None, envelope: Envelope) -> State:
         """A state whose system prompt, tools and rules are those of *envelope*."""
         fixed = count_fixed(envelope.system, envelope.tools, self.count_text)
-        lens = Lens(self.count, envelope.codec.rules(envelope.body), fixed)
+        body = envelope.body if envelope.body.get("model") else {**envelope.body, "model": self.model or None}
+        lens = Lens(self.count, envelope.codec.rules(body), fixed, model=self.model)
         if state is None:
             bare = View.of(Transcript.of((), self.salt), lens=lens, envelope=envelope)
             certain = self.format is not None or is_certain(envelope.parcel)

@@ -24,3 +24,5 @@ class Lens:
     """Tokens of the system prompt and the tool definitions, which no edit touches."""
     calibrate: Callable[[int], int] = as_estimated
     """From estimated tokens of a whole request to expected ones (see `refold.tokens.anchor`)."""
+    model: str = ""
+    """The model that the conversation goes to, where its request names none."""

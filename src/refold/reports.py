@@ -7,7 +7,9 @@ from typing import Any
 from refold.budget import model_of
 from refold.lens import as_estimated
 from refold.tokens.anchor import Ratios, Report, anchor, is_current, report
+from refold.tokens.count import Counter, is_estimator
 from refold.tokens.lines import Key, Lines
+from refold.tokens.priors import no_prior, prior_of
 from refold.tokens.usage import read_usage
 from refold.view import View
 
@@ -16,9 +18,13 @@ MOST = 8
 
 
 class Reports:
-    """The newest reports of usage, and each model's ratio. Calls may come from several threads."""
+    """The newest reports of usage, and each model's ratio. Calls may come from several threads.
 
-    def __init__(self) -> None:
+    *prior* says what a model's provider counts for an estimated token until it reported something.
+    """
+
+    def __init__(self, prior: Callable[[str], float] = prior_of) -> None:
+        self._prior = prior
         self._ratios, self._lines = Ratios(), Lines()
         self._newest: tuple[Report, ...] = ()
         self._lock = Lock()
@@ -40,12 +46,18 @@ class Reports:
 
     def calibrate(self, view: View) -> Callable[[int], int]:
         """From estimated to expected tokens of *view*: from the last report that still speaks of it,
-        else by its model's line (`refold.tokens.lines`) or ratio, else as estimated."""
-        ratio, constant = self._lines.of(_key(view)) or (self._ratios.of(model_of(view)), 0)
+        else by its model's line (`refold.tokens.lines`) or ratio, else by the prior."""
+        model = model_of(view)
+        ratio, constant = self._lines.of(_key(view)) or (self._ratios.of(model, self._prior(model)), 0)
         last = next((made for made in self._newest if is_current(view, made)), None)
         if last is None and (ratio, constant) == (1.0, 0):
             return as_estimated
         return anchor(view, last, ratio, constant=constant)
+
+
+def reports_by(count: Counter) -> Reports:
+    """No reports yet, with the priors where *count* is the estimator: an exact counter has none."""
+    return Reports(prior_of if is_estimator(count) else no_prior)
 
 
 def _key(view: View) -> Key:

@@ -31,7 +31,8 @@ MOST = 100
 NAME_THE_MODEL = (
     "signed thinking of the current turn stays as it is behind what was compacted: no model is named, and models since "
     "Claude Opus 5.5 refuse it there (AN-7) where older ones refuse a request without it (AN-6). Give the request's body, "
-    "which names the model, in place of its list of messages, or a codec with rules (refold.codec.with_rules)"
+    "which names the model, in place of its list of messages, or name it yourself (Compactor(model=...)), or give a codec "
+    "with rules (refold.codec.with_rules)"
 )
 
 T = TypeVar("T")

@@ -68,7 +68,7 @@ def find_window(model: str, given: int | Window | Windows | None = None) -> Foun
 def lookup(model: str) -> Window | None:
     """The table's entry: the longest pattern that the name matches, with a provider's prefix
     (`anthropic/`, `models/`, `us.anthropic.`) or without."""
-    names = _spellings(model.lower())
+    names = spellings(model.lower())
     found = [row for row in _table()[1] if any(fnmatchcase(name, row[0]) for name in names)]
     return max(found, key=lambda row: len(row[0]))[1] if found else None
 
@@ -78,7 +78,8 @@ def table_date() -> str:
     return _table()[0]
 
 
-def _spellings(model: str) -> tuple[str, ...]:
+def spellings(model: str) -> tuple[str, ...]:
+    """The name, and what is left of it without a provider's prefix."""
     bare = model.rpartition("/")[2]
     return model, bare, bare.rpartition("anthropic.")[2]
 

@@ -17,10 +17,12 @@ from refold.edits import Edit
 from refold.errors import EditError, FormatError
 from refold.ledger import Recorder, Row
 from refold.loop import Asker, first_sight
+from refold.reports import Reports
 from refold.store import Store
 from refold.stores import MemoryStore, SidecarStore
 from refold.strategy import Strategy, is_local
 from refold.tokens.count import Counter, count_message
+from refold.tokens.priors import no_prior
 from refold.transcripts import Session
 from refold.transcripts.folders import Refused, files_below
 from refold.view import View
@@ -80,7 +82,7 @@ def open_work(
     if store is None:
         store = beside = SidecarStore.beside(session.path)
         place = beside.path
-    look = Compactor((), NEVER, store, format=format or session.format, count=count)
+    look = Compactor((), NEVER, store, format=format or session.format, count=count, reports=Reports(no_prior))
     for payload in (data, session.payload):
         if payload is not None:
             try:
@@ -93,7 +95,7 @@ def open_work(
 
 def looker(work: WorkFile) -> Compactor:
     """A compactor over the session's stored edits that makes none itself."""
-    return Compactor((), NEVER, work.store, format=_codec(work), count=work.count)
+    return Compactor((), NEVER, work.store, format=_codec(work), count=work.count, reports=Reports(no_prior))
 
 
 def trier(
@@ -102,7 +104,10 @@ def trier(
     """A compactor that starts from the session's edits and keeps new ones in memory alone."""
     memory = MemoryStore()
     memory.save(work.view.edits)
-    return Compactor(strategies, Budget(to, to), memory, ask=ask, format=_codec(work), count=work.count, ledger=ledger)
+    format, reports = _codec(work), Reports(no_prior)  # one counter for one screen: as estimated (F15, F17)
+    return Compactor(
+        strategies, Budget(to, to), memory, ask=ask, format=format, count=work.count, reports=reports, ledger=ledger
+    )
 
 
 def _codec(work: WorkFile) -> str | Codec:

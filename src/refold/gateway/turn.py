@@ -20,9 +20,10 @@ class Turn:
 
     @property
     def history(self) -> dict[str, Any]:
-        """The request for a compactor: entries stay where they stand in the text."""
-        parcel = self.envelope.parcel
-        return {**parcel.body, parcel.field: parcel.wires}
+        """The request for a compactor, with the model that its path names: entries stay where they stand in the text."""
+        parcel, model = self.envelope.parcel, self.model
+        body = {**parcel.body, "model": model} if model else parcel.body
+        return {**body, parcel.field: parcel.wires}
 
     @property
     def model(self) -> str:

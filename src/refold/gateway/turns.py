@@ -183,6 +183,7 @@ class Turns:
             ask=thread.compactor.ask,
             format=thread.compactor.format,
             salt=thread.compactor.salt,
+            reports=thread.compactor.reports,
             ledger=Later(thread),
             on_event=self.listen(thread.tenant, thread.name) if self.listen else self.settings.on_event,
             clock=self.settings.clock,
@@ -215,8 +216,10 @@ class Turns:
         thread, own = turn.thread, turn.thread.compactor
         thread.base = view.tokens
         ways = plan.gentle((*own.local, *own.retrospective))
-        other = Compactor(ways, own.budget, self.store, format=own.format, salt=own.salt, ledger=Unbooked())
-        preview = other.preview(turn.history, to=self._scaled(view, case.goal))
+        other = Compactor(
+            ways, own.budget, self.store, format=own.format, salt=own.salt, reports=own.reports, ledger=Unbooked()
+        )
+        preview = other.preview(turn.history, to=case.goal)
         removed = view.tokens - view.lens.calibrate(view.lens.fixed + preview.view.estimate)
         found = case.as_made(view, preview.edits, removed).judged()
         if not preview.edits or not found.pays:
@@ -282,10 +285,6 @@ class Turns:
     def limits(self, turn: Turn) -> plan.Levels:
         """The figures for this request's model."""
         return self.rooms.of(turn)
-
-    def _scaled(self, view: View, tokens: int) -> int:
-        """*tokens* as they would be estimated, without what was learned from usage."""
-        return int(tokens * (view.lens.fixed + view.estimate) / max(view.tokens, 1))
 
 
 def _is_true(view: View, edit: Edit) -> bool:

@@ -112,9 +112,9 @@ class Ratios:
     known: Mapping[str, tuple[float, int]] = field(default_factory=lambda: MappingProxyType({}))
     """By model: the ratio, and the estimated tokens it was learned from (at most MEMORY)."""
 
-    def of(self, model: str) -> float:
-        """The ratio of *model*; 1.0 where nothing was learned."""
-        return self.known.get(model, (1.0, 0))[0]
+    def of(self, model: str, prior: float = 1.0) -> float:
+        """The ratio of *model*; *prior* where nothing was learned."""
+        return self.known.get(model, (prior, 0))[0]
 
     def learn(self, model: str, estimated: int, reported: int) -> "Ratios":
         """These ratios after one more request of *model*.

@@ -47,6 +47,13 @@ def counter(text: TextCounter, media: MediaCounter = media_tokens) -> Counter:
     return partial(_message, text, media)
 
 
+def is_estimator(count: Counter) -> bool:
+    """Does *count* estimate texts as `count_message` does, so that `refold.tokens.priors` holds for what it says?"""
+    return count is count_message or (
+        isinstance(count, partial) and count.func is _message and count.args[0] is estimate
+    )
+
+
 def count_fixed(
     system: Iterable[Part], tools: Iterable[str], text: TextCounter = estimate, media: MediaCounter = media_tokens
 ) -> int:

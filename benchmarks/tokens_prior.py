@@ -1,0 +1,187 @@
+"""What providers bill for an estimated token, by family of models: `python -m benchmarks.tokens_prior [DATASETS]`.
+
+Recorded sessions whose calls report usage are halved by a hash of their names. One half says what a family's ratio is; the
+table shows for both halves how far the estimate is off, alone and times the prior that Refold ships (`refold.tokens.priors`).
+
+Where a recording holds a whole request its tokens are compared with those billed. Where the system prompt and tools are
+missing, what came between a stretch's first report and its last is compared: what is hidden is in both.
+"""
+
+import json
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from itertools import accumulate
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from benchmarks.recordings import jsonl
+from refold.codecs import decode_all, open_payload
+from refold.tokens.count import count_fixed, count_message
+from refold.tokens.priors import prior_of
+from refold.tokens.usage import read_usage
+from refold.transcripts import FIELDS, Session, read, read_all
+
+ROOT = Path(__file__).parent.parent
+LEAST = 1_000
+"""Estimated tokens that a session must tell of."""
+SHRUNK = 0.95
+"""A request billed at less than this share of the one before was compacted or cleared."""
+SESSIONS = (
+    *("claude_code_spotter/*.jsonl", "claude_code_spotter/*/subagents/*.jsonl", "codemie_multi_cli/*"),
+    *("pi_sessions/*.jsonl", "tau2_bench/*.json", "miniswe_gemini3/trajs/*.json"),
+)
+WHOLE = "openhands_sdk_llmlogs/*llm-logs*.json"
+GIVEN = frozenset({"mini_swe"})
+"""Clients whose recordings hold the whole request."""
+
+
+class Point(NamedTuple):
+    """One call: its request as estimated and as billed."""
+
+    model: str
+    estimated: int
+    billed: int
+
+
+class Row(NamedTuple):
+    """What one session tells of one model."""
+
+    model: str
+    name: str
+    estimated: int
+    billed: int
+
+    @property
+    def ratio(self) -> float:
+        """Billed tokens for an estimated one."""
+        return self.billed / self.estimated
+
+    @property
+    def is_fitted(self) -> bool:
+        """Is it of the half that a ratio is drawn from?"""
+        return blake2b(self.name.encode(), digest_size=1).digest()[0] % 2 == 0
+
+
+def main(datasets: Path) -> None:
+    by_model = defaultdict(list)
+    for row in rows(datasets):
+        by_model[row.model].append(row)
+    print("| model | half | sessions | billed for one: all, middle, least, most | estimate: error, worst | x prior |")
+    print("|---|---|---|---|---|---|")
+    for model, found in [
+        *sorted(by_model.items()),
+        ("every Claude", [r for m in by_model if "claude" in m for r in by_model[m]]),
+    ]:
+        for half, chosen in (
+            ("fit", [r for r in found if r.is_fitted]),
+            ("check", [r for r in found if not r.is_fitted]),
+        ):
+            if chosen:
+                print(
+                    f"| {model} | {half} | {len(chosen)} | {ratios(chosen)} | {errors(chosen, prior=False)} | {errors(chosen, prior=True)} |"
+                )
+
+
+def ratios(chosen: Sequence[Row]) -> str:
+    """The ratio of all tokens, and those of single sessions."""
+    every, single = total(chosen), sorted(row.ratio for row in chosen)
+    return f"{every:.2f}, {median(single):.2f}, {single[0]:.2f}, {single[-1]:.2f}"
+
+
+def total(chosen: Sequence[Row]) -> float:
+    """Billed tokens of all for an estimated one."""
+    return sum(row.billed for row in chosen) / sum(row.estimated for row in chosen)
+
+
+def errors(chosen: Sequence[Row], *, prior: bool) -> str:
+    """The mean error of a session, what is over or under all together, and the worst under-count and over-count."""
+    off = [(prior_of(row.model) if prior else 1.0) / row.ratio - 1 for row in chosen]
+    mean = sum(map(abs, off)) / len(off)
+    under = sum(one < -0.05 for one in off)
+    return f"{mean:.1%}, {sum(off) / len(off):+.1%}, {min(0.0, *off):.0%} to {max(0.0, *off):+.0%}, {under} under by more than 5 %"
+
+
+def rows(datasets: Path) -> Iterator[Row]:
+    """What each session tells of each of its models."""
+    for pattern in SESSIONS:
+        for path in sorted(datasets.glob(pattern)):
+            for session in sessions(path):
+                found = list(points(path, session))
+                yield from told(f"{path.name} {session.id}", found, whole=session.client in GIVEN)
+    by_model = defaultdict(list)
+    for path in sorted(datasets.glob(WHOLE)):
+        point = logged(json.loads(path.read_text("utf-8")))
+        by_model[point.model].append(point)
+    for model, found in by_model.items():
+        yield from told(model, found, whole=True)
+
+
+def sessions(path: Path) -> Iterator[Session]:
+    if path.suffix == ".jsonl":
+        yield read(path)
+    elif path.suffix == ".json":
+        yield from read_all(path)
+
+
+def points(path: Path, session: Session) -> Iterator[Point]:
+    """The calls of a session, as far as their usage is known."""
+    body = {**session.body, FIELDS[session.format]: session.messages}
+    envelope = open_payload(body, session.format)
+    sums = list(
+        accumulate(map(count_message, decode_all(envelope)), initial=count_fixed(envelope.system, envelope.tools))
+    )
+    models = named(path) if path.suffix == ".jsonl" else {}
+    for position, usage in session.usage:
+        found = read_usage(usage)
+        if found is not None and found.calls == 1:
+            model = models.get(json.dumps(usage, sort_keys=True)) or str(session.body.get("model", ""))
+            yield Point(model, sums[max(0, position - 1 - envelope.head)], found.input)
+
+
+def named(path: Path) -> dict[str, str]:
+    """The model of each usage in a file of lines."""
+    messages = [record.get("message") for record in jsonl(path)]
+    return {
+        json.dumps(message["usage"], sort_keys=True): message.get("model", "")
+        for message in messages
+        if isinstance(message, dict) and message.get("usage")
+    }
+
+
+def logged(log: dict[str, Any]) -> Point:
+    """A call of which the whole request is on record."""
+    envelope = open_payload({"tools": log.get("tools") or [], "messages": log["messages"]}, "openai_chat")
+    estimated = count_fixed(envelope.system, envelope.tools) + sum(map(count_message, decode_all(envelope)))
+    return Point(log["response"]["model"], estimated, log["response"]["usage"]["prompt_tokens"])
+
+
+def told(name: str, found: Sequence[Point], *, whole: bool) -> Iterator[Row]:
+    """What the calls of one session tell of each model."""
+    sums = defaultdict(lambda: (0, 0))
+    for stretch in stretches(found):
+        first, last = (Point("", 0, 0) if whole else stretch[0]), stretch[-1]
+        estimated, billed = sums[last.model]
+        sums[last.model] = estimated + last.estimated - first.estimated, billed + last.billed - first.billed
+    for model, (estimated, billed) in sums.items():
+        if estimated >= LEAST and billed > 0:
+            yield Row(model, name, estimated, billed)
+
+
+def stretches(found: Sequence[Point]) -> list[list[Point]]:
+    """Calls to one model in which the request only grew: no compaction, nothing cleared."""
+    parts = list[list[Point]]()
+    for point in found:
+        last = parts[-1][-1] if parts else None
+        if last is None or point.model != last.model or point.billed < SHRUNK * last.billed:
+            parts.append([])
+        parts[-1].append(point)
+    return parts
+
+
+if __name__ == "__main__":
+    shared = Path(os.environ.get("REFOLD_SHARED", ROOT.parent / "shared")) / "datasets"
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else shared)
