@@ -137,7 +137,7 @@ def test_a_breakdown_of_what_is_shown_and_of_what_was_said():
 
 def test_system_and_tools_come_apart_when_the_payload_is_known(anthropic_view):
     cut = breakdown(anthropic_view)
-    assert cut.total == anthropic_view.tokens
+    assert cut.total == anthropic_view.counted
     assert cut.system == count_fixed((Text("You are a coder. " * 20),), ())
     assert cut.tools > TOOL
 
