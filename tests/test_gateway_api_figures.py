@@ -276,6 +276,7 @@ def test_f21_all_attempts_can_be_reached(at: Place) -> None:
         for first in range(0, whole["attempts_total"] + 2, 2)
     ]
     assert [one for page in reversed(pages) for one in page] == whole["attempts"]
+    assert at.get("history", session=session, limit=2).json()["attempts_total"] == whole["attempts_total"]
 
 
 @pytest.fixture

@@ -130,6 +130,17 @@ def test_f5_a_failure_is_told_and_made_up_for(caplog: pytest.LogCaptureFixture) 
     assert {f"I live in town number {n}." for n in range(0, hidden, 2)} <= texts(sink)
 
 
+def test_f5_what_waits_is_stored_at_a_turn_that_hides_nothing() -> None:
+    """A conversation may never be compacted again."""
+    sink = Shaky(failures=1)
+    compact = Compactor([Summarize(keep=4)], BUDGET, memory=Flushing(sink))
+    edits = compact(talk(40)).edits
+    assert edits and texts(sink) == set()
+    for _ in range(3):
+        assert compact(talk(40)).edits == edits
+    assert texts(sink)
+
+
 @given(
     fails=st.lists(st.booleans(), min_size=1, max_size=12), steps=st.lists(st.integers(1, 30), min_size=2, max_size=8)
 )

@@ -9,6 +9,7 @@ import pytest
 
 from refold import Budget, Compactor
 from refold.memory import ModelMemories, ProcessMemories, aflush, flush
+from refold.models.callables import asking, calling
 from refold.presets.gemini import Settings
 from refold.presets.gemini import compactor as gemini
 from refold.presets.koog import LLM, NoAnswer
@@ -186,6 +187,15 @@ def test_f6_memories_and_single_calls_go_on_too(fault):
                 await session.request_llm_without_tools()
 
     asyncio.run(request())
+
+
+@pytest.mark.parametrize("made", [asking, calling])
+@pytest.mark.parametrize("fault", [raises(ValueError("no such host")), araises(TimeoutError()), later(OSError("away"))])
+def test_f6_a_function_that_is_made_a_model_says_what_it_raised(made: Any, fault: Callable[[Any], Any]) -> None:
+    """Also where it is asked by hand, or stands in a ladder of models."""
+    for answer in (made(fault)(Ask("Summarise.")), asyncio.run(made(fault).acall(Ask("Summarise.")))):
+        assert answer.finish == "error"
+        assert answer.text == ""
 
 
 def test_f6_a_text_is_an_answer():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from refold import Budget, Compactor
 from refold.strategies import ClearToolResults
 from refold.tokens.lines import BOUNDS, Lines
+from refold.tokens.usage import Usage
 
 KEY = ("claude-opus-4-6", 0)
 HIDDEN = 26_000
@@ -41,6 +42,23 @@ def test_f15_law_ratio_and_constant_are_found_also_with_a_wrong_report_among_the
 def test_f15_law_a_line_stays_within_bounds_whatever_is_reported(points):
     line = drawn(points).of(KEY)
     assert line is None or (BOUNDS[0] <= line.ratio <= BOUNDS[1] and line.constant >= 0)
+
+
+def test_f15_a_prompt_that_is_changed_on_the_way_is_no_tokenizer():
+    """Its tokens come at once, in a step that is still within bounds."""
+    line = drawn([(1_000 * n, 1_000 * n + (1_800 if n >= 5 else 0)) for n in range(1, 12)]).of(KEY)
+    assert line is not None
+    assert line.ratio == 1
+    assert 0 <= line.constant <= 1_800
+
+
+def test_f15_what_is_said_to_be_a_sum_of_several_calls_teaches_nothing():
+    compact, fresh = (Compactor([], Budget(10**9, 10**9), format="openai_chat") for _ in range(2))
+    for turns in (1, 3, 5, 7, 9):
+        view = compact(talk(turns))
+        compact.report(view, Usage(input=2 * (view.lens.fixed + view.estimate), calls=2))
+    other = [{"role": "user", "content": "Something else. " * 2_000}]
+    assert compact(other).tokens == fresh(other).tokens
 
 
 def test_f15_sums_over_several_calls_draw_no_line():
