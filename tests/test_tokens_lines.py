@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from refold import Budget, Compactor
 from refold.strategies import ClearToolResults
 from refold.tokens.lines import BOUNDS, Lines
-from refold.tokens.usage import Usage
 
 KEY = ("claude-opus-4-6", 0)
 HIDDEN = 26_000
@@ -56,7 +55,7 @@ def test_f15_what_is_said_to_be_a_sum_of_several_calls_teaches_nothing():
     compact, fresh = (Compactor([], Budget(10**9, 10**9), format="openai_chat") for _ in range(2))
     for turns in (1, 3, 5, 7, 9):
         view = compact(talk(turns))
-        compact.report(view, Usage(input=2 * (view.lens.fixed + view.estimate), calls=2))
+        compact.report(view, {"input_tokens": 2 * (view.lens.fixed + view.estimate), "iterations": [{"type": "other"}]})
     other = [{"role": "user", "content": "Something else. " * 2_000}]
     assert compact(other).tokens == fresh(other).tokens
 
