@@ -106,6 +106,8 @@ def test_f16_a_session_of_before_the_restart_is_listed_with_what_is_booked(tmp_p
         assert row["saved_dollars"] > 0 and row["tokens_before"] is row["edits"] is row["api"] is None
         assert fleet.at(1).get("history", session=row["id"]).status_code == 404
         assert fleet.at(1).get("sessions", scope="remembered").json() == {"sessions": [], "total": 0}
+        books = fleet.at(1).get("totals").json()
+        assert (books["sessions"], books["calls"]) == (1, 1) and books["saved"] == pytest.approx(row["saved_dollars"])
         fleet.at(1).say(chat(41))
         (again,) = fleet.at(1).get("sessions").json()["sessions"]
         assert again["id"] == row["id"] and again["remembered"] and again["requests"] >= 1
