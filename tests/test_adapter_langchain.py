@@ -25,8 +25,9 @@ from langchain_core.tools import tool
 from refold import Budget, Compactor, FormatError, check, compact, repair
 from refold.adapters import langchain
 from refold.adapters.langchain import ChatModel, decode, encode, merge, patch
+from refold.errors import ModelNotNamed
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
-from refold.strategies import ClearToolInputs, ClearToolResults, Summarize
+from refold.strategies import ClearThinking, ClearToolInputs, ClearToolResults, Summarize
 from refold.strategy import Ask
 from refold.summary import previous, wrap
 
@@ -427,3 +428,18 @@ def test_without_langchain_the_extra_is_named(module):
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "pip install '.[langchain]'" in out
+
+
+def test_f14_a_tool_loop_keeps_the_thinking_of_its_turn():
+    """Messages name no model: an older one answers 400 where thinking of the current turn is gone (AN-6)."""
+    history = [HumanMessage("Find the bug.")]
+    for n in range(10):
+        thought = {"type": "thinking", "thinking": f"about {n}", "signature": f"sig{n}"}
+        call = {"id": f"t{n}", "name": "read", "args": {"path": f"f{n}.py"}}
+        history += [AIMessage([thought], tool_calls=[call]), ToolMessage("words " * 300, tool_call_id=f"t{n}")]
+    strategies = (ClearThinking(keep=0), ClearToolResults(keep=1))
+    with pytest.warns(ModelNotNamed):
+        view = Compactor(strategies, Budget(2_000, 1_000), format=langchain)(history)
+    assert view.edits
+    blocks = [block for message in view.payload if isinstance(message, AIMessage) for block in message.content]
+    assert [block["signature"] for block in blocks if block["type"] == "thinking"] == [f"sig{n}" for n in range(10)]
