@@ -46,7 +46,7 @@ def test_f4_steering_in_system_messages_and_results_is_a_request() -> None:
 def test_f4_comments_status_lines_headings_and_guesses_are_no_decisions() -> None:
     """Code comments, `All tests pass`, headings, and guesses that were superseded stood among the decisions."""
     text = (
-        "## Root cause because of the cache\n\nAll tests pass.\n所有测试都通过。\n"
+        "## Root cause because of the cache\n\nAll tests pass.\n所有测试都通过。\nThe build succeeded successfully.\n全部构建成功。\n"
         "```python\n# fixed because the parser is now strict\nx = 1\n```\n"
         "Maybe the bug is caused by the cache.\n也许原因是缓存。\n"
         "The root cause is `parse_line`, which drops the last field.\n原因是 `parse_line` 丢掉了最后一个字段。"
