@@ -213,7 +213,7 @@ def test_an_answer_to_half_as_much_tells_of_the_window(gateway: Gateway) -> None
     body = chat(90)
     _, outgoing = gateway.sent(body, "openai_chat", CHAT)
     retried = gateway.again(body, NO_FIGURES)
-    assert retried is not None and 0.3 * outgoing.after < retried.after <= 0.6 * outgoing.after
+    assert retried is not None and 0.25 * outgoing.after < retried.after <= 0.6 * outgoing.after
 
 
 def test_a_table_tells_of_the_window() -> None:
@@ -221,7 +221,7 @@ def test_a_table_tells_of_the_window() -> None:
     body = chat(90)
     _, outgoing = gateway.sent(body, "openai_chat", CHAT)
     retried = gateway.again(body, NO_FIGURES)
-    assert retried is not None and 0.3 * outgoing.after < retried.after <= 0.6 * outgoing.after
+    assert retried is not None and 0.25 * outgoing.after < retried.after <= 0.6 * outgoing.after
     gateway.close()
 
 

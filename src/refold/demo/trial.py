@@ -21,6 +21,8 @@ from refold.view import View
 from refold.workfile import Share, saving
 
 TRIGGER, TARGET = 80_000, 30_000
+MODEL = "claude-opus-5-5"
+"""Whose thinking is in the session: it is bound to what it was thought over (AN-7)."""
 BUDGET = Budget(TRIGGER, TARGET)
 """What the demo lives on."""
 
@@ -84,9 +86,9 @@ def trial(turns: int | None = None, watch: Callable[[list[Any]], Iterable[Any]] 
     history = session(turns)
     before = json.dumps(history)
     with tempfile.TemporaryDirectory() as directory, SQLiteStore(Path(directory) / "refold.db") as store:
-        compactor = Compactor(default_strategies(), BUDGET, store)
+        compactor = Compactor(default_strategies(), BUDGET, store, model=MODEL)
         views = list(_live(compactor, watch(history)))
-        again = Compactor(default_strategies(), BUDGET, store)(history)
+        again = Compactor(default_strategies(), BUDGET, store, model=MODEL)(history)
     view = views[-1][0]
     proofs = tuple(_proofs(history, before, view, again, [request for _, request in views]))
     return Trial(history, tuple(request for _, request in views), tuple(_tally(views, compactor)), view, proofs)
