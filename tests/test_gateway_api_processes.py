@@ -59,6 +59,9 @@ def test_sessions_of_all_processes_are_told_by_any(served) -> None:
     process, _ = served
     for n in range(12):
         say(process, chat(30), **{"x-session-id": f"s{n}"})
+    eventually(
+        lambda: sum(session["requests"] or 0 for session in get(process, "sessions")["sessions"]) == 12
+    )  # all are booked
     told = {json.dumps(get(process, "sessions"), sort_keys=True) for _ in range(10)}
     assert len(told) == 1
     (all_of_them,) = map(json.loads, told)

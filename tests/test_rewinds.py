@@ -73,7 +73,7 @@ def hidden(body: Any, payload: Any) -> list[Any]:
     said, seen, sent = view.transcript.messages, view.messages, sent_parts(payload, view.envelope.codec)
     behind = next((at + 1 for at in reversed(range(len(said))) if said[at].role == "assistant"), 0)
     asked = next((message for message in reversed(said) if message.is_request), Message("user"))
-    pairs = [(part, part) for part in asked.parts]
+    pairs = [(part, part) for part in asked.parts if not isinstance(part, Text) or part.text.strip()]
     for full, short in zip(said[behind:], seen[behind:], strict=True):
         pairs += [pair for pair in zip(full.parts, short.parts, strict=True) if isinstance(pair[0], ToolResult)]
     return [full for full, short in pairs if spoken(full) not in sent and spoken(short) not in sent]
