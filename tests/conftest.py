@@ -22,6 +22,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 ROOT = Path(__file__).parent.parent
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than there are cores: many tests wait for a process, a browser or a database."""
+    return (os.cpu_count() or 1) + 1
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """Real recordings, which are no part of the repository: REFOLD_SHARED, or `shared` beside it."""
