@@ -122,8 +122,7 @@ class Conversations:
             state = self._framed(state, envelope)
         new = decode_all(envelope, since, state.kept.transcript.messages)
         seen = state.seen.extend(map(copy_of, marks(envelope.parcel.wires, envelope.head + since)))
-        grown = yield from self._load(state, new, envelope)
-        return replace(grown, seen=seen)
+        return (yield from self._load(state, new, envelope, seen))
 
     def calibrated(self, state: State) -> State:
         """The state with tokens counted from the last report that still speaks of it, or as its model's are."""
@@ -136,8 +135,10 @@ class Conversations:
         view = kept.keep(first_sight(kept, self.local))
         return view.keep(belated(view, [edit for edit, _ in kept.top if edit.by not in self._names]))
 
-    def _load(self, state: State, new: Sequence[Any], envelope: Envelope) -> Generator[Effect, Any, State]:
-        """*state* grown by *new*, with the edits that the store has for it."""
+    def _load(
+        self, state: State, new: Sequence[Any], envelope: Envelope, seen: Log[Any]
+    ) -> Generator[Effect, Any, State]:
+        """*state* grown by *new*, so that *seen* is what it has seen, with the edits that the store has for it."""
         since, version = len(state.kept.transcript), (yield self.store.version)
         if state.renewed not in (None, renewals(self.store)):
             version = yield from self._written_again(state)
@@ -150,11 +151,13 @@ class Conversations:
             late = (yield partial(self.store.load, Tail(kept.transcript, since + 1))) if new else ()
             edits, held = self._timely(late, kept)
             stored, held = kept.keep(edits), (*state.held, *held)
-        state = replace(state, version=version, renewed=renewals(self.store), held=held)
         if stored.edits != kept.edits:  # else what was written was written for others
-            return replace(state, kept=stored, view=self.sighted(stored))
-        view = state.view.over(kept.ground, envelope).keep(first_sight(kept, self.local, since))
-        return replace(state, kept=kept, view=replace(view, attempts=()) if view.attempts else view)
+            kept, view = stored, self.sighted(stored)
+        else:
+            view = state.view.over(kept.ground, envelope).keep(first_sight(kept, self.local, since))
+            view = replace(view, attempts=()) if view.attempts else view
+        renewed = renewals(self.store)
+        return replace(state, kept=kept, view=view, seen=seen, version=version, renewed=renewed, held=held)
 
     def _written_again(self, state: State) -> Generator[Effect, Any, int]:
         """The version of a store that was deleted or replaced, with the edits that are known of *state* in it (C12)."""
