@@ -58,6 +58,7 @@ def run(python: Path, code: str, page: Path, folder: Path) -> subprocess.Complet
     """Run *code* of *page* in *folder*, where no other package can be found; a warning is an error."""
     start = f"import sys; exec(compile(sys.stdin.read(), {str(page)!r}, 'exec'), {{'__name__': 'docs'}})"
     kept = {name: os.environ[name] for name in ("HOME", "LANG", "SYSTEMROOT") if name in os.environ}
+    kept["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # no price table from the network
     command = [python, "-P", "-W", "error", "-c", start]
     return subprocess.run(
         command, input=code, cwd=folder, env=kept, capture_output=True, text=True, encoding="utf-8", check=False

@@ -499,11 +499,12 @@ def test_a_body_has_a_limit() -> None:
         assert refused(at.post("estimate_tokens", text="x" * 2_000)) == (413, "http_413")
 
 
-def test_a_conversation_that_is_worked_on_is_409(at: Place) -> None:
-    at.say(LONG)
-    (thread,) = at.served.gateway.exchange.threads
-    with thread.lock:
-        assert refused(at.post("preview", session=thread.name)) == (409, "busy")
+def test_a_conversation_that_is_worked_on_is_409() -> None:
+    with place(decide_timeout_seconds=1) as at:
+        at.say(LONG)
+        (thread,) = at.served.gateway.exchange.threads
+        with thread.lock:
+            assert refused(at.post("preview", session=thread.name)) == (409, "busy")
 
 
 @pytest.mark.parametrize("name", ["history", "preview", "accept", "revert", "recall", "compact"])
