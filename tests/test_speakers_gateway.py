@@ -29,7 +29,7 @@ def opus(steps: int, typed: dict[int, str], *, in_results: bool) -> bytes:
     messages: list[Any] = [{"role": "user", "content": [{"type": "text", "text": text} for text in first]}]
     if not in_results:
         messages.append(
-            {"role": "system", "content": "# Environment\ncwd: /work/demo\n\nThe following skills are available: pdf"}
+            {"role": "system", "content": "# Environment\ncwd: /home/mika/demo\n\nThe following skills are available: pdf"}
         )
     for n in range(steps):
         call = {"type": "tool_use", "id": f"t{n}", "name": "read", "input": {"path": f"f{n}.py"}}
@@ -82,7 +82,7 @@ def test_d1_three_requests_of_one_turn_are_all_in_every_later_request(in_results
             for at, words in ((0, "Rename parse to read."), *typed.items()):
                 assert steps <= at or words in shown, (steps, words)
             assert "be polite" in shown
-            assert in_results or ("/work/demo" in shown and "pdf" in shown)
+            assert in_results or ("/home/mika/demo" in shown and "pdf" in shown)
             assert violations(out.body, "anthropic") == violations(body, "anthropic")
         assert out.edits and len(out.body) < len(body) / 2
 
