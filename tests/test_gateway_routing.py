@@ -1,10 +1,11 @@
 """Which upstream a request goes to: no key goes to a provider that it is not for."""
 
+import gzip
 import json
 import urllib.error
 import urllib.request
 from contextlib import ExitStack, contextmanager
-from gzip import compress
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -165,6 +166,9 @@ def ask(gateway, path: str, body: bytes | None = None, method: str = "POST", **h
 def body(model: str) -> bytes:
     return b' {"model" : "%b",  "messages": [], "input": "hi"}\n' % model.encode()
 
+
+compress = partial(gzip.compress, mtime=0)
+"""The same bytes in every second."""
 
 TWO = ({"name": "a", "models": ("claude-*", "gemini-*", "gpt-*")}, {"name": "b"})
 CONTENTS = json.dumps({"contents": [{"role": "user", "parts": [{"text": "x"}]}]}).encode()

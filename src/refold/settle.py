@@ -49,21 +49,20 @@ def resettle(after: View, before: View) -> list[Edit]:
     return list(unsigned(after, min((edit.start for edit in changed), default=len(after.transcript))))
 
 
-def belated(view: View, edits: Iterable[Edit]) -> list[Edit]:
+def belated(view: View, edits: Sequence[Edit]) -> list[Edit]:
     """The edits that take out of *view* the signed thinking that came while one of *edits*, which show, was held back:
     it was thought without that one (AN-7). What the store has says so by itself, so every process does the same."""
-    if not view.lens.rules.binds:
+    if not view.lens.rules.binds or not edits:
+        return []
+    end = _settled(view)
+    signed = [item for item in view.each() if item.start < end and any(map(_is_signed, item.shown))]
+    if not signed:
         return []
     said, late = view.transcript.messages, set[int]()
     for edit in edits:
         if edit.by != BY and _changes(edit, view):
             late.update(_thought_without(edit, said))
-    end = _settled(view)
-    return [
-        _strip(view, item)
-        for item in view.each()
-        if item.start in late and item.start < end and any(map(_is_signed, item.shown))
-    ]
+    return [_strip(view, item) for item in signed if item.start in late]
 
 
 def _thought_without(edit: Edit, said: Sequence[Message]) -> Iterable[int]:

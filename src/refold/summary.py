@@ -29,6 +29,8 @@ _HEAD = f"{OPEN}\n{NOTE}\n\n"
 _TAIL = f"\n{CLOSE}"
 _BEHIND = f"\n\n{OPEN}\n{NOTE}{_TAIL}"
 """Behind a summary that opens with its own title: the wrapper is whole there, too."""
+_BEGINS = re.compile(rf"\s*(?:{OPEN}|(?:{'|'.join(map(re.escape, TITLES))})\n)")
+"""How a summary's text begins: most texts are told apart by their first characters."""
 _TAG = re.compile(r"<(\\*)(?=/?\s{0,8}earlier-conversation)", re.IGNORECASE)
 _ESCAPED = re.compile(r"<\\(\\*)(?=/?\s{0,8}earlier-conversation)", re.IGNORECASE)
 _RECORD = "<record>"
@@ -108,7 +110,7 @@ def _told_by_assistant(message: Message) -> bool:
 def _parse(message: Message) -> tuple[str, tuple[Part, ...]] | None:
     """The summaries in a message, and its other parts. Only a user's message may say more, since
     only those are merged where roles must alternate."""
-    if message.role == "tool":
+    if message.role == "tool" or not any(isinstance(part, Text) and _BEGINS.match(part.text) for part in message.parts):
         return None
     texts, rest = list[str](), list[Part]()
     for part in message.parts:

@@ -45,7 +45,7 @@ def heard(messages: Sequence[Message], known: Heard | None = None) -> Heard:
     found = list(map(segments, messages)) if known is None else list(known)
     labels = dict[str, int]()
     for at, spoken in enumerate(found):
-        if carried(messages, at):
+        if spoken and carried(messages, at):
             found[at] = ()
         for segment in spoken:
             if label := _label(segment):

@@ -81,7 +81,8 @@ class Tally:
 
 def note(tally: Tally, text: str, at: int, source: Source = "said") -> None:
     """Take down the identifiers of one text of message *at*; of a `result` also fields and definitions."""
-    text = _HANDLE.sub("edit", without_escapes(scanned(text)))
+    text = without_escapes(scanned(text))
+    text = _HANDLE.sub("edit", text) if "edit " in text else text
     if source == "result":
         tally.defined.update(_DEFINED.findall(text))
         if '":' in text or '" :' in text:
