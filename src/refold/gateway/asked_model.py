@@ -13,6 +13,8 @@ _VERBS = (
 )
 """What Google's paths may end with, behind a colon. A name may hold colons of its own: `ft:gpt-4o:acme`."""
 _PLACES = ("/models/", "/tunedModels/", "/endpoints/")
+_SIGNS = ("/models/", "/model/", "/tunedModels/", "/endpoints/", "/deployments/")
+"""Only a path that has one of these names a model."""
 _GOOGLE = re.compile(rf"/[a-zA-Z]+/(.+):(?:{'|'.join(_VERBS)})$")
 _AZURE = re.compile(r"/deployments/([^/]+)")
 _BEDROCK = re.compile(r"/model/([^/]+)/(?:converse|converse-stream|invoke|invoke-with-response-stream|count-tokens)$")
@@ -28,10 +30,12 @@ def request_model(path: str, body: Mapping[str, Any]) -> str:
     `model` counts, else the rest of the path: Azure's deployment, `/v1/models/NAME`. *path* may have a query and percent signs.
     """
     path = path.partition("?")[0]
+    model = body.get("model")
+    if not any(sign in path for sign in _SIGNS):
+        return model if isinstance(model, str) else ""
     tail = path[max(0, *(path.rfind(place) for place in _PLACES)) :]  # names hold slashes, so the last place counts
     if found := (tail.startswith(_PLACES) and _GOOGLE.match(tail)) or _BEDROCK.search(path):
         return unquote(found[1])
-    model = body.get("model")
     if isinstance(model, str) and model:
         return model
     found = _AZURE.search(path) or _LISTED.match(_BEHIND.sub("", tail))

@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -134,6 +134,7 @@ def _check_sites(hosts: tuple[str, ...], origins: tuple[str, ...]) -> None:
         raise ValueError(f"allowed_origins: write origins as https://chat.example or null, not {wrong!r}")
 
 
+@lru_cache(maxsize=64)
 def is_loopback(host: str) -> bool:
     """Does *host* name this machine alone?"""
     try:
