@@ -29,7 +29,10 @@ def opus(steps: int, typed: dict[int, str], *, in_results: bool) -> bytes:
     messages: list[Any] = [{"role": "user", "content": [{"type": "text", "text": text} for text in first]}]
     if not in_results:
         messages.append(
-            {"role": "system", "content": "# Environment\ncwd: /home/mika/demo\n\nThe following skills are available: pdf"}
+            {
+                "role": "system",
+                "content": "# Environment\ncwd: /home/mika/demo\n\nThe following skills are available: pdf",
+            }
         )
     for n in range(steps):
         call = {"type": "tool_use", "id": f"t{n}", "name": "read", "input": {"path": f"f{n}.py"}}
