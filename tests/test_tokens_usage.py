@@ -93,6 +93,48 @@ def test_every_form_is_read(usage, expected):
     assert read_usage(usage) == expected
 
 
+LITELLM = {
+    "prompt_tokens": 25_801,
+    "completion_tokens": 50,
+    "total_tokens": 25_851,
+    "cache_creation_input_tokens": 7_883,
+    "cache_read_input_tokens": 17_915,
+}
+"""As LiteLLM writes ANTHROPIC for the Chat Completions API."""
+
+
+@pytest.mark.parametrize(
+    ("more", "hour"),
+    [
+        ({}, None),
+        ({"prompt_tokens_details": {"cached_tokens": 17_915}}, None),
+        (
+            {
+                "prompt_tokens_details": {
+                    "cached_tokens": 17_915,
+                    "cache_creation_tokens": 7_883,
+                    "cache_creation_token_details": {
+                        "ephemeral_5m_input_tokens": 7_000,
+                        "ephemeral_1h_input_tokens": 883,
+                    },
+                }
+            },
+            883,
+        ),
+        ({"input_tokens": 0, "output_tokens": 0, "input_tokens_details": None}, None),
+    ],
+    ids=["plain", "read", "by term", "empty fields of another API"],
+)
+def test_litellms_cache_fields_are_inside_its_prompt_tokens(more, hour):
+    """Read as Anthropic's, no usage was found: such a bill and such a window went unseen."""
+    assert read_usage({**LITELLM, **more}) == Usage(25_801, 50, 17_915, 7_883, hour=hour)
+
+
+@pytest.mark.parametrize("name", ["prompt_tokens", "prompt_cache_hit_tokens"])
+def test_an_empty_field_of_another_api_hides_no_figure(name):
+    assert read_usage({name: 0, "completion_tokens": 0, **ANTHROPIC}) == read_usage(ANTHROPIC)
+
+
 def test_of_several_iterations_the_last_is_the_request():
     """Compaction on the server: the top level leaves its tokens out, or sums what no one request had."""
     iterations = [

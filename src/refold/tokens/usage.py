@@ -47,7 +47,7 @@ _SLACK = 2_000
 
 
 def read_usage(usage: Any) -> Usage | None:
-    """Read a usage object of Anthropic, OpenAI (Chat and Responses), Gemini, DeepSeek, or pi.
+    """Read a usage object of Anthropic, OpenAI (Chat and Responses), Gemini, DeepSeek, LiteLLM, or pi.
 
     *usage* is the parsed object (`response["usage"]`, `usageMetadata`), not the response around it.
     None when it is missing, holds no input figure, or holds none above zero, as for aborted calls.
@@ -59,6 +59,7 @@ def read_usage(usage: Any) -> Usage | None:
       written for five minutes and for an hour is told apart in `cache_creation`.
     - OpenAI Chat `prompt_tokens`, Responses `input_tokens` with details, Gemini `promptTokenCount`
       (its cached share included), DeepSeek `prompt_cache_hit_tokens`: the cached share is inside.
+    - LiteLLM: `prompt_tokens` with Anthropic's cache fields beside it, which are inside too.
     - pi: `input`, `cacheRead`, `cacheWrite` add up.
     """
     if not isinstance(usage, Mapping):
@@ -66,7 +67,8 @@ def read_usage(usage: Any) -> Usage | None:
     for names, read in _READERS:
         if not names.isdisjoint(usage):
             found = read(usage)
-            return found if found.input > 0 else None
+            if found.input > 0:
+                return found
     return None
 
 
@@ -82,12 +84,19 @@ def _anthropic(usage: Mapping[str, Any]) -> Usage:
 
 
 def _anthropic_sum(usage: Mapping[str, Any], calls: int = 1) -> Usage:
-    cached, written = _int(usage, "cache_read_input_tokens"), _int(usage, "cache_creation_input_tokens")
-    sorts = {name: _whole(count) for name, count in _object(usage, "cache_creation").items()}
-    written = written or sum(sorts.values())
-    hour = min(sorts.get("ephemeral_1h_input_tokens", 0), written) if any(sorts.values()) else None
+    cached = _int(usage, "cache_read_input_tokens")
+    written, hour = _by_term(usage, "cache_creation_input_tokens", "cache_creation")
     fresh = _int(usage, "input_tokens")
     return Usage(fresh + cached + written, _int(usage, "output_tokens"), cached, written, calls, hour)
+
+
+def _by_term(usage: Mapping[str, Any], total: str, terms: str) -> tuple[int, int | None]:
+    """What was written to a cache, and the share of it that is kept for an hour."""
+    counts = {name: _whole(count) for name, count in _object(usage, terms).items()}
+    written = _int(usage, total) or sum(counts.values())
+    if not any(counts.values()):
+        return written, None
+    return written, min(counts.get("ephemeral_1h_input_tokens", 0), written)
 
 
 def _responses(usage: Mapping[str, Any]) -> Usage:
@@ -98,12 +107,17 @@ def _responses(usage: Mapping[str, Any]) -> Usage:
 
 def _chat(usage: Mapping[str, Any]) -> Usage:
     details = _object(usage, "prompt_tokens_details")
-    cached = _int(details, "cached_tokens") or _int(usage, "prompt_cache_hit_tokens")
-    written = _int(details, "cache_write_tokens")
+    cached = _int(details, "cached_tokens") or _int(
+        usage, "prompt_cache_hit_tokens", "cache_read_input_tokens"
+    )
+    written, hour = _by_term(details, "cache_creation_tokens", "cache_creation_token_details")
+    written = (
+        _int(details, "cache_write_tokens") or written or _int(usage, "cache_creation_input_tokens")
+    )
     total = _int(usage, "prompt_tokens") or _int(usage, "prompt_cache_hit_tokens") + _int(
         usage, "prompt_cache_miss_tokens"
     )
-    return Usage(total, _int(usage, "completion_tokens"), cached, written)
+    return Usage(total, _int(usage, "completion_tokens"), cached, written, hour=hour)
 
 
 def _gemini(usage: Mapping[str, Any]) -> Usage:
@@ -121,14 +135,14 @@ def _pi(usage: Mapping[str, Any]) -> Usage:
 
 
 _READERS = (
+    (frozenset({"prompt_tokens", "prompt_cache_hit_tokens"}), _chat),
     (frozenset({"input_tokens_details"}), _responses),
     (frozenset({"cache_read_input_tokens", "cache_creation_input_tokens", "cache_creation", "iterations"}), _anthropic),
     (frozenset({"input_tokens"}), _responses),
-    (frozenset({"prompt_tokens", "prompt_cache_hit_tokens"}), _chat),
     (frozenset({"promptTokenCount", "prompt_token_count"}), _gemini),
     (frozenset({"input", "cacheRead"}), _pi),
 )
-"""How a form is recognised, the most telling field first."""
+"""How a form is recognised, the most telling field first; the first with an input figure is it."""
 
 
 def _object(usage: Mapping[str, Any], name: str) -> Mapping[str, Any]:
