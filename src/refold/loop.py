@@ -12,7 +12,7 @@ from refold.errors import EditError
 from refold.models.callables import aanswer_of, answer_of
 from refold.settle import settle
 from refold.stack import Stack
-from refold.strategy import Answer, Ask, Ending, Steps, Strategy, is_local
+from refold.strategy import Answer, Ask, End, Ending, Strategy, advance, is_local
 from refold.unanswered import is_premature
 from refold.view import View
 
@@ -66,10 +66,9 @@ def _run(
     run, reply = strategy(view), None
     stack, made, refused, talk = view.stack(), list[tuple[str, int]](), list[str](), list[tuple[Ask, Answer | None]]()
     said, local = view.transcript.messages, is_local(strategy)
-    while isinstance(step := _next(run, reply), Ask | Edit):
+    while isinstance(step := advance(run, reply), Ask | Edit):
         reply = None
         if fits(view, stack):
-            step = None
             break
         if isinstance(step, Ask):
             reply = yield step
@@ -85,14 +84,8 @@ def _run(
         else:
             made.append((step.id, stack.counted))
     run.close()
-    return view.under(stack), _attempt(strategy, view, _ending(len(made), refused, step), made, talk)
-
-
-def _next(run: Steps, reply: Answer | None) -> Edit | Ask | Ending | None:
-    try:
-        return run.send(reply)
-    except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]
+    ended = step.value if isinstance(step, End) else None
+    return view.under(stack), _attempt(strategy, view, _ending(len(made), refused, ended), made, talk)
 
 
 def _ending(taken: int, refused: list[str], said: Ending | None) -> Ending:
@@ -147,28 +140,24 @@ def first_sight(view: View, strategies: Iterable[Strategy], since: int = 0) -> l
 def drive(run: Generator[Ask | Effect, Any, T], ask: Asker | None = None) -> T:
     """Run a generator to its end; without *ask* every question goes unanswered. Whatever *ask* raises is an answer
     that failed (F6)."""
-    reply = None
-    while True:
-        try:
-            step = run.send(reply)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
+    step = advance(run)
+    while not isinstance(step, End):
         if isinstance(step, Ask):
             reply = answer_of(ask, step) if ask else None
         else:
             reply = step()
+        step = advance(run, reply)
+    return step.value
 
 
 async def adrive(run: Generator[Ask | Effect, Any, T], ask: Asker | AsyncAsker | None = None) -> T:
     """As `drive`, for async code: questions are awaited, or asked in a thread where *ask* is a sync function, as
     blocking effects are."""
-    reply = None
-    while True:
-        try:
-            step = run.send(reply)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
+    step = advance(run)
+    while not isinstance(step, End):
         if isinstance(step, Ask):
             reply = await aanswer_of(ask, step) if ask else None
         else:
             reply = await asyncio.to_thread(step)
+        step = advance(run, reply)
+    return step.value

@@ -20,7 +20,7 @@ from refold.memory import Flushing
 from refold.records import rows
 from refold.settle import is_unsure
 from refold.state import UNREAD, State
-from refold.strategy import Ask, Strategy
+from refold.strategy import Ask, Strategy, passed_on
 from refold.view import View
 
 ROUNDS = 3
@@ -261,10 +261,10 @@ def fresh_edits(before: State, after: State) -> Sequence[Edit]:
 
 def instructed(run: Generator[Any, Any, T], text: str) -> Generator[Any, Any, T]:
     """*run*, with *text* at the end of every prompt."""
-    reply = None
-    while True:
-        try:
-            step = run.send(reply)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
-        reply = yield replace(step, prompt=f"{step.prompt}\n\n{text}") if isinstance(step, Ask) else step
+
+    def instruct(step: Any) -> Any:
+        if not isinstance(step, Ask):
+            return step
+        return replace(step, prompt=f"{step.prompt}\n\n{text}")
+
+    return passed_on(run, instruct)

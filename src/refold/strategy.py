@@ -1,14 +1,41 @@
 """What a strategy is, and what it may say while it runs."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, final
 
 from refold.attempt import Outcome
 from refold.edits import Edit
 from refold.messages import Message
 from refold.tokens.usage import Usage
 from refold.view import View
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class End(Generic[T]):
+    """What a generator returned."""
+
+    value: T
+
+
+def advance(run: Generator[S, Any, T], reply: Any = None) -> S | End[T]:
+    """The next step of *run*, which is sent *reply*; its end where it has no more."""
+    try:
+        return run.send(reply)
+    except StopIteration as done:
+        return End(done.value)
+
+
+def passed_on(run: Generator[S, Any, T], change: Callable[[S], Any]) -> Generator[Any, Any, T]:
+    """*run*, every step changed by *change* before whoever drives this sees it."""
+    step = advance(run)
+    while not isinstance(step, End):
+        step = advance(run, (yield change(step)))
+    return step.value
 
 
 @dataclass(frozen=True, slots=True)

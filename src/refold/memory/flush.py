@@ -15,7 +15,7 @@ from refold.memory.extract import Extractor
 from refold.memory.port import Memory, MemorySink
 from refold.memory.rules import RuleMemories
 from refold.models.callables import answer_of
-from refold.strategy import Ask
+from refold.strategy import Ask, passed_on
 from refold.view import View
 
 TRIES = 3
@@ -199,13 +199,9 @@ def _extracted(extract: Extractor, span: Span) -> Generator[Ask | Effect, Any, T
 
 def _answered(run: Generator[Ask | Effect, Any, Taken], ask: Asker | None) -> Generator[Ask | Effect, Any, Taken]:
     """*run*, its questions answered by *ask*, if there is one, else by whoever drives this."""
-    reply = None
-    while True:
-        try:
-            step = run.send(reply)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
-        reply = yield partial(answer_of, ask, step) if ask is not None and isinstance(step, Ask) else step
+    if ask is None:
+        return run
+    return passed_on(run, lambda step: partial(answer_of, ask, step) if isinstance(step, Ask) else step)
 
 
 def _flush(

@@ -12,7 +12,7 @@ from refold.models.breaker import Breaker
 from refold.models.callables import asking
 from refold.models.faults import late
 from refold.models.model import Model
-from refold.strategy import Answer, Ask, Fault
+from refold.strategy import Answer, Ask, End, Fault, advance
 from refold.tokens.usage import Usage
 
 
@@ -97,26 +97,26 @@ class Ladder:
     def __call__(self, ask: Ask, within: float | None = None, /) -> Answer | None:
         """Ask. What a model was doing when it is interrupted ends with it."""
         run = self._climb(within)
-        step = _next(run, None)
-        while isinstance(step, Call | Wait):
+        step = advance(run)
+        while not isinstance(step, End):
             if isinstance(step, Wait):
                 self._clock.sleep(step.seconds)
-                step = _next(run, None)
+                step = advance(run)
             else:
-                step = _next(run, step.model(ask, step.within))
-        return step
+                step = advance(run, step.model(ask, step.within))
+        return step.value
 
     async def acall(self, ask: Ask, within: float | None = None, /) -> Answer | None:
         """As calling it, for async code; a model that is too slow is cancelled."""
         run = self._climb(within)
-        step = _next(run, None)
-        while isinstance(step, Call | Wait):
+        step = advance(run)
+        while not isinstance(step, End):
             if isinstance(step, Wait):
                 await self._clock.asleep(step.seconds)
-                step = _next(run, None)
+                step = advance(run)
             else:
-                step = _next(run, await _timed(step, ask))
-        return step
+                step = advance(run, await _timed(step, ask))
+        return step.value
 
     # --- one ask --------------------------------------------------------------------------------
 
@@ -193,14 +193,6 @@ def _sum(usages: list[Usage]) -> Usage | None:
         return usages[0] if usages else None
     figures = ((u.input, u.output, u.cached, u.written, u.calls) for u in usages)
     return Usage(*map(sum, zip(*figures, strict=True)))
-
-
-def _next(run: Climb, reply: Answer | None) -> Call | Wait | Answer | None:
-    """The next step, or the outcome."""
-    try:
-        return run.send(reply)
-    except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]
 
 
 async def _timed(call: Call, ask: Ask) -> Answer | None:

@@ -23,7 +23,7 @@ from refold.repairing import repair
 from refold.split import tail_start
 from refold.store import Store
 from refold.strategies.summarize import Summarize
-from refold.strategy import Ending, Steps
+from refold.strategy import End, Ending, Steps, advance
 from refold.summarizer import Summarizer
 from refold.summarizers.forms import SnapshotForm
 from refold.summarizers.model import ModelSummary, Prompt, prompt
@@ -166,15 +166,13 @@ class Compress:
         """Propose the edit of `Summarize`, or say why not."""
         keep = recent(view, self.preserve_threshold, self.split)
         whole = Summarize(keep, self.summary_tokens, self.summarizer, "acknowledged")
-        run, reply = whole(view), None
-        while True:
-            try:
-                step = run.send(reply)
-            except StopIteration as done:
-                return done.value  # type: ignore[no-any-return]
+        run = whole(view)
+        step = advance(run)
+        while not isinstance(step, End):
             if isinstance(step, Edit) and (gain := _gain(view, step)) < self.min_saving:
                 return Ending("rejected", f"the snapshot saves {gain:.1%}, less than {self.min_saving:.1%}")
-            reply = yield step
+            step = advance(run, (yield step))
+        return step.value
 
 
 def _gain(view: View, edit: Edit) -> float:

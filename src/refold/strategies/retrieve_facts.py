@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from refold.compose import Picks, Tagged, Telling, pending, spelled, tell, untold
 from refold.edits import Edit
 from refold.figures import called, called_if_any, whole
-from refold.strategy import Ending, Steps, Strategy
+from refold.strategy import End, Ending, Steps, Strategy, advance
 from refold.summarizers.concepts import Concept
 from refold.summarizers.facts import FACTS_PROMPT, FactSummary
 from refold.summarizers.model.prompt import Prompt, as_prompt
@@ -67,14 +67,12 @@ class RetrieveFacts:
 
     def _fall_back(self, view: View, fallback: Strategy, why: str) -> Steps:
         """What *fallback* proposes, as what it is: less than was asked for."""
-        run, reply, edits = fallback(view), None, 0
-        while True:
-            try:
-                step = run.send(reply)
-            except StopIteration as done:
-                return Ending("degraded", f"{why}: {fallback!r} instead") if edits else done.value
+        run, edits = fallback(view), 0
+        step = advance(run)
+        while not isinstance(step, End):
             edits += isinstance(step, Edit)
-            reply = yield step
+            step = advance(run, (yield step))
+        return Ending("degraded", f"{why}: {fallback!r} instead") if edits else step.value
 
     def _summarizer(self) -> FactSummary:
         return FactSummary(self.concepts, self.piece, self.asks, prompt=self.prompt)

@@ -107,13 +107,9 @@ def _responses(usage: Mapping[str, Any]) -> Usage:
 
 def _chat(usage: Mapping[str, Any]) -> Usage:
     details = _object(usage, "prompt_tokens_details")
-    cached = _int(details, "cached_tokens") or _int(
-        usage, "prompt_cache_hit_tokens", "cache_read_input_tokens"
-    )
+    cached = _int(details, "cached_tokens") or _int(usage, "prompt_cache_hit_tokens", "cache_read_input_tokens")
     written, hour = _by_term(details, "cache_creation_tokens", "cache_creation_token_details")
-    written = (
-        _int(details, "cache_write_tokens") or written or _int(usage, "cache_creation_input_tokens")
-    )
+    written = _int(details, "cache_write_tokens") or written or _int(usage, "cache_creation_input_tokens")
     total = _int(usage, "prompt_tokens") or _int(usage, "prompt_cache_hit_tokens") + _int(
         usage, "prompt_cache_miss_tokens"
     )
