@@ -13,10 +13,12 @@ from refold.strategies import ClearToolResults
 from test_gateway_core import Driver, chat
 
 WHOLE = chat(60)
-LOOSE = {
+NO_JSON = {
     "NaN": WHOLE[:-1] + b', "temperature": NaN}',
     "Infinity": WHOLE[:-1] + b', "temperature": -Infinity}',
     "NaN in an entry": WHOLE.replace(b'"role": "user"', b'"weight": NaN, "role": "user"', 1),
+}
+LOOSE = {
     "a byte order mark": b"\xef\xbb\xbf" + WHOLE,
     "bytes that are no UTF-8": WHOLE.replace(b"one two", b"\xff\xfe", 1),
     "half a character in bytes": WHOLE.replace(b"one two", b"\xed\xa0\x80", 1),
@@ -41,6 +43,17 @@ def test_c22_a_body_that_is_no_strict_json_goes_through_as_it_came(name: str, ca
         assert (out.outcome, out.reason, out.edits) == ("opaque", "unstrict", ())
         assert driver.count("requests", outcome="opaque", reason="unstrict") == 1
         assert any(getattr(record, "fields", {}).get("reason") == "unstrict" for record in caplog.records)
+
+
+@pytest.mark.parametrize("name", NO_JSON)
+def test_c22_so_does_one_with_what_is_no_json_value_and_the_library_refuses_it(name: str) -> None:
+    """The library edited such texts all the same."""
+    with Driver() as driver:
+        out = driver(NO_JSON[name], "openai_chat")
+        assert out.body is NO_JSON[name]
+        assert (out.outcome, out.reason, out.edits) == ("opaque", "unreadable", ())
+    with pytest.raises(FormatError, match="is no JSON value"):
+        compact(NO_JSON[name], to=3_000)
 
 
 @pytest.mark.parametrize("name", STRICT)

@@ -334,3 +334,47 @@ def test_f2_whole_histories_never_mix(kind, again, count):
             assert strangers(owner, shown) == []
             assert strangers(owner, model.shown[asked:]) == []
             talks[owner] = list(shown) if again else history
+
+
+def long_lists() -> dict[str, list[Any]]:
+    """One long task in each format, as bare lists that name none."""
+    texts = [f"line {n} " * 800 for n in range(40)]
+    ask = {"role": "user", "content": "do the task"}
+    chat, claude, responses = [ask], [ask], [ask]
+    gemini: list[Any] = [{"role": "user", "parts": [{"text": "do the task"}]}]
+    for n, text in enumerate(texts):
+        call = {"id": f"c{n}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        chat.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        chat.append({"role": "tool", "tool_call_id": f"c{n}", "content": text})
+        use, done = {"type": "tool_use", "id": f"c{n}", "name": "read", "input": {}}, {"type": "tool_result"}
+        claude.append({"role": "assistant", "content": [use]})
+        claude.append({"role": "user", "content": [{**done, "tool_use_id": f"c{n}", "content": text}]})
+        responses.append({"type": "function_call", "call_id": f"c{n}", "name": "read", "arguments": "{}"})
+        responses.append({"type": "function_call_output", "call_id": f"c{n}", "output": text})
+        response = {"name": "read", "response": {"output": text}}
+        gemini.append({"role": "model", "parts": [{"functionCall": {"name": "read", "args": {}}}]})
+        gemini.append({"role": "user", "parts": [{"functionResponse": response}]})
+    return {"openai_chat": chat, "anthropic": claude, "openai_responses": responses, "gemini": gemini}
+
+
+@pytest.mark.parametrize("format", list(long_lists()))
+@pytest.mark.parametrize("kind", [*KINDS, "soft_hard"])
+def test_a_list_of_any_format_is_compacted_without_naming_it(kind: str, format: str) -> None:
+    """Lists of Gemini's and of the Responses API were taken for chats: nothing in them was counted or compacted, silently."""
+    messages = long_lists()[format]
+    before = len(json.dumps(messages))
+    if kind == "two_layer":
+        ContextCompactor(ContextPolicy(token_threshold=8_000)).compact(messages)
+    elif kind == "soft_hard":
+        result = SoftHardCompactor().compact(messages)
+        assert result.tokens_before_compaction > 50_000
+        messages = result.compacted_messages
+    else:
+        getattr(PruneAndCompact(limits=Limits(model_limit=40_000, reserved_output=8_000)), kind)(messages)
+    assert len(json.dumps(messages)) < before / 2
+    assert refold.check(messages, format) == ()
+
+
+def test_a_list_of_another_format_than_is_named_is_refused() -> None:
+    with pytest.raises(refold.FormatError, match="no entries of openai_chat"):
+        ContextCompactor(ContextPolicy(), format="openai_chat").compact(long_lists()["gemini"])

@@ -2,13 +2,14 @@
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
-from refold import demo, settle
+from refold import Compactor, check, demo, settle
 from refold.budget import Budget
 from refold.lens import Lens
 from refold.loop import drive, steps
@@ -205,3 +206,48 @@ def test_every_number_of_tokens_has_default_strategies(to: int):
     assert len(caps) == 2
     assert all(0 < cap <= 1 for cap in caps)
     assert all(cap * to <= max(600, 4_000) * 1.001 for cap in caps)
+
+
+def referring(steps: int, at_once: int) -> list[dict[str, Any]]:
+    """Calls that the server holds, which items only refer to, and their outputs."""
+    items: list[dict[str, Any]] = [{"role": "user", "content": "start " * 200}]
+    for step in range(steps):
+        names = [f"{step}_{n}" for n in range(at_once)]
+        items += [{"type": "item_reference", "id": f"fc_{name}"} for name in names]
+        items += [{"type": "function_call_output", "call_id": name, "output": f"out {name} " * 90} for name in names]
+    return [*items, {"role": "user", "content": "go on"}]
+
+
+@given(st.integers(2, 9), st.integers(1, 4), st.integers(1, 9), st.integers(200, 3_000))
+def test_oa_2_law_an_output_stays_with_the_reference_to_its_call(steps: int, at_once: int, keep: int, to: int) -> None:
+    """A reference was hidden and its output was left alone: *No tool call found for function call output*."""
+    view = Compactor([Summarize(keep=keep)], Budget(to, to))({"model": "gpt-5", "input": referring(steps, at_once)})
+    items = view.payload["input"]
+    references = [item["id"].removeprefix("fc_") for item in items if item.get("type") == "item_reference"]
+    assert references == [item["call_id"] for item in items if item.get("type") == "function_call_output"]
+
+
+@pytest.mark.parametrize("said", [{}, {"role": None}, {"role": "user"}])
+@pytest.mark.parametrize("keep", range(1, 7))
+def test_ge_1_a_content_that_calls_is_the_models_whatever_role_it_names(said: dict[str, Any], keep: int) -> None:
+    """It was merged with our summary, and the request that passed `check` broke GE-1."""
+    contents: list[dict[str, Any]] = [{"role": "user", "parts": [{"text": "x" * 3_000}]}]
+    for n in range(8):
+        response = {"name": "read", "response": {"output": f"y{n} " * 900}}
+        contents.append({**said, "parts": [{"functionCall": {"name": "read", "args": {"n": n}}}]})
+        contents.append({"role": "user", "parts": [{"functionResponse": response}]})
+    contents += [{"role": "model", "parts": [{"text": "ok"}]}, {"role": "user", "parts": [{"text": "z"}]}]
+    body = {"model": "gemini-2.5-pro", "contents": contents}
+    view = Compactor([Summarize(keep=keep)], Budget(6_000, 5_000))(body)
+    assert check(body) == ()
+    assert view.edits
+    assert check(view.payload) == ()
+
+
+def test_c14_where_the_target_is_out_of_reach_only_the_latest_exchange_stays() -> None:
+    """`keep` messages stay as long as the target is reached with them; its docstring says what stays where it is not."""
+    history = [{"role": ("user", "assistant")[n % 2], "content": f"{n} says " + "that " * 90} for n in range(21)]
+    assert len(Compactor([Summarize(keep=6, max_tokens=200)], Budget(1_200, 1_200))(history).payload) >= 6
+    view = Compactor([Summarize(keep=6, max_tokens=200)], Budget(100, 100))(history)
+    assert view.payload[-1] == history[-1]
+    assert len(view.payload) < 6

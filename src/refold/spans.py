@@ -8,7 +8,7 @@ from hashlib import blake2b
 from itertools import repeat
 from json.decoder import JSONDecoder
 from math import isinf
-from typing import Any, overload
+from typing import Any, NoReturn, overload
 
 from refold.errors import FormatError
 
@@ -24,7 +24,12 @@ def _finite(text: str) -> float:
     return value
 
 
-_scan_once = JSONDecoder(strict=False, parse_float=_finite).scan_once  # type: ignore[attr-defined]
+def _refuse(constant: str) -> NoReturn:
+    """Raise `FormatError`: what would be edited beside it is no JSON either, and providers refuse it (C22)."""
+    raise FormatError(f"malformed JSON: {constant} is no JSON value (RFC 8259)")
+
+
+_scan_once = JSONDecoder(strict=False, parse_float=_finite, parse_constant=_refuse).scan_once  # type: ignore[attr-defined]
 """Python's own scanner: it says where a value ends, keeps big integers and accepts lone surrogates."""
 
 
@@ -127,6 +132,8 @@ def scan(text: str, at: int) -> tuple[Any, int]:
         raise FormatError(f"malformed JSON: {json.JSONDecodeError('Expecting value', text, stop.value)}") from None
     except json.JSONDecodeError as error:
         raise FormatError(f"malformed JSON: {error}") from error
+    except FormatError:
+        raise
     except ValueError as error:  # it is JSON, with an integer of thousands of digits or a float of hundreds
         raise FormatError(f"a number in this JSON is larger than Python reads: {error}") from error
     except RecursionError as error:

@@ -77,8 +77,8 @@ def _list(value: Any) -> Sequence[Any]:
 
 
 def decode(item: Wire, prior: Sequence[Message]) -> Message:
-    """One content. A call's id is its position and its place among the message's calls; a response
-    has the id of the call that it answers. Raises `FormatError` when *item* is no object.
+    """One content; one that calls functions is the model's, also where it names no role or the user's. A call's id is its position and its
+    place among the message's calls; a response has the id of the call that it answers. Raises `FormatError` when *item* is no object.
     """
     item = plain(item, "a Gemini content")
     role, blocks = item.get("role", "user"), item.get("parts", [])
@@ -89,7 +89,10 @@ def decode(item: Wire, prior: Sequence[Message]) -> Message:
     ):
         return Message(_role(role), (opaque(item),))
     parts = tuple(map(_read, blocks or ()))
-    return Message(_role(role), _linked(parts, prior))
+    speaker = _role(role)
+    if speaker == "user" and any(isinstance(part, ToolCall) for part in parts):
+        speaker = "assistant"
+    return Message(speaker, _linked(parts, prior))
 
 
 def _role(role: Any) -> str:

@@ -36,11 +36,14 @@ def rules(body: Mapping[str, Any]) -> Rules:
 
 
 def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:
-    """Tool messages and calls in their own field are sure signs, a leading system message a weak one."""
+    """Tool messages and calls in their own field are sure signs, a leading system message a weak one. An entry with
+    `parts` in place of `content` is Gemini's: what it holds cannot be read here."""
     tools = body.get("tools")
     score = 1 + 3 * (isinstance(tools, list) and any(isinstance(t, dict) and "function" in t for t in tools))
     for item in items:
         if isinstance(item, dict):
+            if "parts" in item and "content" not in item and _FIELDS.isdisjoint(item):
+                return 0
             score += _item_fits(item)
         elif not hasattr(item, "model_dump"):
             return 0

@@ -38,7 +38,7 @@ class Unabridged:
     from several threads, each with a list of its own.
     """
 
-    def __init__(self, format: str | Codec = "openai_chat") -> None:
+    def __init__(self, format: str | Codec | None = None) -> None:
         self._format = format
         self._made = dict[int, Made]()
         self._next = FEW

@@ -124,7 +124,7 @@ def tool_compact(
     limits: Limits = Limits(),
     *,
     count: Counter = count_message,
-    format: str | Codec = "openai_chat",
+    format: str | Codec | None = None,
 ) -> View:
     """Prune *messages* in place, once. Their number stays (S4-04). The view that is returned has the originals
     (`unfold`, `revert().payload`). Raises `FormatError`."""
@@ -157,7 +157,7 @@ def generate_summary(
     model: Asker,
     max_tokens: int = 4_000,
     *,
-    format: str | Codec = "openai_chat",
+    format: str | Codec | None = None,
     prompt: Prompt | str = SUMMARY_SYSTEM_PROMPT,
     instruction: Prompt | str = SUMMARY_CLOSING,
 ) -> str:
@@ -168,7 +168,7 @@ def generate_summary(
     return drive(told(view, 0, len(view.transcript), max_tokens), model).text
 
 
-def rebuild_messages(messages: list[Any], summary: str, *, format: str | Codec = "openai_chat") -> list[Any]:
+def rebuild_messages(messages: list[Any], summary: str, *, format: str | Codec | None = None) -> list[Any]:
     """*messages* with *summary* in place of the history: system messages, the question, the summary, and what the
     model has not answered yet (S4-13). The list as it is, where that would not be shorter."""
     strategy = compaction(summarizer=Given(summary))
@@ -203,7 +203,7 @@ class PruneAndCompact:
     """The whole flow for a loop that keeps its messages in one list (S4-03, S4-18).
 
     *model* answers for the summary, to *prompt* and *instruction*; without one rules summarise. *store* keeps the edits, so that nothing is
-    deleted (S4-24). *format* names the wire format where it is not Chat Completions.
+    deleted (S4-24). *format* names the wire format where its shape should not decide.
     """
 
     def __init__(
@@ -213,7 +213,7 @@ class PruneAndCompact:
         *,
         store: Store | None = None,
         count: Counter = count_message,
-        format: str | Codec = "openai_chat",
+        format: str | Codec | None = None,
         prompt: Prompt | str = SUMMARY_SYSTEM_PROMPT,
         instruction: Prompt | str = SUMMARY_CLOSING,
     ) -> None:
@@ -253,7 +253,7 @@ class PruneAndCompact:
         return self._lists.said(messages)
 
 
-def _view(messages: list[Any], count: Counter, format: str | Codec) -> View:
+def _view(messages: list[Any], count: Counter, format: str | Codec | None) -> View:
     """A list as a view of its own."""
     envelope = open_payload(list(messages), format)
     lens = Lens(count, envelope.codec.rules(envelope.body), count_fixed(envelope.system, envelope.tools))

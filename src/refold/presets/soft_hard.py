@@ -93,7 +93,7 @@ class SoftHardCompactor:
         language: Language | Literal["auto"] = "auto",
         store: Store | None = None,
         count: TokenCounter = COUNT,
-        format: str | Codec = "openai_chat",
+        format: str | Codec | None = None,
         on_event: OnEvent | None = None,
         conversations: Conversations | None = None,
         prompt: Prompt | str | None = None,
@@ -260,7 +260,7 @@ class SoftHardCompactor:
         return Flushed(sum(one.count for one in told), bool(failures), "; ".join(failures))
 
 
-def extract_memories(messages: Any, *, format: str | Codec = "openai_chat") -> Sequence[Memory]:
+def extract_memories(messages: Any, *, format: str | Codec | None = None) -> Sequence[Memory]:
     """The memories in *messages*, for who stores them by hand (S2-40); what `compact` does by itself."""
     view = Compactor([], Budget(Never(), 0), format=format)(messages)
     return drive(RuleMemories()(view, range(len(view.transcript)))).memories

@@ -95,7 +95,7 @@ class ContextCompactor:
     *model* answers for the second layer: a model of `refold.models` or any function of an `Ask`;
     without one rules summarise. Without a *policy* nothing is ever compacted (S1-32). *store* keeps
     the edits, *count* counts one message's tokens (`counter(two_ratios)` counts as the system did),
-    *format* names the wire format where it is not Chat Completions. *prompt* and *instruction* take the place of the
+    *format* names the wire format where its shape should not decide. *prompt* and *instruction* take the place of the
     summary's system prompt and of the last message of its request.
     """
 
@@ -106,7 +106,7 @@ class ContextCompactor:
         *,
         store: Store | None = None,
         count: Counter = count_message,
-        format: str | Codec = "openai_chat",
+        format: str | Codec | None = None,
         prompt: Prompt | str = SUMMARY_PROMPT,
         instruction: Prompt | str = SUMMARY_CLOSING,
     ) -> None:
@@ -186,7 +186,7 @@ class ContextCompactor:
         return Instruct(f"当前用户问题：{fenced('request', asked)}") if asked and asked != latest else None
 
 
-def estimate_tokens(messages: Any, count: Counter = count_message, format: str | Codec = "openai_chat") -> int:
+def estimate_tokens(messages: Any, count: Counter = count_message, format: str | Codec | None = None) -> int:
     """Tokens of *messages*, all roles, calls with name and arguments (S1-14, S1-16); 0 for none. Rounds up
     (C1-12). Raises `FormatError`."""
     if not messages:

@@ -18,20 +18,36 @@ ELSEWHERE = ("previous_response_id", "conversation")
 
 def outputs(messages: Sequence[Message], body: Body) -> Verdict:
     """OA-2: every call has one output, every output a call before it. Calls that the server holds,
-    or that an item only refers to, cannot be seen and are taken to be there."""
+    or that an item only refers to, cannot be seen and are taken to be there: such an output stays with the
+    references before it, of which one is its call."""
     pairing = pair(messages)
     violations = (
         *unanswered("OA-2", pairing.unanswered),
         *orphaned("OA-2", () if _is_elsewhere(messages, body) else pairing.orphans),
         *answered_again("OA-2", pairing.again),
     )
-    return Verdict(violations, pairing.joined)
+    return Verdict(violations, (*pairing.joined, *_referred(messages, pairing.orphans)))
+
+
+def _referred(messages: Sequence[Message], orphans: Sequence[Spot]) -> Iterator[tuple[int, int]]:
+    """Where the model's latest turn with a reference begins, for each output whose call cannot be seen, and that output."""
+    strays, turn, latest = {spot.at for spot in orphans}, 0, -1
+    for at, message in enumerate(messages):
+        if at in strays and latest >= 0:
+            yield latest, at
+        elif message.role != "assistant":
+            turn = at + 1
+        elif _refers(message):
+            latest = turn
+
+
+def _refers(message: Message) -> bool:
+    return any(isinstance(part, Opaque) and part.kind == "item_reference" for part in message.parts)
 
 
 def _is_elsewhere(messages: Sequence[Message], body: Body) -> bool:
     """Is a part of the conversation, perhaps, only on the server?"""
-    references = (isinstance(p, Opaque) and p.kind == "item_reference" for m in messages for p in m.parts)
-    return any(body.get(field) for field in ELSEWHERE) or any(references)
+    return any(body.get(field) for field in ELSEWHERE) or any(map(_refers, messages))
 
 
 def settle(entries: Sequence[Entry], body: Body) -> Mended:

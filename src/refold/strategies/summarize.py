@@ -33,7 +33,8 @@ class Summarize:
 
     keep: int | float = 8
     """What stays as it is: a number of newest messages, or as a float a share of the tokens
-    (see `refold.split.tail_start`)."""
+    (see `refold.split.tail_start`). Where no more than these is left and the target is still not reached, only the
+    latest exchange stays (C14)."""
     max_tokens: int = 2_000
     """Cap of the summary message, in tokens."""
     summarizer: Summarizer = field(default_factory=RuleSummary)
