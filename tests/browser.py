@@ -20,7 +20,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 class Browser:
     """One window. Elements are found by CSS selectors; nothing is waited for longer than *patience* seconds."""
 
-    def __init__(self, client: httpx.Client, session: str, patience: float = 15.0) -> None:
+    def __init__(self, client: httpx.Client, session: str, patience: float = 120.0) -> None:
         self._client, self._at, self._patience = client, f"/session/{session}", patience
 
     def ask(self, method: str, path: str, body: dict | None = None) -> Any:
@@ -105,7 +105,7 @@ class Driver:
             port = free.getsockname()[1]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self._process = subprocess.Popen([driver, f"--port={port}"], **quiet)
-        self._client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60)
+        self._client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=300)
         arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", *options]
         self._wanted = {
             "goog:chromeOptions": {"binary": browser, "args": arguments},
@@ -113,7 +113,7 @@ class Driver:
         }
 
     def __enter__(self) -> Self | Browser:
-        for _ in range(200):
+        for _ in range(2_000):
             try:
                 self._client.get("/status")
                 break
@@ -130,4 +130,4 @@ class Driver:
         self._client.delete(f"/session/{self._session}")
         self._client.close()
         self._process.terminate()
-        self._process.wait(20)
+        self._process.wait(120)

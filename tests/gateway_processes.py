@@ -19,12 +19,17 @@ def free_port() -> int:
         return listening.getsockname()[1]
 
 
+PATIENT = "\n[compaction]\ndecide_timeout_seconds = 60\n"
+"""What is decided is decided, however busy the machine is."""
+
+
 class Process:
-    """`refold serve` with a configuration, in *place*."""
+    """`refold serve` with a configuration, in *place*; patient unless that has a table of its own for it."""
 
     def __init__(self, place: Path, name: str, config: str, *flags: str, **environment: str) -> None:
         self.port = free_port()
-        (place / f"{name}.toml").write_text(f"port = {self.port}\n{config}", encoding="utf-8")
+        patient = "" if "[compaction]" in config else PATIENT
+        (place / f"{name}.toml").write_text(f"port = {self.port}\n{config}{patient}", encoding="utf-8")
         self.log = place / f"{name}.log"
         command = [sys.executable, "-m", "refold.cli", "serve", "--config", f"{name}.toml", *flags]
         with self.log.open("wb") as log, default_signals():
@@ -36,12 +41,12 @@ class Process:
 
     def is_ready(self) -> bool:
         try:
-            return httpx.get(f"{self.url}/refold/ready", timeout=2).status_code == 200
+            return httpx.get(f"{self.url}/refold/ready", timeout=60).status_code == 200
         except httpx.HTTPError:
             return False
 
     def wait(self) -> None:
-        for _ in range(1_200):
+        for _ in range(6_000):
             if self.is_ready():
                 return
             assert self.process.poll() is None, self.log.read_text()
@@ -50,11 +55,11 @@ class Process:
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(60)
+        self.process.wait(300)
 
     def stop(self) -> int:
         self.process.terminate()
-        return self.process.wait(60)
+        return self.process.wait(300)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 
-def talk(port: int, *pieces: bytes, wait: float = 10.0, close_write: bool = False) -> bytes:
+def talk(port: int, *pieces: bytes, wait: float = 60.0, close_write: bool = False) -> bytes:
     """Send *pieces*, and everything that comes back until the server closes or is silent for *wait* seconds."""
     with socket.create_connection(("127.0.0.1", port), timeout=wait) as line:
         for piece in pieces:
@@ -41,7 +41,7 @@ def statuses(answer: bytes) -> list[int]:
     return [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]]
 
 
-def eventually(true: Callable[[], bool], within: float = 60.0) -> bool:
+def eventually(true: Callable[[], bool], within: float = 300.0) -> bool:
     """Does it become true?"""
     until = time.monotonic() + within
     while not true() and time.monotonic() < until:

@@ -180,7 +180,7 @@ def test_a_terminal_shows_that_a_model_is_asked(file) -> None:
 
 @pytest.mark.slow
 def test_interrupting_a_question_leaves_nothing_behind(file) -> None:
-    with ScriptedServer(lambda _: Reply(SUMMARY, delay=30)) as server:
+    with ScriptedServer(lambda _: Reply(SUMMARY, delay=3_600)) as server:
         with default_signals():
             process = subprocess.Popen(
                 [*REFOLD, "compact", str(file), "--to", "20k", "--preview", *at(server)], stderr=subprocess.PIPE

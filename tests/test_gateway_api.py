@@ -3,6 +3,7 @@
 import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -500,9 +501,11 @@ def test_a_body_has_a_limit() -> None:
 
 
 def test_a_conversation_that_is_worked_on_is_409() -> None:
-    with place(decide_timeout_seconds=1) as at:
+    with place() as at:
         at.say(LONG)
-        (thread,) = at.served.gateway.exchange.threads
+        exchange = at.served.gateway.exchange
+        (thread,) = exchange.threads
+        exchange.settings = replace(exchange.settings, decide_timeout_seconds=0.1)
         with thread.lock:
             assert refused(at.post("preview", session=thread.name)) == (409, "busy")
 

@@ -85,5 +85,5 @@ def test_f8_what_the_api_s_compact_hides_is_flushed_into_the_file_that_refold_to
 def test_f8_a_sink_that_cannot_be_opened_stops_the_gateway_at_its_start(tmp_path):
     (tmp_path / "facts.db").mkdir()
     process = Process(tmp_path, "memory", 'memory = "facts.db"\n[[upstream]]\nurl = "http://127.0.0.1:1"\n')
-    assert process.process.wait(60) != 0
+    assert process.process.wait(300) != 0
     assert "facts.db: cannot open: it is a directory" in process.log.read_text()

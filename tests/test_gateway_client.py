@@ -26,7 +26,7 @@ class Server:
     """Answers each request with the next of *answers*, and closes where that is followed by None."""
 
     def __init__(self, *answers: bytes | None) -> None:
-        self.answers, self.heads, self.bodies, self.connections = list(answers), [], [], 0
+        self.answers, self.heads, self.bodies, self.connections, self.closed = list(answers), [], [], 0, 0
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -45,7 +45,23 @@ class Server:
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
+            self.closed += 1
             writer.close()
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """An event loop whose clock can be put forward: silences of hours pass at once, and none passes by itself."""
+
+    ahead = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead
+
+
+def put_forward(seconds: float) -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, Loop)
+    loop.ahead += seconds
 
 
 def run(
@@ -66,7 +82,8 @@ def run(
             await client.close()
             listening.close()
 
-    asyncio.run(go())
+    with asyncio.Runner(loop_factory=Loop) as runner:
+        runner.run(go())
 
 
 async def whole(reply: Reply) -> bytes:
@@ -162,7 +179,8 @@ def test_what_comes_unasked_is_no_answer_to_the_next_request() -> None:
 
     async def work(send, client) -> None:
         assert await whole(await send()) == b"ok"
-        await asyncio.sleep(0.05)
+        while not server.closed:  # noqa: ASYNC110 - it is closed as soon as it says more than was asked
+            await asyncio.sleep(0.01)
         assert await whole(await send()) == b"ok"
         assert server.connections == 2
 
@@ -189,19 +207,28 @@ def test_an_upstream_that_goes_silent_within_its_answer() -> None:
     async def work(send, client) -> None:
         reply = await send()
         assert await reply.piece() == b"o"
+        waiting = asyncio.ensure_future(reply.piece())
+        await asyncio.sleep(0)
+        put_forward(899)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        put_forward(2)
         with pytest.raises(TimeoutError):
-            await reply.piece()
+            await waiting
 
-    run(Server(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no"), work, silence_seconds=0.1)
+    run(Server(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no"), work, silence_seconds=900)
 
 
 def test_one_silence_does_not_count_for_the_next_request() -> None:
     async def work(send, client) -> None:
         for _ in range(4):
             assert await whole(await send()) == b"ok"
-            await asyncio.sleep(0.6)
+            put_forward(10)
+            await asyncio.sleep(0)
+        assert server.connections == 1
 
-    run(Server(OK, OK, OK, OK), work, silence_seconds=2)
+    server = Server(OK, OK, OK, OK)
+    run(server, work, silence_seconds=15)
 
 
 def test_a_body_is_sent_as_it_comes_and_what_it_raises_is_raised() -> None:

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from children import default_signals
 from raw_http import eventually
 from refold import gateway as gateways
 from refold.gateway.config import ADMIN_TOKEN, SALT, Config, from_environment, is_loopback, load, read, upstream
@@ -394,13 +395,14 @@ def test_refold_serve_serves_and_stops(tmp_path: Path) -> None:
     """The command itself, in a process of its own: one flag is enough; SIGTERM ends it cleanly."""
     port = str(free_port())
     with ScriptedUpstream(["Hello."]) as upstream_server:
-        process = subprocess.Popen(
-            command("--upstream", upstream_server.url, "--port", port),
-            cwd=tmp_path,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "HOME": str(tmp_path)},
-        )
+        with default_signals():
+            process = subprocess.Popen(
+                command("--upstream", upstream_server.url, "--port", port),
+                cwd=tmp_path,
+                stderr=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "HOME": str(tmp_path)},
+            )
         try:
             url = f"http://127.0.0.1:{port}"
             assert eventually(lambda: answers(f"{url}/refold/ready"))
@@ -409,7 +411,7 @@ def test_refold_serve_serves_and_stops(tmp_path: Path) -> None:
             assert answer.json()["choices"][0]["message"]["content"] == "Hello."
         finally:
             process.send_signal(signal.SIGTERM)
-            log = process.communicate(timeout=60)[1]
+            log = process.communicate(timeout=300)[1]
     lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
     request = next(line for line in lines if line["event"] == "request")
     assert (request["api"], request["status"], request["usage"]["input"]) == ("openai_chat", 200, 100)

@@ -278,7 +278,8 @@ def test_deltas_that_are_not_refused_pass_untouched(shared: Path):
 
 
 def test_a_previous_response_can_be_refused(shared: Path):
-    out = run(list(recorded(shared, "sdk_openai_responses_prev")), Settings(refuse=frozenset({"previous_response_id"})))
+    refusing = Settings(refuse=frozenset({"previous_response_id"}), decide_timeout_seconds=60)
+    out = run(list(recorded(shared, "sdk_openai_responses_prev")), refusing)
     refused = [one for one in out if one.outcome == "refused"]
     assert len(refused) == len(out) - 1  # the first request names none
     assert json.loads(refused[0].refusal.body)["error"]["code"] == "previous_response_not_found"

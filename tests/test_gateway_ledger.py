@@ -629,7 +629,7 @@ def test_more_than_can_wait_is_counted_as_lost():
 
     class Slow(Book):
         def add(self, entries: dict[Key, Sums], reached: Any = None) -> None:
-            going.wait(20)
+            going.wait(300)
             super().add(entries, reached)
 
     book = Slow()
@@ -639,7 +639,7 @@ def test_more_than_can_wait_is_counted_as_lost():
         clerk.summarised(done)
     lost = counters.get("ledger_lost")
     going.set()
-    clerk.close(30)
+    clerk.close(300)
     assert book.total.summaries + lost == WAITING + 500
 
 

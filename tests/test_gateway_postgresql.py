@@ -33,14 +33,15 @@ def incoming(steps):
 
 
 def exchange(store, **settings):
-    return Exchange(Settings(windows={"m": Window(20_000)}, economy=False, **settings), store)
+    settings = {"windows": {"m": Window(20_000)}, "economy": False, "decide_timeout_seconds": 60, **settings}
+    return Exchange(Settings(**settings), store)
 
 
 def test_while_the_database_is_down_requests_flow_and_after_it_all_is_as_before(server):
     url = server.database()
 
     async def story():
-        with PostgreSQLStore(url, timeout=2) as store, PostgreSQLStore(url, timeout=2) as fresh:
+        with PostgreSQLStore(url, timeout=60) as store, PostgreSQLStore(url, timeout=60) as fresh:
             one, two = exchange(store, store_cooldown_seconds=0.0), exchange(fresh, store_cooldown_seconds=0.0)
             first = await one.prepare(incoming(60))
             server.stop()
@@ -86,9 +87,8 @@ def test_replicas_of_one_database_have_one_salt(server):
 def test_without_its_database_a_gateway_starts_if_it_has_a_salt_of_its_own(server, tmp_path):
     url = server.database(password=SECRET)
     with ScriptedUpstream(["Hello."]) as upstream:
-        config = (
-            f'[[upstream]]\nurl = "{upstream.url}"\n[windows]\nm = 20_000\n[compaction]\nstore_cooldown_seconds = 0.1\n'
-        )
+        compaction = "[compaction]\nstore_cooldown_seconds = 0.1\ndecide_timeout_seconds = 60\n"
+        config = f'[[upstream]]\nurl = "{upstream.url}"\n[windows]\nm = 20_000\n{compaction}'
         server.stop()
         with pytest.raises(StoreError, match="with REFOLD_SALT set") as caught:
             salted(Config(store=url))

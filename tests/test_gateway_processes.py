@@ -6,6 +6,7 @@ import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import httpx
 import pytest
@@ -137,28 +138,33 @@ def test_where_figures_cannot_be_left_or_found_those_of_one_process_are_told(tmp
 
 
 def test_a_stream_is_finished_before_all_end(tmp_path):
-    def play(asked):
-        return Played(Reply("word " * 30), pause=0.1)
+    gate = Event()
 
-    with ScriptedUpstream(play) as upstream:
+    def pieces():
+        yield b'data: {"n": 1}\n\n'
+        assert gate.wait(300)
+        yield b"data: [DONE]\n\n"
+
+    with ScriptedUpstream([Played(pieces=pieces(), type="text/event-stream")]) as upstream:
         process = Process(tmp_path, "workers", f'[[upstream]]\nurl = "{upstream.url}"\n', "--workers", "2")
         with running(process):
             body = {**BODY, "stream": True}
             with httpx.stream("POST", f"{process.url}/v1/chat/completions", json=body, timeout=60) as answer:
-                pieces = answer.iter_lines()
-                first = next(pieces)
+                lines = answer.iter_lines()
+                first = next(lines)
                 process.process.terminate()
                 assert eventually(lambda: is_refused(process))
-                rest = list(pieces)
+                gate.set()
+                rest = list(lines)
             assert first.startswith("data:")
             assert "data: [DONE]" in rest
-            assert process.process.wait(30) == 0
+            assert process.process.wait(300) == 0
 
 
 def is_refused(process):
     """So that who balances sends the next one elsewhere."""
     try:
-        httpx.get(f"{process.url}/refold/health", timeout=1)
+        httpx.get(f"{process.url}/refold/health", timeout=60)
     except httpx.ConnectError:
         return process.process.poll() is None
     except httpx.HTTPError:

@@ -30,7 +30,7 @@ def test_all_who_come_at_once_get_one_salt(tmp_path: Path, link: Callable[[Path,
     begin = Barrier(8)
 
     def come(path: Path) -> bytes:
-        begin.wait(10)
+        begin.wait(300)
         return salt_of(path, link)
 
     with ThreadPoolExecutor(8) as pool:
@@ -46,7 +46,7 @@ def test_a_salt_that_another_process_is_writing_is_waited_for(tmp_path: Path) ->
     path = tmp_path / "salt"
     path.touch()
     Timer(0.1, path.write_bytes, [b"theirs"]).start()
-    assert salt_of(path) == b"theirs"
+    assert salt_of(path, patience=300) == b"theirs"
 
 
 def test_a_salt_that_stays_empty_is_told(tmp_path: Path) -> None:

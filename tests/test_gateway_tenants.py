@@ -351,7 +351,7 @@ def test_c7_a_session_whose_requests_are_signed_is_compacted_once(tmp_path: Path
 
     with ScriptedUpstream(verifying) as upstream:
         home = Upstream(name="home", url=upstream.url, issuers=("aws",))
-        windows = Settings(windows={"m": Window(16_000)}, economy=False)
+        windows = Settings(windows={"m": Window(16_000)}, economy=False, decide_timeout_seconds=60)
         config = Config(upstreams=(home,), store=str(tmp_path / "a.db"), salt=SALT, settings=windows)
         with Serving(gateway(config)) as served:
 

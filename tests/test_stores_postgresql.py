@@ -138,13 +138,30 @@ def test_rows_of_the_first_schema_are_found_by_their_tips(url):
             assert not store.ledger_of(["0", "c", "tip"])
 
 
+class Watched:
+    """A connection that notes how many seconds its server has for each statement."""
+
+    def __init__(self, connection):
+        self.connection, self.transaction, self.patience, self.given = connection, connection.transaction, 1.0, {}
+
+    def execute(self, statement, *values):
+        self.given[statement] = self.patience
+        return self.connection.execute(statement, *values)
+
+
 def test_a_step_that_takes_long_is_waited_for(url):
     """A ledger of millions of rows has to be read once; a call has its timeout all the same."""
-    pool = Pool(url, 0.2, 1, (("SELECT pg_sleep(1.5)", "CREATE TABLE refold_version AS SELECT 7 AS version"),))
+    limit = "current_setting('statement_timeout')"
+    pool = Pool(url, 2.5, 1, ((f"CREATE TABLE refold_version AS SELECT 7 AS version, {limit} AS during",),))
     assert pool.version() == 7
-    with pytest.raises(StoreError, match="statement timeout"), pool.at("read") as connection:
-        connection.execute("SELECT pg_sleep(1.5)")
+    with pool.at("read") as connection:
+        assert connection.execute(f"SELECT during, {limit} FROM refold_version").fetchone() == ("0", "2500ms")
+        assert connection.patience == 3.5
     pool.close()
+    step = "CREATE TABLE more (a integer)"
+    with psycopg.connect(url, autocommit=True) as real:
+        migrate(watched := Watched(real), ((step,),), "more")
+    assert watched.given[step] == 3_600
 
 
 def test_rows_are_looked_up_and_not_searched_for(url, server):
