@@ -1,5 +1,7 @@
 """The salt beside a gateway's store: one, whoever comes first, on file systems with hard links and without."""
 
+import asyncio
+import logging
 import os
 import stat
 from collections.abc import Callable
@@ -10,7 +12,14 @@ from threading import Barrier, Timer
 
 import pytest
 
+from refold.gateway import Config, Upstream
+from refold.gateway.app import Gateway
+from refold.gateway.exchange import Incoming, Settings
 from refold.gateway.salts import salt_of
+from refold.gateway.serve import gateway, keep_salt
+from refold.stores import MemoryStore
+from refold.windows import Window
+from test_gateway_core import chat
 
 
 def without_links(error: int) -> Callable[[Path, Path], None]:
@@ -60,3 +69,61 @@ def test_a_salt_that_stays_empty_is_told(tmp_path: Path) -> None:
 def test_a_directory_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         salt_of(tmp_path / "gone" / "salt")
+
+
+async def compacted(served: Gateway) -> None:
+    """A conversation that is long enough, decided about."""
+    outgoing = await served.exchange.prepare(Incoming("openai_chat", "up", "/v1/chat/completions", (), chat(60), "c"))
+    assert outgoing.outcome == "edited"
+
+
+@pytest.mark.parametrize("saves", [True, False])
+def test_c12_a_gateway_puts_its_salt_back_where_it_was_deleted(tmp_path: Path, *, saves: bool) -> None:
+    """With the next edits that are saved, and at its end: a restart made a new one, and found no edit."""
+    file = tmp_path / "a.db.salt"
+
+    async def story() -> bytes:
+        settings = Settings(windows={"m": Window(8_000)}, economy=False)
+        served = gateway(
+            Config(
+                upstreams=(Upstream(name="up", url="http://127.0.0.1:9"),),
+                store=str(tmp_path / "a.db"),
+                settings=settings,
+            )
+        )
+        salt = file.read_bytes()
+        file.unlink()
+        if saves:
+            await compacted(served)
+            assert file.read_bytes() == salt
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        await served.exchange.aclose()
+        return salt
+
+    assert asyncio.run(story()) == file.read_bytes()
+
+
+def test_c12_another_salt_beside_the_store_is_left_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config = Config(store=str(tmp_path / "a.db"), salt=b"ours", is_salt_kept=True)
+    file = tmp_path / "a.db.salt"
+    file.write_bytes(b"theirs")
+    with caplog.at_level(logging.WARNING, "refold"):
+        keep_salt(config, MemoryStore())
+        assert file.read_bytes() == b"theirs"
+        file.write_bytes(b"")
+        keep_salt(config, MemoryStore())
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "another salt stands beside the store",
+        "the salt cannot be kept",
+    ]
+
+
+def test_c12_a_salt_of_the_settings_is_never_written(tmp_path: Path) -> None:
+    async def story() -> None:
+        config = Config(
+            upstreams=(Upstream(name="up", url="http://127.0.0.1:9"),), store=str(tmp_path / "a.db"), salt=b"own"
+        )
+        await gateway(config).exchange.aclose()
+
+    asyncio.run(story())
+    assert [path.name for path in tmp_path.glob("*salt*")] == []

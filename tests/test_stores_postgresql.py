@@ -367,3 +367,36 @@ def test_c12_tables_that_are_dropped_while_a_store_is_open_are_made_anew_and_tol
     assert Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), again)(said).payload == shown.payload
     again.close()
     store.close()
+
+
+def emptied(url, *tables):
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"TRUNCATE {', '.join(tables)}")
+
+
+@pytest.mark.parametrize("tables", [("refold_edits",), ("refold_edits", "refold_version", "refold_ledger")])
+def test_c12_tables_that_are_emptied_while_a_store_is_open_are_told_and_filled_again(url, tables):
+    """TRUNCATE went unnoticed: a compactor showed its edits out of memory, and a restart had lost them."""
+    with PostgreSQLStore(url) as store:
+        compact = Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), store)
+        said = [{"role": ("user", "assistant")[n % 2], "content": f"Step {n}. " + "word " * 100} for n in range(30)]
+        shown = compact(said)
+        assert shown.top
+        emptied(url, *tables)
+        assert {edit.id for edit in shown.edits} <= {edit.id for edit in compact(said).edits}
+        assert store.renewed == 1
+    with PostgreSQLStore(url) as again:
+        assert Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), again)(said).payload == shown.payload
+
+
+def test_c12_where_the_version_was_emptied_each_write_is_still_seen_by_others(url):
+    """Without its row the version stayed 0 for ever, so that no process saw what another one wrote."""
+    with PostgreSQLStore(url) as store, PostgreSQLStore(url) as other:
+        store.save([edit(1)])
+        versions = [other.version()]
+        emptied(url, "refold_version")
+        for number in range(2, 5):
+            store.save([edit(number)])
+            versions.append(other.version())
+        assert len(set(versions)) == 4
+        assert versions == sorted(versions)

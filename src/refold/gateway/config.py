@@ -46,6 +46,8 @@ class Config:
     """Asked for by `/refold/...` and `/metrics`; without one they answer this machine alone."""
     salt: bytes = field(default=b"", repr=False)
     """What credentials are hashed with. It has to be the same for all replicas of one store."""
+    is_salt_kept: bool = False
+    """Is the salt kept with the store, to be written again where it is gone?"""
     store: str = field(default="refold.db", repr=False)
     """Where edits are kept: a file, `postgresql://...` for several machines, `:memory:` for none."""
     workers: int = 1

@@ -47,7 +47,8 @@ class Work(Protocol):
 class Exchange:
     """Prepares requests for their upstreams and learns from the answers. One process, one event loop at a time.
 
-    *closes* is called at the end: what lets go of the store, where nobody else uses it.
+    *closes* is called at the end: what lets go of the store, where nobody else uses it. *keep* is called after edits were
+    saved: it puts back what they cannot be found without.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Exchange:
         clerk: Clerk | None = None,
         *,
         closes: Iterable[Callable[[], None]] = (),
+        keep: Callable[[], None] = lambda: None,
     ) -> None:
         self.settings, self.store, self.clerk = settings, store, clerk
         self._closes, self._is_lost = tuple(closes), False
@@ -65,7 +67,7 @@ class Exchange:
         self.threads = Threads(settings.conversations, settings.known_bytes)
         self._workers = Workers(settings.compute_threads, settings.ask)
         self.ahead = Ahead(settings, self.counters)
-        watched = Watched(store, self._storing, self._renewed)
+        watched = Watched(store, self._storing, self._renewed, keep)
         self.turns = Turns(settings, watched, self.counters, self.ask, Claiming(watched, self._patient))
         self.belonging = Belonging(self.threads, self.turns)
         if clerk is not None:

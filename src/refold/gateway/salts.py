@@ -10,37 +10,47 @@ PATIENCE = 5.0
 """Seconds that another process may take to write the salt that it is making."""
 
 
-def salt_of(path: Path, link: Callable[[Path, Path], None] = os.link, patience: float = PATIENCE) -> bytes:
-    """The salt at *path*, made where there is none: 32 random bytes that only the owner may read. *link* makes a hard
-    link. Raises OSError, also where the file stays empty for *patience* seconds."""
+def random_salt() -> bytes:
+    """32 random bytes."""
+    return secrets.token_bytes(32)
+
+
+def salt_of(
+    path: Path,
+    link: Callable[[Path, Path], None] = os.link,
+    patience: float = PATIENCE,
+    make: Callable[[], bytes] = random_salt,
+) -> bytes:
+    """The salt at *path*, made where there is none, for only the owner to read. *link* makes a hard link. Raises OSError,
+    also where the file stays empty for *patience* seconds."""
     if not path.exists():
-        _make(path, link)
+        _make(path, link, make())
     return _read(path, patience)
 
 
-def _make(path: Path, link: Callable[[Path, Path], None]) -> None:
-    """A new salt at *path*, unless another process was faster. It appears with its content, where there are hard links."""
+def _make(path: Path, link: Callable[[Path, Path], None], salt: bytes) -> None:
+    """*salt* at *path*, unless another process was faster. It appears with its content, where there are hard links."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-    _write(draft)
+    _write(draft, salt)
     try:
         link(draft, path)
     except FileExistsError:
         pass
     except OSError:  # a file system without them, as those of memory cards
-        _write(path)
+        _write(path, salt)
     finally:
         draft.unlink()
 
 
-def _write(path: Path) -> None:
-    """A salt in a new file; nothing is done where there is one."""
+def _write(path: Path, salt: bytes) -> None:
+    """*salt* in a new file; nothing is done where there is one."""
     try:
         file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
     except FileExistsError:
         return
     try:
         with file:
-            file.write(secrets.token_bytes(32))
+            file.write(salt)
     except OSError:
         path.unlink()
         raise

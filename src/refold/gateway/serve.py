@@ -2,7 +2,6 @@
 
 import gc
 import os
-import secrets
 import socket
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,7 +24,7 @@ from refold.gateway.exchange import Exchange
 from refold.gateway.logs import LOGGER, write_json_lines
 from refold.gateway.processes import Processes, surviving_hangup
 from refold.gateway.protocol import guarded
-from refold.gateway.salts import salt_of
+from refold.gateway.salts import random_salt, salt_of
 from refold.gateway.scrapes import Scrapes
 from refold.memory import SQLiteMemories
 from refold.pricing import find_rates
@@ -53,8 +52,9 @@ def gateway(config: Config, inner: Application | None = None, peers: Peers | Non
     counters = Counters()
     books = clerk(config.store, config.record, partial(find_rates, given=settings.prices), counters, settings.clock)
     store, memories = opened(config.store), SQLiteMemories(config.memory) if config.memory else None
-    closes = [held.close for held in (store, memories) if isinstance(held, Linked)]
-    exchange = Exchange(settings, store, counters, books, closes=closes)
+    keep = partial(keep_salt, config, store) if config.is_salt_kept else _nothing
+    closes = [keep, *(held.close for held in (store, memories) if isinstance(held, Linked))]
+    exchange = Exchange(settings, store, counters, books, closes=closes, keep=keep)
     books.start()
     desk = Desk.of(exchange, config, memories.within if memories else None)
     return Gateway(config, exchange, Api(desk, config.limits, inner, peers))
@@ -154,16 +154,39 @@ def salted(config: Config) -> Config:
     if config.salt:
         return config
     if is_server(config.store):
-        return replace(config, salt=_kept(config.store))
+        return replace(config, salt=_kept(config.store), is_salt_kept=True)
     file = file_of(config.store)
     if file is None:
-        return replace(config, salt=secrets.token_bytes(32))
-    return replace(config, salt=salt_of(file.with_name(f"{file.name}.salt")))
+        return replace(config, salt=random_salt())
+    return replace(config, salt=salt_of(_beside(file)), is_salt_kept=True)
+
+
+def keep_salt(config: Config, store: Store) -> None:
+    """Put the salt back where it was deleted with the store, or alone: nobody finds an edit again without it (C12). Says
+    in the log where that fails, and where another salt is there."""
+    file, found = file_of(config.store), config.salt
+    try:
+        if file is not None:
+            found = salt_of(_beside(file), patience=0.0, make=lambda: config.salt)
+        elif is_server(config.store):
+            found = cast("PostgreSQLStore", store).kept("salt", lambda: config.salt)
+    except (OSError, StoreError) as error:
+        LOGGER.warning("the salt cannot be kept", extra={"fields": {"error": str(error)}})
+    if found != config.salt:
+        LOGGER.warning("another salt stands beside the store: what is saved now is not found after a restart")
+
+
+def _nothing() -> None:
+    """What is done where there is nothing to do."""
+
+
+def _beside(file: Path) -> Path:
+    return file.with_name(f"{file.name}.salt")
 
 
 def _kept(address: str) -> bytes:
     try:
         with cast("PostgreSQLStore", open_store(address)) as store:
-            return store.kept("salt", partial(secrets.token_bytes, 32))
+            return store.kept("salt", random_salt)
     except StoreError as error:
         raise StoreError(f"{error}; with {SALT} set the gateway can start without it") from error

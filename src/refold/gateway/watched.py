@@ -10,10 +10,16 @@ from refold.store import Store, renewals
 
 class Watched:
     """A store as it is; *mark* is called with True before and False after what may take long, *renewed*
-    when it was found to be deleted or replaced."""
+    when it was found to be deleted or replaced, *keep* after edits were saved."""
 
-    def __init__(self, store: Store, mark: Callable[[bool], None], renewed: Callable[[], None] = lambda: None) -> None:
-        self._store, self._mark, self._tell = store, mark, renewed
+    def __init__(
+        self,
+        store: Store,
+        mark: Callable[[bool], None],
+        renewed: Callable[[], None] = lambda: None,
+        keep: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._store, self._mark, self._tell, self._keep = store, mark, renewed, keep
         self._renewals = renewals(store)
 
     def __getattr__(self, name: str) -> Any:
@@ -29,6 +35,7 @@ class Watched:
         """As the store's."""
         with self._watched():
             self._store.save(edits)
+            self._keep()
 
     def remove(self, ids: Iterable[str]) -> None:
         """As the store's."""

@@ -24,6 +24,16 @@ Row = tuple[Any, ...]
 BUMP = "UPDATE refold_version SET version = version + 1"
 """Begins each write of edits. Its lock makes writers wait for each other, so that who reads a version has
 all edits up to it, and edits are ordered as they were committed."""
+BEGIN = (
+    "INSERT INTO refold_version SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint "
+    "WHERE NOT EXISTS (SELECT FROM refold_version)"
+)
+"""A version where the table was emptied: beyond any that was there, so that nobody takes it for one that they know."""
+VERSION = (
+    "SELECT (SELECT version FROM refold_version LIMIT 1), "
+    "'refold_version'::regclass::oid::bigint, pg_relation_filenode(to_regclass('refold_edits'))::bigint"
+)
+"""With which tables they are: TRUNCATE gives a table another file."""
 
 
 class Connection(psycopg.Connection[Row]):
@@ -70,9 +80,9 @@ class Pool:
         self._free = Condition(RLock())
         self._idle = list[Connection]()
         self._busy, self._closed, self._ready, self._process = 0, False, False, os.getpid()
-        self._table: int | None = None
+        self._tables: tuple[int | None, ...] | None = None
         self.renewed = 0
-        """How often the tables were found to be others than before: dropped, or of another database (C12)."""
+        """How often the tables were found to be others than before: dropped, emptied by TRUNCATE, or of another database (C12)."""
 
     @contextmanager
     def at(self, doing: str) -> Iterator[Connection]:
@@ -89,23 +99,24 @@ class Pool:
     def writing(self, *, edits: bool = True) -> Iterator[Connection]:
         """A connection in a transaction: kept whole at the end, or not at all. The version changes with *edits*."""
         with self.at("write") as connection, connection.transaction():
-            if edits:
-                connection.execute(BUMP)
+            if edits and not connection.execute(BUMP).rowcount:
+                connection.execute(BEGIN)
             yield connection
 
     def version(self) -> int:
         """How often edits were written."""
         with self.at("read") as connection:
-            found = connection.execute("SELECT version, tableoid::bigint FROM refold_version").fetchone()
-            if found:
-                self._notice(found[1])
-            return int(found[0]) if found else 0
+            version, *tables = connection.execute(VERSION).fetchone() or (None,)
+            self._notice(tuple(tables))
+            return int(version or 0)
 
-    def _notice(self, table: int) -> None:
-        before, self._table = self._table, table
-        if before is not None and before != table:
+    def _notice(self, tables: tuple[int | None, ...]) -> None:
+        before, self._tables = self._tables, tables
+        if before is not None and before != tables:
             self.renewed += 1
-            _log.warning("the tables of %s were dropped or replaced; what is known is written again", self.name)
+            _log.warning(
+                "the tables of %s were dropped, emptied or replaced; what is known is written again", self.name
+            )
 
     def close(self) -> None:
         """Let go of the database for good."""
