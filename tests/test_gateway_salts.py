@@ -4,6 +4,8 @@ import asyncio
 import logging
 import os
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from errno import EOPNOTSUPP, EPERM
@@ -127,3 +129,23 @@ def test_c12_a_salt_of_the_settings_is_never_written(tmp_path: Path) -> None:
 
     asyncio.run(story())
     assert [path.name for path in tmp_path.glob("*salt*")] == []
+
+
+FULL = """
+import pathlib, resource, signal, sys
+from refold.gateway.salts import salt_of
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+try:
+    salt_of(pathlib.Path(sys.argv[1]))
+except OSError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit for the size of files")
+def test_on_a_full_disk_the_error_names_the_file_and_leaves_none(tmp_path: Path) -> None:
+    """It said "No space left on device", and not where."""
+    said = subprocess.run([sys.executable, "-c", FULL, str(tmp_path / "a.salt")], capture_output=True, text=True)
+    assert str(tmp_path / "a.salt") in said.stdout, said.stderr
+    assert list(tmp_path.iterdir()) == []

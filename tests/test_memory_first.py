@@ -212,6 +212,35 @@ def test_f5_an_extractor_that_fails_gets_the_same_messages_again(failures: int, 
     assert len(told) == min(failures, 2) + 1
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_f5_a_turn_that_is_interrupted_or_cancelled_loses_nothing_that_waits(*, late: bool) -> None:
+    """What had waited since the sink failed was taken for the turn, and gone with it."""
+
+    def asking(view: View, positions: Sequence[int]) -> Generator[Ask, Answer | None, Extract]:
+        answer = yield Ask("What is worth knowing?")
+        assert answer is not None
+        return Extract(tuple(Memory(kind="fact", text=f"message {at}", start=at) for at in positions))
+
+    def interrupted(_: Ask) -> Answer:
+        raise KeyboardInterrupt
+
+    async def cancelled(_: Ask) -> Answer:
+        raise asyncio.CancelledError
+
+    sink = Shaky(failures=1)
+    flushing = Flushing(sink, asking)
+    compact = Compactor([Summarize(keep=4)], BUDGET, memory=flushing, ask=lambda _: Answer("yes"))
+    compact(talk(40))
+    waiting = len(flushing.backlog)
+    compact.ask = interrupted
+    with pytest.raises(asyncio.CancelledError if late else KeyboardInterrupt):
+        asyncio.run(compact.acompact(talk(80), cancelled)) if late else compact(talk(80))
+    assert len(flushing.backlog) == waiting > 0
+    compact.ask = lambda _: Answer("yes")
+    compact(talk(80))
+    assert {f"message {at}" for at in range(70)} <= texts(sink)
+
+
 def test_f5_the_result_says_what_failed_and_the_next_compaction_makes_up_for_it() -> None:
     """S2-06 S2-19 C2-9: though the list was replaced by the compacted one, so that nobody has the messages any more."""
     sink = Shaky(failures=1)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -139,25 +140,27 @@ def first_sight(view: View, strategies: Iterable[Strategy], since: int = 0) -> l
 
 def drive(run: Generator[Ask | Effect, Any, T], ask: Asker | None = None) -> T:
     """Run a generator to its end; without *ask* every question goes unanswered. Whatever *ask* raises is an answer
-    that failed (F6)."""
-    step = advance(run)
-    while not isinstance(step, End):
-        if isinstance(step, Ask):
-            reply = answer_of(ask, step) if ask else None
-        else:
-            reply = step()
-        step = advance(run, reply)
-    return step.value
+    that failed (F6). Interrupts pass, and end the generator too."""
+    with closing(run):
+        step = advance(run)
+        while not isinstance(step, End):
+            if isinstance(step, Ask):
+                reply = answer_of(ask, step) if ask else None
+            else:
+                reply = step()
+            step = advance(run, reply)
+        return step.value
 
 
 async def adrive(run: Generator[Ask | Effect, Any, T], ask: Asker | AsyncAsker | None = None) -> T:
     """As `drive`, for async code: questions are awaited, or asked in a thread where *ask* is a sync function, as
     blocking effects are."""
-    step = advance(run)
-    while not isinstance(step, End):
-        if isinstance(step, Ask):
-            reply = await aanswer_of(ask, step) if ask else None
-        else:
-            reply = await asyncio.to_thread(step)
-        step = advance(run, reply)
-    return step.value
+    with closing(run):
+        step = advance(run)
+        while not isinstance(step, End):
+            if isinstance(step, Ask):
+                reply = await aanswer_of(ask, step) if ask else None
+            else:
+                reply = await asyncio.to_thread(step)
+            step = advance(run, reply)
+        return step.value

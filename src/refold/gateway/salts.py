@@ -51,9 +51,9 @@ def _write(path: Path, salt: bytes) -> None:
     try:
         with file:
             file.write(salt)
-    except OSError:
+    except OSError as error:
         path.unlink()
-        raise
+        raise OSError(error.errno, error.strerror, str(path)) from error  # a full disk does not say where
 
 
 def _read(path: Path, patience: float) -> bytes:

@@ -155,6 +155,15 @@ class Flushing:
 
     def _run(self, positions: Sequence[int], view: View | None) -> Generator[Ask | Effect, Any, Flushed]:
         found, spans = self.backlog.take()
+        try:
+            return (yield from self._flushed(list(found), spans, positions, view))
+        except BaseException:  # who cancels or interrupts a turn loses none: what it would hide is not hidden
+            self.backlog.put_back(found, spans)
+            raise
+
+    def _flushed(
+        self, found: list[Memory], spans: list[Span], positions: Sequence[int], view: View | None
+    ) -> Generator[Ask | Effect, Any, Flushed]:
         if view is not None and positions:
             spans = [*spans, Span(view, tuple(positions))]
         left, reasons = list[Span](), list[str]()
