@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from time import monotonic
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from refold.edits import Edit
 from refold.gateway.threads import Thread, Threads
+from refold.gateway.workers import Job
 from refold.ledger import Row
 from refold.stores.memory import MemoryStore
 from test_gateway_core import ERRORS, Driver, Failing, anthropic, chat, entries, request, violations
@@ -184,6 +186,23 @@ def test_c5_a_refused_request_waits_for_a_store_that_hangs_no_longer_than_the_de
             assert store.most == 1
         finally:
             store.slow.set()
+
+
+def test_c5_all_that_is_waited_for_the_store_counts_against_the_deadline():
+    """Five waits of half a deadline each had the client wait for more than two deadlines."""
+    job = Job(patience=60.0, stored=2.5)
+    assert job.left(monotonic(), 2.0, 1_000.0) <= -0.5
+    job.asked_store = monotonic() - 3.0
+    assert job.left(monotonic(), 5.0, 1_000.0) <= -0.5
+    job.storing_ends()
+    assert job.left(monotonic(), 5.0, 1_000.0) <= -0.5
+
+
+def test_c5_what_a_model_takes_is_no_work():
+    """An hour's wait for a model leaves a job the seconds to work that it has; its own hour does not."""
+    began = monotonic() - 3_600.0
+    assert Job(patience=60.0, waited=3_600.0).left(began, 1_000.0, 1_000.0) > 0
+    assert Job(patience=60.0).left(began, 1_000.0, 1_000.0) < 0
 
 
 def test_c5_one_error_teaches_a_window_once_though_it_is_worked_on_twice():

@@ -484,6 +484,20 @@ def test_f19_what_was_done_is_told_where_one_looks(browser: Browser, at: Place, 
         browser.resize(0)
 
 
+def test_f19_long_news_fit_on_the_screen_too(browser: Browser, at: Place) -> None:
+    """An error can be as long as a provider makes it: its beginning is seen, the rest is scrolled to."""
+    at.say(chat(3))
+    browser.resize(360, 640)
+    try:
+        entered(browser, at)
+        say = "document.getElementById('status').textContent = arguments[0].repeat(2000)"
+        browser.run(say, "It could not be done. ")
+        browser.run("window.scrollTo(0, 0)")
+        assert browser.run(SEEN)[:2] == [True, True]
+    finally:
+        browser.resize(0)
+
+
 def test_what_comes_back_and_does_not_fit_is_announced_so(browser: Browser, at: Place) -> None:
     at.say(chat(40))
     entered(browser, at)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
+from refold.messages import user
 from test_gateway_core import Driver
 
 LONG = "You are careful. Never touch production. " * 400
@@ -83,6 +84,20 @@ def test_c2_what_was_billed_for_a_system_prompt_alone_is_said_of_no_other_histor
     assert compact([system(LONG), *talk(2)]).tokens == compactor()([system(LONG), *talk(2)]).tokens
 
 
+def test_c2_an_empty_history_hides_no_conversation_that_is_known():
+    """Respelled by its client, a conversation of an hour was taken for the empty one that was seen since."""
+    now = [0.0]
+    budget = refold.Budget(refold.triggers.Elapsed(3_600), 500)
+    compact = refold.Compactor(refold.default_strategies(500), budget, clock=lambda: now[0])
+    history = talk(30)
+    assert compact(history).payload == history
+    now[0] = 3_000.0
+    compact([])
+    now[0] = 3_700.0
+    respelled = {**history[0], "content": [{"type": "text", "text": history[0]["content"]}]}
+    assert compact([respelled, *history[1:], said("user", "And now?")]).top
+
+
 @pytest.mark.parametrize("as_text", [False, True])
 def test_c2_one_leading_system_message_more_than_before_is_counted(as_text):
     """A gateway counted 306 tokens of a body of 74 kB."""
@@ -104,6 +119,16 @@ def test_c2_the_gateway_counts_a_system_message_that_came_to_the_head():
         assert driver(json.dumps(first).encode(), "openai_chat").before < 1_000
         assert driver(json.dumps(grown).encode(), "openai_chat").before > 4_000
         assert driver(json.dumps(first).encode(), "openai_chat").before < 1_000
+
+
+def test_c2_a_conversation_that_was_seen_empty_is_continued_by_no_other():
+    with Driver() as driver:
+        driver(json.dumps({"model": "m", "messages": talk(2)[:3]}).encode(), "openai_chat")
+        (thread,) = driver.exchange.threads
+        other = refold.View.of([user("Something else."), user("And more.")])
+        assert not thread.continues(other)
+        thread.remember(refold.View.of([]))
+        assert not thread.continues(other)
 
 
 HEADS = st.lists(st.sampled_from(["Be brief.", "Answer in Latin.", LONG]), max_size=3)

@@ -1,7 +1,7 @@
 """Whatever a model is or does, an agent goes on (F6): in the library and in every preset, in sync and in async code."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from itertools import chain, repeat
 from typing import Any
 
@@ -29,6 +29,13 @@ def history() -> list[dict]:
         {"role": ("user", "assistant")[n % 2], "content": f"Step {n}: use port {5000 + n}. " + "words " * 60}
         for n in range(20)
     ]
+
+
+class UnsayableError(Exception):
+    """An exception whose text cannot be made."""
+
+    def __str__(self) -> str:
+        raise AttributeError("response")
 
 
 def raises(error: BaseException) -> Callable[[Ask], Answer]:
@@ -63,7 +70,13 @@ FAULTS = {
     "gives something to await that raises": later(OSError()),
     "answers with no answer": lambda _: {"choices": []},
     "takes no question": lambda: "text",
+    "raises what cannot say itself": raises(UnsayableError()),
 }
+
+
+def finished(run: Coroutine[Any, Any, Any]) -> Any:
+    """What *run* comes to; TimeoutError where it waits for ever, as for a thread that a StopIteration left."""
+    return asyncio.run(asyncio.wait_for(run, 60))
 
 
 def kept(view: Any) -> list[dict]:
@@ -106,16 +119,14 @@ def prune_compact(model: Any) -> list[dict]:
 SUMMARIZE = Summarize(keep=2, max_tokens=300, summarizer=ModelSummary())
 WAYS: dict[str, Callable[[Any], list[dict]]] = {
     "library": lambda model: kept(Compactor([SUMMARIZE], Budget(600, 300), ask=model)(history())),
-    "library, async": lambda model: kept(
-        asyncio.run(Compactor([SUMMARIZE], Budget(600, 300)).acompact(history(), model))
-    ),
+    "library, async": lambda model: kept(finished(Compactor([SUMMARIZE], Budget(600, 300)).acompact(history(), model))),
     "session": lambda model: kept(Compactor([SUMMARIZE], Budget(600, 300), ask=model).session(history()).view),
     "by hand": lambda model: kept(Compactor([SUMMARIZE], Budget(10_000, 300), ask=model).now(history())),
     "preview": lambda model: kept(Compactor([SUMMARIZE], Budget(10_000, 300), ask=model).preview(history())),
-    "gemini": lambda model: asyncio.run(agemini(model)),
-    "koog": lambda model: asyncio.run(koog(model)),
+    "gemini": lambda model: finished(agemini(model)),
+    "koog": lambda model: finished(koog(model)),
     "two_layer": two_layer,
-    "two_layer, async": lambda model: asyncio.run(atwo_layer(model)),
+    "two_layer, async": lambda model: finished(atwo_layer(model)),
     "prune_compact": prune_compact,
     "soft_hard": lambda model: SoftHardCompactor(SMALL, model=model).compact(history()).compacted_messages,
 }
@@ -128,6 +139,15 @@ def test_f6_a_model_that_raises_does_not_stop_the_agent(way, fault):
     shown = WAYS[way](FAULTS[fault])
     assert len(shown) < len(history())
     assert "earlier-conversation" in str(shown)
+
+
+def test_f6_an_async_model_asked_in_sync_code_within_a_loop_stops_nobody():
+    """In a notebook the cell ended with a TypeError, and nothing was compacted."""
+
+    async def cell() -> list[dict]:
+        return WAYS["library"](araises(ConnectionError("cut")))
+
+    assert "earlier-conversation" in str(finished(cell()))
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -168,7 +188,7 @@ def test_f6_cancelling_passes():
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    asyncio.run(main())
+    finished(main())
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -178,7 +198,7 @@ def test_f6_memories_and_single_calls_go_on_too(fault):
     view = Compactor([Summarize(keep=2)], Budget(600, 300))(history())
     sink = ProcessMemories()
     assert not flush(None, view, sink, extract=ModelMemories(), ask=model).failed
-    assert not asyncio.run(aflush(None, view, sink, extract=ModelMemories(), ask=model)).failed
+    assert not finished(aflush(None, view, sink, extract=ModelMemories(), ask=model)).failed
     assert "5019" in generate_summary(history(), model)
 
     async def request() -> None:
@@ -186,14 +206,14 @@ def test_f6_memories_and_single_calls_go_on_too(fault):
             with pytest.raises(NoAnswer):
                 await session.request_llm_without_tools()
 
-    asyncio.run(request())
+    finished(request())
 
 
 @pytest.mark.parametrize("made", [asking, calling])
 @pytest.mark.parametrize("fault", [raises(ValueError("no such host")), araises(TimeoutError()), later(OSError("away"))])
 def test_f6_a_function_that_is_made_a_model_says_what_it_raised(made: Any, fault: Callable[[Any], Any]) -> None:
     """Also where it is asked by hand, or stands in a ladder of models."""
-    for answer in (made(fault)(Ask("Summarise.")), asyncio.run(made(fault).acall(Ask("Summarise.")))):
+    for answer in (made(fault)(Ask("Summarise.")), finished(made(fault).acall(Ask("Summarise.")))):
         assert answer.finish == "error"
         assert answer.text == ""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import json
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 import refold
 from examples import thorough
 from refold.edits import Edit
-from refold.messages import user
+from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.readable import plain_text, readable
 from refold.strategies import ClearToolInputs, ClearToolResults, ClipResults, DropDuplicates, Summarize
 from refold.strategy import Answer, Ask
@@ -266,6 +267,38 @@ def test_f18_what_would_vanish_names_no_edit_of_ours(strategy):
     names = (*preview.vanished.paths, *preview.vanished.identifiers)
     ids = {edit.id[:8] for edit in (*preview.before.edits, *preview.view.edits)}
     assert [name for name in names if any(id in name for id in ids)] == []
+
+
+def test_f18_what_a_strategy_put_there_would_not_vanish():
+    """Whatever it tells in its own words, as a summary or calls of its own: nobody has said it."""
+    told = user("It is in archive/a_1.txt (job_4711x). Please read that. You must never delete it.")
+    call = ToolCall("own", "read", '{"path": "archive/b_2.py"}')
+    result = Message("tool", (ToolResult("own", (Text("from job_4712x"),)),))
+    history = refold.Compactor([], refold.Budget(FAR, FAR))(read_files(9))
+    said = refold.View.of(history.messages)
+    insert = (told, Message("assistant", (call,)), result)
+    before = said.keep([said.fold(0, sorted(said.cuts)[4], *insert, by="own")])
+    assert "archive/b_2.py" in str(before.messages)
+    gone = vanished(before, said.keep([said.fold(0, max(said.cuts), user("Gone."), by="all")]))
+    assert "src/harbor_7.py" in gone.paths
+    assert gone.requests == gone.constraints == ()
+    names = " ".join((*gone.paths, *gone.identifiers))
+    assert not [name for name in ("archive", "job_4711x", "job_4712x") if name in names]
+
+
+@pytest.mark.parametrize("size", [8, None])
+def test_f18_an_edits_id_that_a_call_repeats_is_no_name(size):
+    """A model that looks up what an edit hides says its id; when that goes too, nothing is lost."""
+    said = refold.View.of(refold.Compactor([], refold.Budget(FAR, FAR))(read_files(9)).messages)
+    edit = said.fold(0, sorted(said.cuts)[4], user("Some files were read."), by="own")
+    call = ToolCall("back", "look_up", json.dumps({"id": edit.id[:size], "order": "order_77x"}))
+    result = Message("tool", (ToolResult("back", (Text("Nothing."),)),))
+    said = refold.View.of([*said.messages, Message("assistant", (call,)), result, user("Go on.")])
+    before = said.keep([edit])
+    assert before.top
+    gone = vanished(before, said.keep([said.fold(0, max(said.cuts), user("Gone."), by="all")]))
+    assert "order_77x" in gone.identifiers
+    assert edit.id[:size] not in gone.identifiers
 
 
 @given(transcripts(), st.sampled_from(OURS))

@@ -34,6 +34,18 @@ def test_f4_what_a_client_puts_into_the_users_role_is_no_request_and_no_constrai
     assert found.commands == {"make": "ok"}
 
 
+def test_d4_a_command_that_a_person_ran_once_is_a_command_and_no_request() -> None:
+    """aider tells of it in the user's role: its output stood among the requests, and nobody knew that it failed."""
+    told = "I ran this command:\n\npytest -k 1\n\nAnd got this output:\n\nE   ValueError: 7"
+    found = gather([user("Please add it."), user(told), user("More.")])
+    assert found.requests == ("Please add it.", "More.")
+    assert found.commands == {"pytest -k 1": "error"}
+    assert found.open[-1] == "last error: E ValueError: 7 (pytest -k 1)"
+    asked = gather([user("I ran this command: pytest. Why does it fail?")])
+    assert len(asked.requests) == 1
+    assert asked.commands == {}
+
+
 def test_f4_steering_in_system_messages_and_results_is_a_request() -> None:
     steer = "The user sent a new message while you were working:\nNever rename {}."
     late = f"<system-reminder>\n{steer.format('b')}\n</system-reminder>"
