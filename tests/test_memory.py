@@ -331,6 +331,31 @@ def test_a_long_history_goes_out_in_pieces_and_what_is_too_much_is_left_to_the_r
 
 # --- secrets ------------------------------------------------------------------------------------
 
+KEY = "sk-proj-A1b2C3d4E5f6G7h8I9j0"
+
+
+@pytest.mark.parametrize("before", range(200, 320, 3))
+def test_f5_of_a_secret_where_a_memory_is_cut_nothing_is_kept(before: int) -> None:
+    """A long sentence was cut first, and half a key is in no form that is recognised."""
+    sink = ProcessMemories()
+    lead = "I use this key for the deploy server "
+    said = [user(f"{lead}{'x' * (before - len(lead))} {KEY} always."), *(assistant("words " * 80) for _ in range(9))]
+    view = View.of(said)
+    assert flush(None, view.keep([view.fold(0, 5, user("Earlier."), by="test")]), sink).count
+    assert not [one.text for one in sink.search("", 99) if "A1b2" in one.text]
+
+
+@pytest.mark.parametrize("before", range(470, 500, 3))
+def test_f5_nor_of_one_that_a_model_writes_there_or_under_its_own_heading(before: int) -> None:
+    found = [{"concept": f"key {KEY}", "kind": "fact", "text": f"{'y' * before} {KEY}", "position": 0}]
+    extract = ModelMemories()(View.of([user("hello")]), [0])
+    next(extract)
+    with pytest.raises(StopIteration) as done:
+        extract.send(Answer(json.dumps(found)))
+    (one,) = done.value.value.memories
+    assert "A1b2" not in one.text + one.concept
+
+
 SECRETS = {
     "key sk-ant-api03-abcdefghijklmnopqrstuv": "abcdefghijklmnop",
     "sk-proj-abcdefghijklmnopqrstuvwxyz123": "qrstuvwxyz123",

@@ -94,10 +94,11 @@ class ModelMemories:
         concept = str(item.get("concept") or "")
         if self.concepts and concept not in {topic.keyword for topic in self.concepts}:
             return
+        concept = concept if self.concepts else redact(concept)[:LONGEST]
         at = item.get("position")
         at = at if isinstance(at, int) and at in chosen else chosen[-1]
         kind = next((kind for kind in _KINDS if kind == item.get("kind")), "fact")
-        text = " ".join(item["text"].split())[:LONGEST]
+        text = redact(" ".join(item["text"].split()))[:LONGEST]  # of a secret that is cut its beginning would stay
         yield memory(view, kind, text, at, repr(self), concept)  # type: ignore[arg-type]  # one of _KINDS
 
     def _settled(self, found: Sequence[Memory]) -> tuple[Memory, ...]:

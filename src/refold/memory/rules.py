@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from refold.memory.extract import Extract, memory
 from refold.memory.port import Kind, Memory
+from refold.memory.redact import redact
 from refold.messages import Message, ToolResult
 from refold.speakers import request_of
 from refold.strategy import Answer, Ask
@@ -57,8 +58,8 @@ class RuleMemories:
 
 
 def _by_user(message: Message) -> Iterator[tuple[Kind, str]]:
-    """What the user's own words state, with its kind."""
-    own = request_of(message)
+    """What the user's own words state, with its kind. Secrets go first: of one that is cut its beginning would stay."""
+    own = redact(request_of(message))
     binding = set(constraints(own))
     for sentence in sentences(own):
         line = one_line(sentence, LONGEST)
@@ -78,7 +79,7 @@ def _weightiest(messages: Sequence[tuple[int, Message]], most: int) -> list[tupl
         (-weight, at, text)
         for at, message in messages
         if message.role == "assistant"
-        for weight, text in conclusions(scanned(message.text), final=not message.calls)
+        for weight, text in conclusions(scanned(redact(message.text)), final=not message.calls)
     ]
     return sorted((at, text) for _, at, text in sorted(weighed)[:most])
 
