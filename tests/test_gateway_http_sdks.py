@@ -1,10 +1,10 @@
 """The real SDKs through the gateway, to a scripted upstream: sync, async, streaming, tools, images, errors."""
 
 import asyncio
+import importlib
 import json
 
 import anthropic
-import litellm
 import openai
 import pytest
 from google import genai
@@ -227,7 +227,13 @@ def test_gemini_async(place) -> None:
     assert asyncio.run(run()) == TEXT
 
 
-def test_litellm(place) -> None:
+@pytest.fixture(scope="module")
+def litellm():
+    """Only where it is used: it takes seconds to load."""
+    return importlib.import_module("litellm")
+
+
+def test_litellm(place, litellm) -> None:
     upstream, gateway = place
     answer = litellm.completion(model="openai/m", api_base=f"{gateway.url}/v1", api_key="k", messages=MESSAGES)
     assert answer.choices[0].message.content == TEXT
@@ -238,7 +244,7 @@ def test_litellm(place) -> None:
     assert upstream.asked[-1].target == "/v1/messages"
 
 
-def test_errors_are_what_the_sdks_know(refusing) -> None:
+def test_errors_are_what_the_sdks_know(refusing, litellm) -> None:
     with openai.OpenAI(base_url=f"{refusing.url}/v1", api_key="k") as client:
         with pytest.raises(openai.BadRequestError) as chat:
             client.chat.completions.create(model="m", messages=MESSAGES)
