@@ -266,6 +266,19 @@ def test_f27_an_interrupt_while_it_starts_is_quiet(tmp_path) -> None:
         assert child.stderr.read() == b""
 
 
+def test_f27_a_child_has_the_signals_of_a_program_in_the_foreground() -> None:
+    """Under `nohup` or `&` the tests that interrupt a child waited for one that ignores it."""
+    code = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with default_signals():
+            done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert done.stdout.split() == [b"True"]
+
+
 # --- figures ---------------------------------------------------------------------------------
 
 

@@ -188,14 +188,42 @@ def test_c18_what_stands_beside_a_body_has_one_limit_a_request(name: str) -> Non
 
 def test_c18_a_large_body_in_honest_chunks_is_taken() -> None:
     """Sizes and line ends of chunks are no attack, however many there are: 200,000 bytes beside 400,000 of body."""
-    head = b"POST /v1/files HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = (
+        b"POST /v1/files HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n"
+    )
     with ScriptedUpstream() as upstream:
         limits = replace(LIMITS, upload_bytes=10_000_000)
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=limits)
-        with serving(config) as gateway:
-            raw = head + b"a\r\n0123456789\r\n" * 40_000 + b"0\r\n\r\n"
-            assert statuses(talk(gateway.port, raw, wait=60)) == [200]
+        with (
+            serving(config) as gateway,
+            socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as line,
+        ):
+            line.sendall(head)
+            assert line.recv(25, socket.MSG_WAITALL) == b"HTTP/1.1 100 Continue\r\n\r\n"
+            line.sendall(b"a\r\n0123456789\r\n" * 40_000 + b"0\r\n\r\n")  # none with the head
+            assert statuses(rest(line)) == [200]
         assert upstream.asked[0].body == b"0123456789" * 40_000
+
+
+def test_c18_what_stood_beside_one_body_is_not_held_against_the_next_head(place) -> None:
+    """12,000 bytes beside a body, then a head of 6,000 that comes in two pieces: each alone is taken."""
+    _, gateway = place
+    body = (b"1;" + b"e" * 4_000 + b"\r\nx\r\n") * 3 + b"0\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as line:
+        line.sendall(
+            b"POST /v1/files HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
+        assert line.recv(25, socket.MSG_WAITALL) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        line.sendall(body)
+        answer = b""
+        while b"\r\n\r\n" not in answer or not answer.endswith((b"}", b"\n")):
+            answer += line.recv(65_536)
+        line.sendall(b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX: " + b"a" * 6_000)
+        other = talk(gateway.port, b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert statuses(other) == [200], "by now the gateway has read the first piece"
+        line.sendall(b"\r\n\r\n")
+        assert statuses(answer + rest(line)) == [200, 200]
 
 
 def test_c17_only_http_1_is_spoken(place) -> None:
