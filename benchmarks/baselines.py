@@ -6,16 +6,15 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 from benchmarks.billing import PRICES
+from refold.core.strategy import Answer, Ask, Summary
+from refold.core.view import View
 from refold.messages import Message, Text, user
 from refold.models.model import priced
-from refold.readable import readable
-from refold.strategy import Answer, Ask
-from refold.summarizer import Summary
-from refold.summary import wrap
-from refold.terms import terms
+from refold.text.plain import readable
+from refold.text.summary_wrapper import wrap
+from refold.text.terms import terms
 from refold.tokens.count import count_message
 from refold.tokens.usage import Usage
-from refold.view import View
 
 SENTENCE = re.compile(r"[^\n.!?。！？]{4,}(?:[.!?。！？](?=\s|$)|[.!?。！？][^\s][^\n.!?。！？]*)*")
 LONGEST = 300

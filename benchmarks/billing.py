@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from refold.core.view import View
 from refold.messages import Message
 from refold.tokens.count import Counter
-from refold.view import View
 
 
 @dataclass(frozen=True, slots=True)

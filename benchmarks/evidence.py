@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.table import table
-from refold.budget import Budget
-from refold.compactor import Compactor
+from refold.budget.budget import Budget
+from refold.compactor.compactor import Compactor
+from refold.core.view import View
 from refold.messages import Message, Text, user
-from refold.readable import readable
-from refold.recalling import Index, recall
+from refold.retrieval import Index, recall
 from refold.strategies import SummarizeTo
-from refold.terms import folded, terms
+from refold.text.plain import readable
+from refold.text.terms import folded, terms
 from refold.tokens.count import count_message
-from refold.view import View
 
 ROOT = Path(__file__).parent.parent
 counted = lru_cache(maxsize=20_000)(count_message)

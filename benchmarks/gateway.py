@@ -25,7 +25,7 @@ import aiohttp
 
 from benchmarks import litellm_proxy
 from benchmarks.table import table
-from refold.codecs import decode_all, open_payload
+from refold.codecs.detect import decode_all, open_payload
 from refold.tokens.count import count_message
 
 AT_ONCE = 16

@@ -12,14 +12,13 @@ import aiohttp
 import uvicorn
 
 from refold.gateway.app import Gateway
-from refold.gateway.client import Client, Order
-from refold.gateway.config import Config
-from refold.gateway.limits import Limits
-from refold.gateway.scripted import ScriptedExchange
+from refold.gateway.config.config import Config
+from refold.gateway.http.client import Client, Order
 from refold.gateway.serve import run, server
-from refold.gateway.settings import Settings
+from refold.gateway.settings import Limits, Settings
 from refold.gateway.upstreams import Upstream
-from refold.windows import Window
+from refold.testing.scripted_gateway import ScriptedExchange
+from refold.tokens.windows import Window
 
 EVENTS = 16
 USAGE = {"prompt_tokens": 100, "completion_tokens": 9, "total_tokens": 109}

@@ -19,20 +19,21 @@ from benchmarks.layers import SPEED, Point, Run, integrity, share, system_of
 from benchmarks.probes import BINDS, KINDS, answered, probes
 from benchmarks.speed import Request, seconds_of
 from benchmarks.table import table
-from refold.budget import Budget
-from refold.codecs import open_payload
-from refold.compactor import Compactor
-from refold.loop import drive, steps
+from refold.budget.budget import Budget
+from refold.codecs.detect import open_payload
+from refold.compactor.compactor import Compactor
+from refold.compactor.engine import steps
+from refold.core.strategy import Answer, Ask, Strategy
+from refold.core.view import View
 from refold.messages import user
+from refold.models.driver import drive
 from refold.models.model import priced
-from refold.recalling import Index
-from refold.replay import STRUCTURED, Recording
+from refold.retrieval import Index
 from refold.strategies import Chunked, FromLastN, RetrieveFacts, WholeHistory
-from refold.strategy import Answer, Ask, Strategy
-from refold.summarizers.concepts import Concept
+from refold.summarizers.forms.facts import Concept
+from refold.testing.replay import STRUCTURED, Recording
 from refold.tokens.count import count_message
 from refold.tokens.usage import Usage
-from refold.view import View
 
 CAP = 4_000
 """Tokens of what stands for the history, at most."""

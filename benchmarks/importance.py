@@ -21,14 +21,15 @@ from typing import NamedTuple
 
 from benchmarks.kept import ROOT, counted, datasets
 from benchmarks.table import table
-from refold.budget import Budget
-from refold.lens import Lens
-from refold.loop import drive, steps
-from refold.replay import Recording, places
-from refold.scorer import Scorer
+from refold.budget.budget import Budget
+from refold.compactor.engine import steps
+from refold.core.profile import Lens
+from refold.core.view import View
+from refold.models.driver import drive
 from refold.scorers import Brevity, Errors, Freshness, Nearness, Recency, References, Weighted
+from refold.scorers.scorer import Scorer
 from refold.strategies import ClearToolResults
-from refold.view import View
+from refold.testing.replay import Recording, places
 
 POINTS = 10
 """How often a session is compacted, each time afresh, at equal distances of model calls."""

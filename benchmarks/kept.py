@@ -14,17 +14,23 @@ from functools import lru_cache
 from pathlib import Path
 
 from benchmarks.table import table
-from refold.budget import Budget
-from refold.codecs import open_payload
-from refold.compactor import Compactor
+from refold.budget.budget import Budget
+from refold.codecs.detect import open_payload
+from refold.compactor.compactor import Compactor
+from refold.core.message_slots import with_parts
+from refold.core.strategy import Steps, Strategy
+from refold.core.view import View
 from refold.messages import Part, Text, ToolResult, user
-from refold.replay import Recording, Replay
-from refold.shown import with_parts
-from refold.strategies import ClearThinking, ClearToolInputs, ClearToolResults, DropDuplicates, Summarize
-from refold.strategy import Steps, Strategy
+from refold.session_files import read, read_all, with_calls
+from refold.strategies import (
+    ClearThinking,
+    ClearToolInputs,
+    ClearToolResults,
+    DropDuplicates,
+    Summarize,
+)
+from refold.testing.replay import Recording, Replay
 from refold.tokens.count import count_message
-from refold.transcripts import read, read_all, with_calls
-from refold.view import View
 
 ROOT = Path(__file__).parent.parent
 DOMAIN = re.compile(r"(?=[A-Za-z_-]*\d|[A-Za-z0-9-]*_)[A-Za-z0-9_-]{4,}")

@@ -21,16 +21,22 @@ from benchmarks.kept import ROOT, TARGET, ClearAllBut, counted, datasets, last_t
 from benchmarks.probes import KINDS, Score, answered, probes
 from benchmarks.speed import Request, Speed, seconds_of
 from benchmarks.table import table
-from refold.budget import Budget
-from refold.codecs import open_payload
-from refold.compactor import Compactor
-from refold.loop import Asker
+from refold.budget.budget import Budget
+from refold.codecs.detect import open_payload
+from refold.compactor.compactor import Compactor
+from refold.core.strategy import Strategy
+from refold.core.view import View
 from refold.messages import Text
-from refold.recalling import Index
-from refold.replay import Place, Recording, Replay, places
-from refold.strategies import ClearThinking, ClearToolInputs, ClearToolResults, DropDuplicates, Summarize
-from refold.strategy import Strategy
-from refold.view import View
+from refold.models.driver import Asker
+from refold.retrieval import Index
+from refold.strategies import (
+    ClearThinking,
+    ClearToolInputs,
+    ClearToolResults,
+    DropDuplicates,
+    Summarize,
+)
+from refold.testing.replay import Place, Recording, Replay, places
 
 TRIGGER = 0.24
 """When layers compact: at this share of a session's full size, as in `benchmarks.kept`; down to `TARGET` of it."""

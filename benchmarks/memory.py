@@ -12,9 +12,9 @@ from pathlib import Path
 
 from benchmarks.synthetic import anthropic
 from benchmarks.table import table
-from refold.gateway.exchange import Exchange, Incoming, Settings
+from refold.gateway.pipeline.pipeline import Exchange, Incoming, Settings
 from refold.stores.sqlite import SQLiteStore
-from refold.windows import Window
+from refold.tokens.windows import Window
 
 
 def megabytes() -> float:

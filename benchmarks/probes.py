@@ -7,14 +7,14 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from benchmarks.evidence import grams
-from refold.hidden import hidden as hidden_in
+from refold.core.view import View
 from refold.messages import Message
-from refold.readable import plain_text, readable
-from refold.recalling import Index
-from refold.replay import STRUCTURED, written_out
-from refold.summarizers.rules.requests import asked
-from refold.summary import previous
-from refold.view import View
+from refold.retrieval import Index
+from refold.retrieval.hidden import hidden as hidden_in
+from refold.summarizers.heuristic.chat import asked
+from refold.testing.replay import STRUCTURED, written_out
+from refold.text.plain import plain_text, readable
+from refold.text.summary_wrapper import previous
 
 KINDS = ("requests", "constraints", "paths", "names")
 MOST = 60

@@ -19,18 +19,29 @@ from benchmarks.evidence import DATASETS, Need, Talk, grams, is_kept
 from benchmarks.importance import SUM, Score, hashed, jobs, points
 from benchmarks.kept import ROOT, counted
 from benchmarks.table import table
-from refold.budget import Budget
-from refold.lens import Lens
-from refold.loop import drive, steps
+from refold.budget.budget import Budget
+from refold.compactor.engine import steps
+from refold.core.profile import Lens
+from refold.core.view import View
 from refold.messages import Message, Text
-from refold.readable import readable
-from refold.replay import Recording, places
-from refold.scorer import Scorer
-from refold.scorers import Brevity, Emphasis, Errors, Freshness, Nearness, Recency, References, Roles, Weighted
-from refold.split import tail_start
+from refold.models.driver import drive
+from refold.scorers import (
+    Brevity,
+    Emphasis,
+    Errors,
+    Freshness,
+    Nearness,
+    Recency,
+    References,
+    Roles,
+    Weighted,
+)
+from refold.scorers.scorer import Scorer
 from refold.strategies import KeepImportant, Summarize
-from refold.terms import folded
-from refold.view import View
+from refold.summarizers.tail import tail_start
+from refold.testing.replay import Recording, places
+from refold.text.plain import readable
+from refold.text.terms import folded
 
 POINTS = 2
 """How often a session is compacted, each time afresh."""

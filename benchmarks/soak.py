@@ -26,8 +26,8 @@ import httpx
 
 from benchmarks.table import table
 from refold import check
-from refold.scripted_server import Reply
-from refold.scripted_upstream import Asked, Played, ScriptedUpstream
+from refold.testing.scripted_server import Reply
+from refold.testing.scripted_upstream import Asked, Played, ScriptedUpstream
 
 WINDOW = 12_000
 """Tokens, as the upstream counts them."""

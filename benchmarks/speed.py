@@ -8,10 +8,10 @@ from threading import Lock
 from time import perf_counter
 
 from benchmarks.baselines import turns
+from refold.core.strategy import Ask
 from refold.messages import Message, user
 from refold.models import HTTPModel
-from refold.scripted_server import Received, Reply, ScriptedServer
-from refold.strategy import Ask
+from refold.testing.scripted_server import Received, Reply, ScriptedServer
 from refold.tokens.count import count_message
 
 HEADER = "x-conversation"

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from refold.edits import Edit
 from refold.messages import user
-from refold.store import Store
 from refold.stores import MemoryStore, SidecarStore, SQLiteStore
 from refold.stores.postgresql import PostgreSQLStore
+from refold.stores.store import Store
 
 
 def tip(n):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.recordings import blocks, jsonl
-from refold.tokens.anchor import Anchor, Ratios
+from refold.compactor.calibration import Anchor, Ratios
 from refold.tokens.count import MESSAGE
 from refold.tokens.estimate import estimate
 from refold.tokens.usage import read_usage

@@ -19,11 +19,11 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from benchmarks.recordings import jsonl
-from refold.codecs import decode_all, open_payload
+from refold.codecs.detect import decode_all, open_payload
+from refold.session_files import FIELDS, Session, read, read_all
 from refold.tokens.count import count_fixed, count_message
 from refold.tokens.priors import prior_of
 from refold.tokens.usage import read_usage
-from refold.transcripts import FIELDS, Session, read, read_all
 
 ROOT = Path(__file__).parent.parent
 LEAST = 1_000

@@ -7,8 +7,8 @@ from threading import Lock
 from typing import Any
 
 from clients import task
-from refold.scripted_answers import Call, Reply
-from refold.scripted_upstream import Asked, Played
+from refold.testing.scripted_answers import Call, Reply
+from refold.testing.scripted_upstream import Asked, Played
 from refold.tokens.exact import exact
 
 WINDOW = 40_000

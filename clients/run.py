@@ -14,7 +14,7 @@ from clients.gateway import Served, served, total
 from clients.model import WINDOW, Model, is_for_an_answer
 from clients.outside import outside
 from refold import check
-from refold.scripted_upstream import ScriptedUpstream
+from refold.testing.scripted_upstream import ScriptedUpstream
 
 SECONDS = 240
 """That a run may take."""

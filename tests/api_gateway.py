@@ -6,14 +6,14 @@ from contextlib import contextmanager
 
 import httpx
 
-from refold.gateway.config import Config
-from refold.gateway.scripted import Serving
+from refold.gateway.config.config import Config
 from refold.gateway.serve import gateway
 from refold.gateway.settings import Settings
 from refold.gateway.upstreams import Upstream
-from refold.scripted_server import Reply
-from refold.scripted_upstream import Asked, ScriptedUpstream
-from refold.windows import Window
+from refold.testing.scripted_gateway import Serving
+from refold.testing.scripted_server import Reply
+from refold.testing.scripted_upstream import Asked, ScriptedUpstream
+from refold.tokens.windows import Window
 
 TOKEN = "correct horse battery staple"
 ADMIN = {"authorization": f"Bearer {TOKEN}"}

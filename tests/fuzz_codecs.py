@@ -13,7 +13,7 @@ except ImportError:
     sys.exit("atheris is not installed: nothing was fuzzed")
 
 with atheris.instrument_imports(include=["refold"]):
-    from refold.codecs import CODECS, decode_all, open_payload
+    from refold.codecs.detect import CODECS, decode_all, open_payload
     from refold.errors import FormatError
     from refold.messages import Message, Text
     from refold.transcript import Transcript

@@ -25,11 +25,11 @@ from langchain_core.tools import tool
 from refold import Budget, Compactor, FormatError, check, compact, repair
 from refold.adapters import langchain
 from refold.adapters.langchain import ChatModel, decode, encode, merge, patch
+from refold.core.strategy import Ask
 from refold.errors import ModelNotNamed
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 from refold.strategies import ClearThinking, ClearToolInputs, ClearToolResults, Summarize
-from refold.strategy import Ask
-from refold.summary import previous, wrap
+from refold.text.summary_wrapper import previous, wrap
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAIAAAADCAIAAAA2iEnWAAAAEElEQVR4nGP8z8AARAAJAAEGAP8mCAAAAABJRU5ErkJggg=="
 CALL = {"id": "c1", "name": "read", "args": {"path": "a.py", "lines": [1, 2]}, "type": "tool_call"}

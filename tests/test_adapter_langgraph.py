@@ -22,7 +22,7 @@ from refold.adapters.langgraph import (
     replaced,
 )
 from refold.strategies import Summarize
-from refold.summary import previous
+from refold.text.summary_wrapper import previous
 
 
 def history(rounds=12):

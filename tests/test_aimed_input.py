@@ -26,21 +26,20 @@ import pytest
 
 import refold
 from backtracking import Attack, Machine, TooMuch, attacks
-from refold.clip import Gap
-from refold.gateway.api.shapes import EDIT_ID, NAME
-from refold.gateway.caps import Cap
-from refold.models.thinking import unthought
-from refold.recalling.snippets import words
-from refold.replay import written_out
+from refold.gateway.api.schemas import EDIT_ID, NAME
+from refold.gateway.policy.output_cap import Cap
+from refold.models.responses import unthought
+from refold.retrieval.search import words
 from refold.summarizers.forms.sections import HANDOVER
 from refold.summarizers.forms.tags import closing, opening, without_asides
-from refold.summarizers.model.accept import _heading, _heading_lines
-from refold.summarizers.model.quotes import check_quotes
-from refold.summarizers.rules import shell
-from refold.summarizers.rules.layout import _quoted
-from refold.summarizers.rules.reading import parse
-from refold.summarizers.rules.wording import BINDING, PREFERRING, STRESSING
-from refold.summary import wrap
+from refold.summarizers.heuristic import shell
+from refold.summarizers.heuristic.layout import _quoted
+from refold.summarizers.heuristic.lexicon import BINDING, PREFERRING, STRESSING
+from refold.summarizers.heuristic.parse import parse
+from refold.summarizers.model.accept import _heading, _heading_lines, check_quotes
+from refold.testing.replay import written_out
+from refold.text.clip import Gap
+from refold.text.summary_wrapper import wrap
 
 CUES = (BINDING, STRESSING, PREFERRING)
 
@@ -68,18 +67,18 @@ MAKERS = {"compile", *USES}
 
 MADE: dict[tuple[str, str], Callable[[], list[re.Pattern[Any]]]] = {
     ("refold.demo.world", "grep"): list,  # of our own script
-    ("refold.gateway.api.schema", "_pattern"): lambda: [re.compile(str(s["pattern"])) for s in (NAME, EDIT_ID)],
-    ("refold.gateway.reading", "_line"): list,  # a line of the operator's own file
-    ("refold.gateway.reading", "_heading"): list,  # likewise
-    ("refold.recalling.snippets", "words"): lambda: [p for p in (words("ab abc 中文字"),) if p],
+    ("refold.gateway.api.json_schema", "_pattern"): lambda: [re.compile(str(s["pattern"])) for s in (NAME, EDIT_ID)],
+    ("refold.gateway.config.toml", "_line"): list,  # a line of the operator's own file
+    ("refold.gateway.config.toml", "_heading"): list,  # likewise
+    ("refold.retrieval.search", "words"): lambda: [p for p in (words("ab abc 中文字"),) if p],
     ("refold.summarizers.forms.sections", "_pattern"): lambda: [HANDOVER._pattern()],
     ("refold.summarizers.forms.tags", "opening"): lambda: [opening(("state_snapshot", "goal"))],
     ("refold.summarizers.forms.tags", "closing"): lambda: [closing("state_snapshot")],
     ("refold.summarizers.model.accept", "_heading"): lambda: [_heading("Open work")],
     ("refold.summarizers.model.accept", "_heading_lines"): lambda: [_heading_lines(("Open work", "Notes"))],
-    ("refold.summarizers.rules.wording", "_spaced"): lambda: [cues._spaced for cues in CUES],
-    ("refold.summarizers.rules.wording", "_dense"): lambda: [cues._dense for cues in CUES],
-    ("refold.summarizers.rules.words", "_compiled"): list,  # its callers are looked at
+    ("refold.summarizers.heuristic.lexicon", "_spaced"): lambda: [cues._spaced for cues in CUES],
+    ("refold.summarizers.heuristic.lexicon", "_dense"): lambda: [cues._dense for cues in CUES],
+    ("refold.summarizers.heuristic.words", "_compiled"): list,  # its callers are looked at
 }
 """Patterns that are made of what a function is given: of the module and the function, some such patterns."""
 
@@ -270,10 +269,10 @@ def test_the_counting_machine_matches_as_re_does(found: Found) -> None:
 
 ELSEWHERE = (
     "refold.cli", "refold.demo", "refold.stores", "refold.adapters", "refold.scripted", "refold.testing", "refold.presets.koog",
-    "refold.gateway.api", "refold.gateway.books", "refold.gateway.config", "refold.gateway.reading", "refold.gateway.serve",
-    "refold.gateway.upstreams", "refold.gateway.settings", "refold.gateway.metrics", "refold.gateway.counters",
-    "refold.gateway.scrapes", "refold.gateway.answers", "refold.gateway.logs", "refold.named", "refold.models.endpoint",
-    "refold.rules", "refold.errors", "refold.figures", "refold.drafts", "refold.compose", "refold.pricing", "refold.transcripts.discover", "refold.triggers",
+    "refold.gateway.api", "refold.gateway.ledger", "refold.gateway.config.config", "refold.gateway.config.toml", "refold.gateway.serve",
+    "refold.gateway.upstreams", "refold.gateway.settings", "refold.gateway.ops.metrics", "refold.gateway.ops.metrics",
+    "refold.gateway.ops.multiprocess_metrics", "refold.gateway.messages", "refold.gateway.ops.logs", "refold.compactor.strategy_names", "refold.models.endpoint",
+    "refold.rules", "refold.errors", "refold.errors", "refold.session_files.drafts", "refold.summarizers.kept_words", "refold.economics.prices", "refold.session_files.discover", "refold.budget.triggers",
 )  # fmt: skip
 """Modules whose texts are the operator's: commands, paths, addresses, settings, names of models and of rules."""
 
@@ -297,11 +296,11 @@ TEXTS = {
 """Parameters, of `str` or `bytes`, that are texts of others."""
 PLAIN = {str, bytes, int, float, bool, "str", "bytes", "int", "float", "bool"}
 SKIPPED: dict[str, str] = {
-    "refold.summarizers.rules.words._compiled": "makes patterns of our own",
-    "refold.summarizers.rules.wording._lower": "likewise",
+    "refold.summarizers.heuristic.words._compiled": "makes patterns of our own",
+    "refold.summarizers.heuristic.lexicon._lower": "likewise",
     "refold.speakers.segments._end": "a part of `_pieces`",
     "refold.speakers.segments._segment": "likewise",
-    "refold.gateway.saying._said": "a part of `said_in`",
+    "refold.gateway.policy.error_text._said": "a part of `said_in`",
 }
 """Functions whose first argument is no text of others, or is a part of one that its callers, which are looked at, bound."""
 
@@ -559,9 +558,9 @@ ATTACKS = {
 }
 PROGRAM = """
 import asyncio, sys
-from refold.gateway.exchange import Exchange, Incoming, Settings
+from refold.gateway.pipeline.pipeline import Exchange, Incoming, Settings
 from refold.stores.memory import MemoryStore
-from refold.windows import Window
+from refold.tokens.windows import Window
 
 async def run(body):
     exchange, ticks = Exchange(Settings(windows={"m": Window(20_000)}, decide_timeout_seconds=300.0), MemoryStore()), 0

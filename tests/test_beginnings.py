@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
-from refold.beginnings import MOVING, ROOM, Beginnings
-from refold.codecs import open_payload
-from refold.envelope import unpack
+from refold.codecs.detect import open_payload
+from refold.codecs.payload import unpack
+from refold.codecs.prefix_cache import MOVING, ROOM, Beginnings
 from refold.errors import FormatError
 
 ENTRIES = st.lists(

@@ -11,14 +11,14 @@ from benchmarks.layers import AS_IT_IS, EVERY_ROUND, LAYER_1, LAYER_2, PROSE, TR
 from benchmarks.probes import KINDS, Score, answered, probes
 from benchmarks.speed import Request, Speed, seconds_of, shared
 
+from refold.core.strategy import Ask
+from refold.core.view import View
 from refold.messages import Message, Text, user
-from refold.recalling import Index
-from refold.replay import Recording
+from refold.retrieval import Index
 from refold.strategies import Summarize
-from refold.strategy import Ask
 from refold.testing import proposals
+from refold.testing.replay import Recording
 from refold.tokens.count import count_message
-from refold.view import View
 
 FAST = Speed(fixed=0.0, prefill=1e7, cached=1e8, output=1e6)
 ROUNDS = 30

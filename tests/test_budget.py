@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from refold.budget import Budget, Check
-from refold.codecs import decode_all, open_payload
+from refold.budget.budget import Budget, Check
+from refold.budget.triggers import Elapsed, EveryN, Fraction, Messages, Moment, Never, Tokens
+from refold.codecs.detect import decode_all, open_payload
+from refold.core.view import View
 from refold.messages import user
-from refold.triggers import Elapsed, EveryN, Fraction, Messages, Moment, Never, Tokens
-from refold.view import View
-from refold.windows import Window, find_window
+from refold.tokens.windows import Window, find_window
 
 UNNAMED = "the request names no model and no window is given"
 

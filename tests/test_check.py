@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.checking import check
+from refold.codecs.repair import check
 from refold.errors import FormatError
 
 REFUSED_BY_DESIGN = {

@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 import pytest
 
-from refold.cli import commands, screen
+from refold.cli import commands
+from refold.cli import terminal as screen
 from refold.cli.inputs import tokens
+from refold.compactor.strategy_names import strategy
 from refold.demo import session
-from refold.named import strategy
 from refold.strategies import ClearToolResults
 
 COMMANDS = [["stats"], ["compact", "--to", "20k"], ["view"], ["check"], ["revert"]]

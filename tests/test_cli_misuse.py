@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from children import default_signals
-from refold.cli import tour
+from refold.cli import demo as tour
 from refold.demo import session
 from refold.edits import Edit
 from refold.errors import FormatError
-from refold.transcripts import discover, read
-from refold.transcripts.folders import files_below
-from refold.workfile import session_files
+from refold.session_files import discover, read
+from refold.session_files.discover import files_below
+from refold.session_files.workfile import session_files
 from test_cli import digest, refold
 
 NOBODY = 65_534

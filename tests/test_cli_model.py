@@ -10,14 +10,14 @@ import pytest
 
 from children import default_signals
 from refold.cli.model_options import by_model
+from refold.compactor.strategy_names import STRATEGIES, strategy
 from refold.demo import session
 from refold.messages import user
-from refold.named import STRATEGIES, strategy
 from refold.scorers import Emphasis
-from refold.scripted_server import Reply, ScriptedServer
 from refold.strategies import KeepImportant, RetrieveFacts, Summarize, SummarizeTo, WholeHistory
-from refold.summarizers.concepts import Concept, FactType
+from refold.summarizers.forms.facts import Concept, FactType
 from refold.summarizers.model import HEADINGS, ModelSummary
+from refold.testing.scripted_server import Reply, ScriptedServer
 from refold.tokens.count import count_message
 from test_cli import REFOLD, claude_code, edits, elsewhere, on_a_terminal, refold
 

@@ -19,10 +19,10 @@ from click.testing import CliRunner
 from pages import ROOT, blocks
 from refold.cli.commands import refold, run
 from refold.demo import session
-from refold.gateway.books.entry import Key, Sums, hour_of
-from refold.gateway.books.opening import open_ledger
-from refold.scripted_server import ScriptedServer
+from refold.gateway.ledger.entry import Key, Sums, hour_of
+from refold.gateway.ledger.open import open_ledger
 from refold.summarizers.model import HEADINGS
+from refold.testing.scripted_server import ScriptedServer
 
 PAGE = ROOT / "docs" / "cli.md"
 TEXT = PAGE.read_text(encoding="utf-8")

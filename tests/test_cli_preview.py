@@ -9,11 +9,11 @@ import pytest
 
 from refold import Budget, Compactor, SidecarStore
 from refold.demo import session
-from refold.drafts import read_drafts
 from refold.edits import Edit
 from refold.errors import StoreError
-from refold.scripted_server import ScriptedServer
+from refold.session_files.drafts import read_drafts
 from refold.summarizers.model import HEADINGS
+from refold.testing.scripted_server import ScriptedServer
 from test_cli import digest, edits, on_a_terminal, refold
 
 SUMMARY = "\n".join(f"## {heading}\n- As it was agreed." for heading in HEADINGS)

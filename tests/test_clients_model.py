@@ -7,9 +7,9 @@ import pytest
 from clients import task
 from clients.model import WINDOW, Model, refusal
 
-from refold.gateway.errors import figures, is_context_error
-from refold.scripted_answers import Call, Received, encoded
-from refold.scripted_upstream import Asked
+from refold.gateway.policy.context_errors import figures, is_context_error
+from refold.testing.scripted_answers import Call, Received, encoded
+from refold.testing.scripted_upstream import Asked
 
 PATHS = {
     "openai_chat": "/v1/chat/completions",

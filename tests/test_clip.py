@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.clip import Gap, clusters, gap, head, tail
-from refold.failures import is_failure, telling_lines
+from refold.text.clip import Gap, clusters, gap, head, tail
+from refold.text.failures import is_failure, telling_lines
 
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
 WRITING = st.text(

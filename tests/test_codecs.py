@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from refold.codecs import CODECS, anthropic, decode_all, gemini, open_payload, openai_chat, openai_responses
+from refold.codecs import anthropic, gemini, openai_chat, openai_responses
+from refold.codecs.detect import CODECS, decode_all, open_payload
 from refold.errors import FormatError
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 

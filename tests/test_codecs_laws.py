@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.canonical import canonical
-from refold.codecs import CODECS, anthropic, decode_all, gemini, open_payload, openai_chat, openai_responses
+from refold.codecs import anthropic, gemini, openai_chat, openai_responses
+from refold.codecs.detect import CODECS, decode_all, open_payload
 from refold.errors import FormatError
 from refold.messages import Message, Part, Text, Thinking, ToolCall, ToolResult
+from refold.text.canonical_json import canonical
 from refold.transcript import Transcript
 
 WORDS = st.text(st.characters(), min_size=1, max_size=8)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import refold
 from examples import thorough
-from refold.conversations import REMEMBERED
+from refold.compactor.conversations import REMEMBERED
+from refold.compactor.signed_thinking import settle
 from refold.messages import Message, ToolCall, user
-from refold.settle import settle
 from refold.strategies import ClearToolResults, ClipResults, DropDuplicates, Summarize
 
 

@@ -6,25 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.budget import Budget
-from refold.compactor import Compactor
-from refold.lens import Lens
-from refold.loop import drive, steps
+from refold.budget.budget import Budget
+from refold.compactor.compactor import Compactor
+from refold.compactor.engine import steps
+from refold.core.profile import Lens
+from refold.core.strategy import Answer, Fault, Summary
+from refold.core.view import View
 from refold.messages import Media, Message, Text, Thinking, ToolCall, ToolResult, user
+from refold.models.driver import drive
 from refold.rules import anthropic
-from refold.rules.verdict import Rules
+from refold.rules.rule import Rules
 from refold.stores.memory import MemoryStore
 from refold.strategies.summarize import Summarize
-from refold.strategy import Answer, Fault
-from refold.summarizer import Summary
+from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.model import HEADINGS, ModelSummary
-from refold.summarizers.model.accept import reply, without_reasoning
-from refold.summarizers.model.quotes import STRUCK, check_quotes
+from refold.summarizers.model.accept import STRUCK, check_quotes, reply, without_reasoning
 from refold.summarizers.model.record import DETAILS, TAGS, elements
-from refold.summarizers.rules import RuleSummary
-from refold.summary import previous
 from refold.testing import ScriptedModel, transcripts
-from refold.view import View
+from refold.text.summary_wrapper import previous
 
 GOOD = "\n".join(f"## {title}\n- something about {title.lower()}" for title in HEADINGS)
 OVERFLOW = Answer("", "error", "prompt is too long: 210000 tokens > 200000 maximum")

@@ -4,15 +4,15 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from refold.budget import Budget
-from refold.compactor import Compactor
+from refold.budget.budget import Budget
+from refold.compactor.compactor import Compactor
+from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import StoreError
 from refold.messages import Media, Message, Text, ToolCall, ToolResult, user
 from refold.strategies.clear_tool_results import ClearToolResults
 from refold.strategies.clip_results import ClipResults
 from refold.testing import proposals
-from refold.view import View
 
 LONG = "line of output\n" * 100
 DONE = Message("assistant", (Text("so"),))

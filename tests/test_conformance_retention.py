@@ -8,21 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.budget import Budget
-from refold.lens import Lens
-from refold.loop import drive, steps
+from refold.budget.budget import Budget
+from refold.compactor.engine import steps
+from refold.core.profile import Lens
+from refold.core.strategy import Answer
+from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.models.driver import drive
 from refold.rules import anthropic, openai_chat
-from refold.rules.verdict import Rules
+from refold.rules.rule import Rules
 from refold.strategies.summarize import Summarize
-from refold.strategy import Answer
 from refold.summarizers.forms import SnapshotForm
+from refold.summarizers.heuristic import RuleSummary, parse
+from refold.summarizers.heuristic.digest import Todo
 from refold.summarizers.model import HEADINGS, ModelSummary
-from refold.summarizers.rules import RuleSummary, parse
-from refold.summarizers.rules.digest import Todo
-from refold.summary import parted, previous, without_summary
 from refold.testing import ScriptedModel, transcripts
-from refold.view import View
+from refold.text.summary_wrapper import parted, previous, without_summary
 
 GOOD = "\n".join(f"## {title}\n- something about {title.lower()}" for title in HEADINGS)
 ANTHROPIC = Rules(anthropic.RULES, alternate=True, thinking="bound")

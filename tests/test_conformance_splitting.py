@@ -2,18 +2,19 @@
 
 import pytest
 
-from refold.budget import Budget
-from refold.lens import Lens
-from refold.loop import drive, steps
+from refold.budget.budget import Budget
+from refold.compactor.engine import steps
+from refold.core.profile import Lens
+from refold.core.strategy import Ask
+from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.models.driver import drive
 from refold.rules import anthropic, openai_chat
-from refold.rules.verdict import Rules
-from refold.split import tail_start
+from refold.rules.rule import Rules
 from refold.strategies.summarize import Summarize
-from refold.strategy import Ask
-from refold.summarizers.rules import parse
-from refold.summary import is_only_summary, previous
-from refold.view import View
+from refold.summarizers.heuristic import parse
+from refold.summarizers.tail import tail_start
+from refold.text.summary_wrapper import is_only_summary, previous
 
 MESSAGES_API = Rules(anthropic.RULES, alternate=True)
 CHAT_API = Rules(openai_chat.RULES)

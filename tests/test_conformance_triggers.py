@@ -5,12 +5,12 @@ from itertools import pairwise
 import pytest
 
 import refold
+from refold.budget.triggers import Fraction, Reserve, Tokens
+from refold.core.strategy import Answer
 from refold.models import Ladder
 from refold.strategies import ClearToolResults, Summarize
-from refold.strategy import Answer
 from refold.testing import ScriptedModel
-from refold.triggers import Fraction, Reserve, Tokens
-from refold.windows import Window
+from refold.tokens.windows import Window
 from test_compactor import conversation
 from test_preview import ByModel
 

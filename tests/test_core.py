@@ -5,23 +5,22 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from refold.attempt import Attempt
-from refold.budget import Budget
-from refold.codecs import decode_all, open_payload
-from refold.edits import Edit, edit_id
+from refold.budget.budget import Budget
+from refold.codecs.detect import decode_all, open_payload
+from refold.compactor.engine import first_sight, steps
+from refold.compactor.signed_thinking import BY, resettle, settle
+from refold.core.profile import Lens
+from refold.core.render import Shown, joined, same_shape, weave
+from refold.core.strategy import Answer, Ask, Ending, is_local
+from refold.core.view import View
+from refold.edits import Attempt, Edit, edit_id
 from refold.errors import EditError
-from refold.lens import Lens
-from refold.log import Log
-from refold.loop import adrive, drive, first_sight, steps
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
+from refold.models.driver import adrive, drive
 from refold.rules import anthropic
-from refold.rules.verdict import Growth, Rule, Rules, Sent, Verdict, Violation, free
-from refold.settle import BY, resettle, settle
-from refold.strategy import Answer, Ask, Ending, is_local
+from refold.rules.rule import Growth, Rule, Rules, Sent, Verdict, Violation, free
 from refold.testing import ScriptedModel
-from refold.transcript import Tail, Transcript, digest
-from refold.view import View
-from refold.weave import Shown, joined, same_shape, weave
+from refold.transcript import Log, Tail, Transcript, digest
 
 
 def words(message: Message) -> int:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from refold import SidecarStore, SQLiteStore, StoreError
 from refold.edits import Edit
-from refold.ledger import Row
 from refold.messages import user
+from refold.stores.store import Row
 
 EDITS = [Edit(0, n + 1, (user("a text, 你好 " * 30),), f"tip{n}", "Summarize()") for n in range(20)]
 ROWS = [

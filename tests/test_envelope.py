@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.codecs import decode_all, open_payload
-from refold.document import dump
-from refold.envelope import Envelope, unpack
+from refold.codecs.detect import decode_all, open_payload
+from refold.codecs.json_text import dump
+from refold.codecs.payload import Envelope, unpack
 from refold.errors import FormatError
 from refold.messages import Text
 

@@ -7,21 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pages import ROOT
-from refold.budget import Budget
-from refold.lens import Lens
-from refold.loop import drive, steps
+from refold.budget.budget import Budget
+from refold.compactor.engine import steps
+from refold.core.profile import Lens
+from refold.core.strategy import Answer
+from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.models.driver import drive
 from refold.rules import anthropic, openai_chat
-from refold.rules.verdict import Rules
+from refold.rules.rule import Rules
 from refold.strategies import RetrieveFacts, WholeHistory
-from refold.strategy import Answer
-from refold.summarizers.concepts import Concept, FactType
 from refold.summarizers.facts import FactSummary, status
 from refold.summarizers.forms import FactsForm, Sections
-from refold.summarizers.forms.listing import same
-from refold.summary import previous
+from refold.summarizers.forms.facts import Concept, FactType
+from refold.summarizers.forms.sections import same
 from refold.testing import ScriptedModel, check_strategy, transcripts
-from refold.view import View
+from refold.text.summary_wrapper import previous
 
 CONCEPTS = (
     Concept("user_preferences", "User's preferences: conversation style, theme in the application", FactType.MULTIPLE),

@@ -7,8 +7,8 @@ import pytest
 from pages import ROOT, blocks
 from refold import Budget, Compactor
 from refold.demo import session
-from refold.replay import Recording
-from refold.transcripts import read
+from refold.session_files import read
+from refold.testing.replay import Recording
 
 PAGES = {"README.md": 0, "docs/tutorial.md": 2}
 """Pages, and how many blocks of Python stand before the first with a `Compactor`."""

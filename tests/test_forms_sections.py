@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.summarizers.forms import HANDOVER, TLDR, Form, Heading, Sections, SectionsForm
-from refold.summarizers.forms.listing import same
+from refold.summarizers.forms.sections import same
 
 HOSTILE = st.sampled_from([
     "## Next", "Next", "**Done:** x", "```\n## Done\n```", "- a\n- b", "a\n\n  b\nc", "# 标题\n不要修改", "none", "", "\x00\x85\u2028x",

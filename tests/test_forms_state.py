@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.summarizers.forms import Change, Delta, Entry, State, StateForm, applied, problems
-from refold.summarizers.forms.listing import same
+from refold.summarizers.forms.sections import same
 from refold.summarizers.forms.state import KINDS
 
 FORM = StateForm()

@@ -10,12 +10,12 @@ import pytest
 
 from api_gateway import ADMIN, KEY, SECRET, TOKEN, Place, chat, place
 from raw_http import eventually
+from refold.core.strategy import Answer
+from refold.economics.prices import Rates
 from refold.errors import StoreError
 from refold.gateway.api import OPERATIONS
-from refold.gateway.limits import Limits
+from refold.gateway.settings import Limits
 from refold.presets.soft_hard_commands import CommandError, CompactorClient, Dispatcher
-from refold.pricing import Rates
-from refold.strategy import Answer
 
 LONG = chat(40)
 MESSAGES = LONG["messages"][1:]

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from api_gateway import ADMIN, KEY, SECRET, Place, answer, chat, config, place
 from raw_http import eventually
-from refold.gateway.books.opening import open_ledger
-from refold.gateway.books.report import report
-from refold.gateway.books.report import row as as_document
-from refold.gateway.logs import JSONLines
-from refold.gateway.scripted import Serving
+from refold.economics.prices import Rates
+from refold.gateway.ledger.open import open_ledger
+from refold.gateway.ledger.report import report
+from refold.gateway.ledger.report import row as as_document
+from refold.gateway.ops.logs import JSONLines
 from refold.gateway.serve import gateway
-from refold.pricing import Rates
-from refold.scripted_upstream import ScriptedUpstream
+from refold.testing.scripted_gateway import Serving
+from refold.testing.scripted_upstream import ScriptedUpstream
 
 RATES = Rates(input=2.0, output=9.0, read=0.2, write=2.5)
 

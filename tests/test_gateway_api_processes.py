@@ -12,8 +12,8 @@ import pytest
 from api_gateway import ADMIN, KEY, TOKEN, answer, chat
 from gateway_processes import Process, running
 from raw_http import eventually
-from refold.gateway.api.peers import Peers
-from refold.scripted_upstream import ScriptedUpstream
+from refold.gateway.api.fan_out import Peers
+from refold.testing.scripted_upstream import ScriptedUpstream
 
 pytestmark = [
     pytest.mark.slow,

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from refold.gateway.api import OPERATIONS, document
-from refold.gateway.api.document import ERROR
-from refold.gateway.api.schema import mistake, plain
+from refold.gateway.api import OPERATIONS
+from refold.gateway.api.json_schema import mistake, plain
+from refold.gateway.api.openapi import ERROR, document
 
 DOCUMENT = document(OPERATIONS)
 SCHEMAS = [schema for one in OPERATIONS for schema in (one.takes, one.gives)] + [ERROR]

@@ -9,10 +9,9 @@ import pytest
 
 from api_gateway import Place, chat, place
 from refold.gateway.api.app import AT_ONCE, PEERS_AT_ONCE, Api
-from refold.gateway.api.peers import NOBODY, SILENT, Peers, Said
-from refold.gateway.api.problems import Problem
-from refold.gateway.api.table import OPERATIONS
-from refold.gateway.api.together import ALL, answered
+from refold.gateway.api.context import Problem
+from refold.gateway.api.fan_out import ALL, NOBODY, SILENT, Peers, Said, answered
+from refold.gateway.api.routes import OPERATIONS
 
 BY_NAME = {one.name: one for one in OPERATIONS}
 BUSY = Said(503, {"error": {"code": "busy", "message": "Too much is asked at once."}})
@@ -112,7 +111,7 @@ def test_a_socket_without_anybody_is_one_that_has_ended(tmp_path: Path) -> None:
 def test_one_that_hangs_up_or_takes_too_long_is_not_called_ended(tmp_path: Path, monkeypatch) -> None:
     """A timeout was told as 404."""
     peers, path = other(tmp_path)
-    monkeypatch.setattr("refold.gateway.api.peers.SECONDS", {"GET": 0.2, "POST": 0.2})
+    monkeypatch.setattr("refold.gateway.api.fan_out.SECONDS", {"GET": 0.2, "POST": 0.2})
 
     async def hung_up() -> Said:
         server = await asyncio.start_unix_server(lambda _, writer: writer.close(), path)

@@ -5,11 +5,11 @@ import json
 import pytest
 
 from raw_http import statuses, talk
-from refold.gateway.asked_model import json_object, request_model
-from refold.gateway.config import Config
-from refold.gateway.scripted import serving
+from refold.gateway.config.config import Config
+from refold.gateway.http.request_model import json_object, request_model
 from refold.gateway.upstreams import Upstream
-from refold.scripted_upstream import ScriptedUpstream
+from refold.testing.scripted_gateway import serving
+from refold.testing.scripted_upstream import ScriptedUpstream
 
 VERTEX = "/v1/projects/p/locations/l"
 NAMES = {

@@ -11,7 +11,7 @@ import pytest
 
 from gateway_processes import Process, running
 from refold.memory import SQLiteMemories
-from refold.scripted_upstream import ScriptedUpstream
+from refold.testing.scripted_upstream import ScriptedUpstream
 
 
 def session(steps: int) -> dict[str, object]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from refold.strategy import Answer, Ask
+from refold.core.strategy import Answer, Ask
 from test_gateway_core import FORMATS, Driver, request
 
 WORDS = "one two three four five six seven eight nine ten " * 40

@@ -2,10 +2,10 @@
 
 from threading import Thread
 
-from refold.gateway.books.entry import Key, Sums
-from refold.gateway.books.opening import open_ledger, open_transcripts
-from refold.gateway.books.served import Served
-from refold.gateway.books.tables import MIGRATIONS, PAGE, Ledger
+from refold.gateway.ledger.entry import Key, Sums
+from refold.gateway.ledger.open import open_ledger, open_transcripts
+from refold.gateway.ledger.postgresql import Served
+from refold.gateway.ledger.sql import MIGRATIONS, PAGE, Ledger
 from refold.stores.postgresql import PostgreSQLStore
 from test_gateway_records import Clock, said, texts
 

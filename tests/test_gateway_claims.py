@@ -9,13 +9,13 @@ import pytest
 
 from raw_http import eventually
 from refold import StoreError
-from refold.gateway.claims import Claiming
-from refold.gateway.exchange import Exchange, Incoming, Settings
+from refold.core.strategy import Answer
+from refold.gateway.conversations.claims import Claiming
+from refold.gateway.pipeline.pipeline import Exchange, Incoming, Settings
 from refold.stores import MemoryStore, SQLiteStore
-from refold.stores.places import open_store
-from refold.strategy import Answer
+from refold.stores.open import open_store
 from refold.summarizers.model import HEADINGS
-from refold.windows import Window
+from refold.tokens.windows import Window
 
 WORDS = "one two three four five six seven eight nine ten " * 40
 

@@ -11,12 +11,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from refold.gateway import origins
-from refold.gateway.answers import Refused
-from refold.gateway.client import Client, Order
-from refold.gateway.connection import READ
-from refold.gateway.limits import Limits
-from refold.gateway.reply import MOST, BrokenError, Reply
+from refold.gateway.http import endpoint as origins
+from refold.gateway.http.client import Client, Order
+from refold.gateway.http.connection import READ
+from refold.gateway.http.response import MOST, BrokenError, Reply
+from refold.gateway.messages import Refused
+from refold.gateway.settings import Limits
 from refold.gateway.upstreams import Upstream
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"

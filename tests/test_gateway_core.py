@@ -15,18 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import Budget, Edit, StoreError
-from refold.codecs import decode_all, open_payload
-from refold.compactor import Compactor
-from refold.gateway.counters import Counters
-from refold.gateway.exchange import Exchange, Incoming, Outgoing, Settings
-from refold.gateway.traffic import REASONS
-from refold.pricing import Rates
-from refold.rules.verdict import Violation
+from refold.codecs.detect import decode_all, open_payload
+from refold.compactor.compactor import Compactor
+from refold.core.strategy import Answer, Ask
+from refold.economics.prices import Rates
+from refold.gateway.messages import REASONS
+from refold.gateway.ops.metrics import Counters
+from refold.gateway.pipeline.pipeline import Exchange, Incoming, Outgoing, Settings
+from refold.rules.rule import Violation
 from refold.stores.memory import MemoryStore
 from refold.strategies import ClearToolResults, ClipResults
-from refold.strategy import Answer, Ask
+from refold.tokens.windows import Window
 from refold.transcript import Transcript
-from refold.windows import Window
 
 WORDS = "one two three four five six seven eight nine ten " * 40
 SMALL = {"m": Window(20_000), "claude-opus-5-5": Window(20_000), "g": Window(20_000)}

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.gateway.caps import Cap, cap_of, lowered, written
-from refold.gateway.errors import Figures, context_error, figures, is_context_error
+from refold.gateway.policy.context_errors import Figures, context_error, figures, is_context_error
+from refold.gateway.policy.output_cap import Cap, cap_of, lowered, written
 
 APIS = ("anthropic", "openai_chat", "openai_responses", "gemini")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from refold.stores import MemoryStore
-from refold.windows import Window
+from refold.tokens.windows import Window
 from test_gateway_core import Driver, chat
 
 WINDOWS = {"small": Window(20_000), "large": Window(100_000)}

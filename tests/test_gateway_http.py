@@ -17,14 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raw_http import eventually, statuses, talk
-from refold.gateway.config import Config
-from refold.gateway.errors import Figures, figures
-from refold.gateway.limits import Limits
-from refold.gateway.scripted import ScriptedExchange, serving
-from refold.gateway.traffic import Outgoing, Refusal
+from refold.gateway.config.config import Config
+from refold.gateway.messages import Outgoing, Refusal
+from refold.gateway.policy.context_errors import Figures, figures
+from refold.gateway.settings import Limits
 from refold.gateway.upstreams import Upstream
-from refold.scripted_server import Reply
-from refold.scripted_upstream import Asked, Played, ScriptedUpstream
+from refold.testing.scripted_gateway import ScriptedExchange, serving
+from refold.testing.scripted_server import Reply
+from refold.testing.scripted_upstream import Asked, Played, ScriptedUpstream
 
 CLIENT = httpx.Client(timeout=60)
 

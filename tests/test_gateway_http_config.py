@@ -19,19 +19,27 @@ from hypothesis import strategies as st
 from children import default_signals
 from raw_http import eventually
 from refold import gateway as gateways
-from refold.gateway.config import ADMIN_TOKEN, SALT, Config, from_environment, is_loopback, load, read, upstream
-from refold.gateway.limits import Limits
-from refold.gateway.logs import JSONLines, write_json_lines
-from refold.gateway.reading import ConfigError
+from refold.core.strategy import Ask
+from refold.economics.prices import Rates
+from refold.gateway.config.config import (
+    ADMIN_TOKEN,
+    SALT,
+    Config,
+    from_environment,
+    is_loopback,
+    load,
+    read,
+    upstream,
+)
+from refold.gateway.config.toml import ConfigError
+from refold.gateway.ops.logs import JSONLines, write_json_lines
 from refold.gateway.serve import application, salted
-from refold.gateway.settings import OLD_KEYS, Settings
+from refold.gateway.settings import OLD_KEYS, Limits, Settings
 from refold.gateway.upstreams import Upstream, below_prefix, providers
-from refold.pricing import Rates
-from refold.scripted_server import ScriptedServer
-from refold.scripted_upstream import ScriptedUpstream
 from refold.strategies import ClearToolResults
-from refold.strategy import Ask
-from refold.windows import Window
+from refold.testing.scripted_server import ScriptedServer
+from refold.testing.scripted_upstream import ScriptedUpstream
+from refold.tokens.windows import Window
 
 WHOLE = """
 host = "127.0.0.1"

@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 
 from raw_http import eventually, pour, rest, statuses, talk
-from refold.gateway.caller import Caller, Note
-from refold.gateway.config import Config
-from refold.gateway.intake import Gone
-from refold.gateway.limits import Limits
-from refold.gateway.protocol import UNSENT
-from refold.gateway.rushes import Rushes, release_memory
-from refold.gateway.scripted import ScriptedExchange, serving
+from refold.gateway.config.config import Config
+from refold.gateway.http.body import Gone
+from refold.gateway.http.caller import Caller, Note
+from refold.gateway.http.server_protocol import UNSENT
+from refold.gateway.pipeline.rushes import Rushes, release_memory
+from refold.gateway.settings import Limits
 from refold.gateway.upstreams import Upstream
-from refold.scripted_server import Reply
-from refold.scripted_upstream import Asked, Played, ScriptedUpstream
+from refold.testing.scripted_gateway import ScriptedExchange, serving
+from refold.testing.scripted_server import Reply
+from refold.testing.scripted_upstream import Asked, Played, ScriptedUpstream
 
 LIMITS = Limits(head_seconds=60, body_seconds=60, head_bytes=8_192, headers=50, idle_seconds=1, body_bytes=100_000)
 HASTY = replace(LIMITS, head_seconds=0.4, body_seconds=0.4)

@@ -13,23 +13,22 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.gateway.answers import Refused, refusal
-from refold.gateway.caller import Caller, Note
-from refold.gateway.copying import copy
-from refold.gateway.counters import Counters
-from refold.gateway.encodings import Unpacking, decoded, opening_of, unpacker
-from refold.gateway.keys import keyless
-from refold.gateway.limits import Limits
-from refold.gateway.metrics import Timings, render
-from refold.gateway.opening import Opening
-from refold.gateway.reply import Reply as Answer
-from refold.gateway.sse import LONGEST, Events, data_of, error_of, sort_of
-from refold.gateway.taps import LARGEST, LARGEST_STREAM, Tap, usage_in
+from refold.gateway.http.caller import Caller, Note
+from refold.gateway.http.copy import copy
+from refold.gateway.http.encodings import Unpacking, decoded, opening_of, unpacker
+from refold.gateway.http.keys import keyless
+from refold.gateway.http.peek import Opening
+from refold.gateway.http.request import Head, api_of, dialect, onward, read_head
+from refold.gateway.http.response import Reply as Answer
+from refold.gateway.http.sse import LONGEST, Events, data_of, error_of, sort_of
+from refold.gateway.http.usage_tap import LARGEST, LARGEST_STREAM, Tap, usage_in
+from refold.gateway.messages import Refused, refusal
+from refold.gateway.ops.metrics import Counters, Timings, render
+from refold.gateway.settings import Limits
 from refold.gateway.tenants import Tenants
 from refold.gateway.upstreams import APIS
-from refold.gateway.wire import Head, api_of, dialect, onward, read_head
-from refold.scripted_server import Received, Reply, encoded
-from refold.scripted_streams import events
+from refold.testing.scripted_server import Received, Reply, encoded
+from refold.testing.scripted_streams import events
 from refold.tokens.usage import read_usage
 
 ENDS = st.sampled_from([b"\n\n", b"\r\n\r\n", b"\r\r"])

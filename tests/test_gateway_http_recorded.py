@@ -6,12 +6,12 @@ from pathlib import Path
 import httpx
 
 from raw_http import statuses, talk
-from refold.gateway.config import Config
-from refold.gateway.scripted import ScriptedExchange, Serving, serving
+from refold.gateway.config.config import Config
 from refold.gateway.serve import gateway
 from refold.gateway.settings import Settings
 from refold.gateway.upstreams import Upstream
-from refold.scripted_upstream import Asked, ScriptedUpstream
+from refold.testing.scripted_gateway import ScriptedExchange, Serving, serving
+from refold.testing.scripted_upstream import Asked, ScriptedUpstream
 
 OUR_OWN = {"host", "content-length", "connection", "transfer-encoding"}
 

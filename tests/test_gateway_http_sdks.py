@@ -12,11 +12,11 @@ from google.genai import errors as genai_errors
 from google.genai import types
 
 from raw_http import eventually
-from refold.gateway.config import Config
-from refold.gateway.scripted import ScriptedExchange, serving
+from refold.gateway.config.config import Config
 from refold.gateway.upstreams import Upstream
-from refold.scripted_server import Reply
-from refold.scripted_upstream import Asked, ScriptedUpstream
+from refold.testing.scripted_gateway import ScriptedExchange, serving
+from refold.testing.scripted_server import Reply
+from refold.testing.scripted_upstream import Asked, ScriptedUpstream
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),

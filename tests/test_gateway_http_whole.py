@@ -7,11 +7,11 @@ import pytest
 
 from raw_http import eventually
 from refold.gateway import Config, Exchange, Gateway, Settings, Upstream
-from refold.gateway.scripted import Serving
-from refold.scripted_server import Reply
-from refold.scripted_upstream import Asked, ScriptedUpstream
 from refold.stores import MemoryStore
-from refold.windows import Window
+from refold.testing.scripted_gateway import Serving
+from refold.testing.scripted_server import Reply
+from refold.testing.scripted_upstream import Asked, ScriptedUpstream
+from refold.tokens.windows import Window
 
 LIMIT = 60_000
 """Characters that the scripted provider takes."""

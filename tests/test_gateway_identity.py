@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refold.gateway.exchange import Exchange, Incoming, Outgoing, Settings
-from refold.gateway.identity import AGENT, HEADERS, session_key, tools_print
+from refold.gateway.conversations.identity import AGENT, HEADERS, session_key, tools_print
+from refold.gateway.pipeline.pipeline import Exchange, Incoming, Outgoing, Settings
 from refold.stores.memory import MemoryStore
-from refold.windows import Window
+from refold.tokens.windows import Window
 
 
 class Found(NamedTuple):

@@ -6,10 +6,10 @@ import json
 from types import BuiltinFunctionType, FunctionType, ModuleType
 
 import refold
-from refold.gateway.exchange import Exchange, Incoming, Settings
-from refold.gateway.threads import Thread, Threads
+from refold.gateway.conversations.conversations import Thread, Threads
+from refold.gateway.pipeline.pipeline import Exchange, Incoming, Settings
 from refold.stores import MemoryStore
-from refold.windows import Window
+from refold.tokens.windows import Window
 
 
 def made(name: str) -> Thread:

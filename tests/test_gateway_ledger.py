@@ -15,27 +15,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.core.strategy import Answer, Ask
+from refold.economics.break_even import expected_calls
+from refold.economics.prices import Rates, find_rates
+from refold.economics.session_length import ENOUGH, EXACT, Survival, step
 from refold.errors import StoreError
-from refold.gateway.books.accounts import Accounts, Answered, Summarised
-from refold.gateway.books.bills import DOLLAR, Tokens, billed, cost
-from refold.gateway.books.clerk import WAITING, Clerk
-from refold.gateway.books.entry import NAMES, Key, Sums, hour_of, merged
-from refold.gateway.books.opening import LEDGER_ID, open_ledger
-from refold.gateway.books.report import MONEY, document, report
-from refold.gateway.books.tables import ADD, MIGRATIONS, PAGE
-from refold.gateway.counters import Counters
-from refold.gateway.economy import keeps_for_an_hour, rates_of
-from refold.gateway.exchange import Exchange
-from refold.gateway.logs import JSONLines
+from refold.gateway.ledger.accounting import Accounts, Answered, Summarised
+from refold.gateway.ledger.cost import DOLLAR, Tokens, billed, cost
+from refold.gateway.ledger.entry import NAMES, Key, Sums, hour_of, merged
+from refold.gateway.ledger.open import LEDGER_ID, open_ledger
+from refold.gateway.ledger.report import MONEY, document, report
+from refold.gateway.ledger.sql import ADD, MIGRATIONS, PAGE
+from refold.gateway.ledger.writer import WAITING, Clerk
+from refold.gateway.messages import Incoming, Outgoing
+from refold.gateway.ops.logs import JSONLines
+from refold.gateway.ops.metrics import Counters
+from refold.gateway.pipeline.pipeline import Exchange
+from refold.gateway.policy.economy import keeps_for_an_hour, rates_of
 from refold.gateway.settings import Settings
-from refold.gateway.traffic import Incoming, Outgoing
-from refold.pricing import Rates, find_rates
 from refold.stores.memory import MemoryStore
-from refold.strategy import Answer, Ask
-from refold.survival import ENOUGH, EXACT, Survival, step
 from refold.tokens.usage import Usage
-from refold.windows import Window
-from refold.worth import expected_calls
+from refold.tokens.windows import Window
 
 RATES = Rates(2.0, 10.0, 0.2, 2.5)
 WORDS = "one two three four five six seven eight nine ten " * 40

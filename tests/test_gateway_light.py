@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from tests.test_gateway_core import FORMATS, PATHS
 from tests.test_gateway_identity import recorded
 
-from refold.gateway.exchange import Exchange
+from refold.gateway.messages import Incoming, Outgoing
+from refold.gateway.pipeline.pipeline import Exchange
 from refold.gateway.settings import Settings
-from refold.gateway.traffic import Incoming, Outgoing
 from refold.stores.memory import MemoryStore
 from refold.strategies import ClipResults
-from refold.windows import Window
+from refold.tokens.windows import Window
 
 ROLES = st.sampled_from(["user", "assistant", "system"])
 CHATS = st.lists(st.fixed_dictionaries({"role": ROLES, "content": st.text(max_size=300)}), min_size=1, max_size=6)

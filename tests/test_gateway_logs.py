@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from refold.gateway.ahead import Ahead
-from refold.gateway.counters import Counters
-from refold.gateway.logs import JSONLines, told
+from refold.gateway.ops.logs import JSONLines, told
+from refold.gateway.ops.metrics import Counters
+from refold.gateway.pipeline.background import Ahead
 from refold.gateway.settings import Settings
 
 SECRET = "the user's words"

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refold.edits import Edit
-from refold.gateway.threads import Thread, Threads
-from refold.gateway.workers import Job
-from refold.ledger import Row
+from refold.gateway.conversations.conversations import Thread, Threads
+from refold.gateway.conversations.workers import Job
 from refold.stores.memory import MemoryStore
+from refold.stores.store import Row
 from test_gateway_core import ERRORS, Driver, Failing, anthropic, chat, entries, request, violations
 
 WINDOW = 20_000

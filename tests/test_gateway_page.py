@@ -12,12 +12,12 @@ import refold
 from api_gateway import SECRET, TOKEN, Place, answer, chat, config, place
 from browser import Browser, Driver
 from raw_http import eventually
-from refold.gateway.config import Config
-from refold.gateway.scripted import Serving, serving
+from refold.economics.prices import Rates
+from refold.gateway.config.config import Config
 from refold.gateway.serve import gateway
 from refold.gateway.upstreams import Upstream
-from refold.pricing import Rates
-from refold.scripted_upstream import ScriptedUpstream
+from refold.testing.scripted_gateway import Serving, serving
+from refold.testing.scripted_upstream import ScriptedUpstream
 
 pytestmark = pytest.mark.slow
 FILES = {

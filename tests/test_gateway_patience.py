@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from refold.gateway.patience import within
+from refold.gateway.http.timeout import within
 
 
 async def answer(*waits: float, fault: Exception | None = None) -> str:

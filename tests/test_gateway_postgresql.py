@@ -9,12 +9,12 @@ import pytest
 from gateway_processes import Process, running
 from refold.errors import StoreError
 from refold.gateway import Config, Upstream
-from refold.gateway.config import from_environment, read
-from refold.gateway.exchange import Exchange, Incoming, Settings
+from refold.gateway.config.config import from_environment, read
+from refold.gateway.pipeline.pipeline import Exchange, Incoming, Settings
 from refold.gateway.serve import salted
-from refold.scripted_upstream import ScriptedUpstream
 from refold.stores.postgresql import PostgreSQLStore
-from refold.windows import Window
+from refold.testing.scripted_upstream import ScriptedUpstream
+from refold.tokens.windows import Window
 
 SECRET = "s3cr3t-passw0rd"
 

@@ -3,10 +3,10 @@
 import asyncio
 import json
 
-from refold.gateway.exchange import Exchange, Incoming, Settings
+from refold.core.strategy import Answer
+from refold.gateway.pipeline.pipeline import Exchange, Incoming, Settings
 from refold.stores import MemoryStore
-from refold.strategy import Answer
-from refold.windows import Window
+from refold.tokens.windows import Window
 from test_preview import thought
 
 MODEL = "claude-opus-5-5"

@@ -14,9 +14,9 @@ import pytest
 from gateway_processes import Process, running
 from raw_http import eventually
 from refold.gateway import Config, Upstream
-from refold.gateway.scrapes import Scrapes, summed
-from refold.scripted_server import Reply
-from refold.scripted_upstream import Played, ScriptedUpstream
+from refold.gateway.ops.multiprocess_metrics import Scrapes, summed
+from refold.testing.scripted_server import Reply
+from refold.testing.scripted_upstream import Played, ScriptedUpstream
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are looked up in /proc")
 BODY = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}

@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.codecs import decode_all, open_payload
+from refold.codecs.detect import decode_all, open_payload
+from refold.core.view import View
 from refold.errors import StoreError
-from refold.gateway.books.accounts import Accounts, Answered
-from refold.gateway.books.clerk import Clerk
-from refold.gateway.books.durations import seconds_of
-from refold.gateway.books.opening import clerk, open_transcripts
-from refold.gateway.books.transcripts import Bounds, Transcripts
-from refold.gateway.config import Config, read
-from refold.gateway.counters import Counters
-from refold.gateway.reading import ConfigError
-from refold.gateway.traffic import Incoming, Outgoing
+from refold.gateway.config.config import Config, read
+from refold.gateway.config.durations import seconds_of
+from refold.gateway.config.toml import ConfigError
+from refold.gateway.ledger.accounting import Accounts, Answered
+from refold.gateway.ledger.open import clerk, open_transcripts
+from refold.gateway.ledger.transcripts import Bounds, Transcripts
+from refold.gateway.ledger.writer import Clerk
+from refold.gateway.messages import Incoming, Outgoing
+from refold.gateway.ops.metrics import Counters
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from refold.transcript import Transcript
-from refold.view import View
 
 DAY = 86_400.0
 KEY = "sk-very-secret-0123456789"

@@ -11,9 +11,9 @@ import pytest
 
 import refold
 from gateway_processes import Process, running
-from refold.scripted_server import Reply
-from refold.scripted_upstream import Asked, ScriptedUpstream
 from refold.summarizers.model import HEADINGS
+from refold.testing.scripted_server import Reply
+from refold.testing.scripted_upstream import Asked, ScriptedUpstream
 
 SESSIONS, TURNS, REPLICAS = 10, 34, 3
 LIMIT = 64_000

@@ -11,10 +11,10 @@ import pytest
 
 from raw_http import eventually
 from refold.gateway import Config, Settings, Upstream, gateway
-from refold.gateway.scripted import Serving
-from refold.scripted_server import Reply
-from refold.scripted_upstream import Asked, ScriptedUpstream
-from refold.windows import Window
+from refold.testing.scripted_gateway import Serving
+from refold.testing.scripted_server import Reply
+from refold.testing.scripted_upstream import Asked, ScriptedUpstream
+from refold.tokens.windows import Window
 
 WORD = "geheimnis"
 KEY = "sk-do-not-keep-me"

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.gateway.caps import LEAST, Cap, cap_of, fitted, lowered, promised, written
-from refold.gateway.exchange import Exchange, Incoming, Outgoing, Settings
+from refold.gateway.pipeline.pipeline import Exchange, Incoming, Outgoing, Settings
+from refold.gateway.policy.output_cap import LEAST, Cap, cap_of, fitted, lowered, promised, written
 from refold.stores.memory import MemoryStore
-from refold.windows import Window
+from refold.tokens.windows import Window
 
 CHAT, ANTHROPIC = "/v1/chat/completions", "/v1/messages"
 

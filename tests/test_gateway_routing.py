@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.gateway.answers import Refused
-from refold.gateway.config import Config
-from refold.gateway.limits import Limits
-from refold.gateway.scripted import serving
+from refold.gateway.config.config import Config
+from refold.gateway.http.request import Head, api_of, spoken
+from refold.gateway.messages import Refused
+from refold.gateway.settings import Limits
 from refold.gateway.tenants import is_keyed
 from refold.gateway.upstreams import APIS, Upstream, choose
-from refold.gateway.wire import Head, api_of, spoken
-from refold.scripted_upstream import ScriptedUpstream
+from refold.testing.scripted_gateway import serving
+from refold.testing.scripted_upstream import ScriptedUpstream
 
 OPENAI = ("openai_chat", "openai_responses")
 

@@ -16,11 +16,11 @@ import pytest
 
 from refold.gateway import Config, Upstream
 from refold.gateway.app import Gateway
-from refold.gateway.exchange import Incoming, Settings
-from refold.gateway.salts import salt_of
+from refold.gateway.config.salt import salt_of
+from refold.gateway.pipeline.pipeline import Incoming, Settings
 from refold.gateway.serve import gateway, keep_salt
 from refold.stores import MemoryStore
-from refold.windows import Window
+from refold.tokens.windows import Window
 from test_gateway_core import chat
 
 
@@ -133,7 +133,7 @@ def test_c12_a_salt_of_the_settings_is_never_written(tmp_path: Path) -> None:
 
 FULL = """
 import pathlib, resource, signal, sys
-from refold.gateway.salts import salt_of
+from refold.gateway.config.salt import salt_of
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 try:

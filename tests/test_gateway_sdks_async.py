@@ -17,11 +17,11 @@ from google.genai import errors as genai_errors
 from google.genai import types
 
 from refold.gateway import Config, Exchange, Gateway, Settings, Upstream
-from refold.gateway.scripted import Serving
-from refold.scripted_server import Reply
-from refold.scripted_upstream import Asked, ScriptedUpstream
 from refold.stores import MemoryStore
-from refold.windows import Window
+from refold.testing.scripted_gateway import Serving
+from refold.testing.scripted_server import Reply
+from refold.testing.scripted_upstream import Asked, ScriptedUpstream
+from refold.tokens.windows import Window
 from test_gateway_http_sdks import PIXEL, pytestmark
 
 __all__ = ["pytestmark"]

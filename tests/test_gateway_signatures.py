@@ -10,15 +10,15 @@ import httpx
 import pytest
 
 from refold.gateway import Config, Exchange, Gateway, Settings, Upstream
-from refold.gateway.binding import is_unbound, place_of
-from refold.gateway.config import read
-from refold.gateway.scripted import Serving
+from refold.gateway.config.config import read
+from refold.gateway.messages import Incoming, Outgoing
+from refold.gateway.policy.thinking_errors import is_unbound, place_of
 from refold.gateway.serve import gateway
-from refold.gateway.traffic import Incoming, Outgoing
-from refold.scripted_answers import Reply
-from refold.scripted_upstream import Asked, ScriptedUpstream
 from refold.stores import MemoryStore
-from refold.windows import Window
+from refold.testing.scripted_answers import Reply
+from refold.testing.scripted_gateway import Serving
+from refold.testing.scripted_upstream import Asked, ScriptedUpstream
+from refold.tokens.windows import Window
 from signing import refusal, signature
 from test_gateway_core import Failing
 from test_preview import thought

@@ -4,12 +4,12 @@ import pytest
 
 from raw_http import statuses, talk
 from refold.gateway.app import Gateway
-from refold.gateway.config import Config, read
-from refold.gateway.reading import ConfigError
-from refold.gateway.scripted import serving
-from refold.gateway.sites import Sites, find_stranger, sites_of
+from refold.gateway.config.config import Config, read
+from refold.gateway.config.sites import Sites, find_stranger, sites_of
+from refold.gateway.config.toml import ConfigError
 from refold.gateway.upstreams import Upstream
-from refold.scripted_upstream import ScriptedUpstream
+from refold.testing.scripted_gateway import serving
+from refold.testing.scripted_upstream import ScriptedUpstream
 
 LOOPBACK = Sites(takes_local=True)
 BODY = b'{"model":"m","messages":[{"role":"user","content":"Hi"}]}'

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import FormatError, compact
-from refold.gateway.strictness import is_strict
+from refold.gateway.policy.thinking_errors import is_strict
 from refold.strategies import ClearToolResults
 from test_gateway_core import Driver, chat
 

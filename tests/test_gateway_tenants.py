@@ -15,20 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refold.edits import Edit
-from refold.gateway.config import Config, ConfigError, read
-from refold.gateway.keys import is_key, keyless
-from refold.gateway.scripted import Serving
+from refold.gateway.config.config import Config, ConfigError, read
+from refold.gateway.http.keys import is_key, keyless
+from refold.gateway.http.request import Head
 from refold.gateway.serve import gateway
 from refold.gateway.settings import Settings
 from refold.gateway.tenants import ACCEPTED, Tenants, Who
 from refold.gateway.upstreams import Upstream
-from refold.gateway.wire import Head
 from refold.messages import user
-from refold.scripted_answers import Reply
-from refold.scripted_upstream import Asked, ScriptedUpstream
-from refold.serial import load_edit
+from refold.stores.edit_json import load_edit
 from refold.stores.sqlite import SQLiteStore
-from refold.windows import Window
+from refold.testing.scripted_answers import Reply
+from refold.testing.scripted_gateway import Serving
+from refold.testing.scripted_upstream import Asked, ScriptedUpstream
+from refold.tokens.windows import Window
 
 SALT = b"salt"
 ISSUER = "https://auth.example"

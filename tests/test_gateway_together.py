@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from refold.gateway.together import Together
+from refold.gateway.http.server_protocol import Together
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n"
 

@@ -14,12 +14,12 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from raw_http import eventually
 from refold.gateway import Config, Exchange, Gateway, Settings, Upstream
-from refold.gateway.scripted import Serving
-from refold.gateway.traces import Traces
-from refold.scripted_server import Reply
-from refold.scripted_upstream import Played, ScriptedUpstream
+from refold.gateway.http.tracing import Traces
 from refold.stores import MemoryStore
-from refold.windows import Window
+from refold.testing.scripted_gateway import Serving
+from refold.testing.scripted_server import Reply
+from refold.testing.scripted_upstream import Played, ScriptedUpstream
+from refold.tokens.windows import Window
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 STATE = "vendor=1"
@@ -167,7 +167,7 @@ def test_other_paths_make_no_span() -> None:
 def test_the_gateway_does_without_the_package() -> None:
     code = (
         "import sys; sys.modules['opentelemetry'] = None\n"
-        "from refold.gateway.caller import Note\nfrom refold.gateway.traces import Traces\n"
+        "from refold.gateway.http.caller import Note\nfrom refold.gateway.http.tracing import Traces\n"
         "with Traces().request(None, 'anthropic', Note()) as headers: print(headers)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -7,11 +7,11 @@ import time
 import pytest
 
 from raw_http import eventually, rest, statuses, talk
-from refold.gateway.config import Config
-from refold.gateway.limits import Limits
-from refold.gateway.scripted import serving
+from refold.gateway.config.config import Config
+from refold.gateway.settings import Limits
 from refold.gateway.upstreams import Upstream
-from refold.scripted_upstream import ScriptedUpstream
+from refold.testing.scripted_gateway import serving
+from refold.testing.scripted_upstream import ScriptedUpstream
 
 BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hello from Java."}]}).encode()
 OFFER = (

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raw_http import eventually
-from refold.gateway.config import Config
-from refold.gateway.scripted import ScriptedExchange, serving
-from refold.gateway.taps import Tap
+from refold.gateway.config.config import Config
+from refold.gateway.http.usage_tap import Tap
 from refold.gateway.upstreams import Upstream
-from refold.scripted_upstream import Asked, Played, ScriptedUpstream
+from refold.testing.scripted_gateway import ScriptedExchange, serving
+from refold.testing.scripted_upstream import Asked, Played, ScriptedUpstream
 
 SSE = "text/event-stream"
 

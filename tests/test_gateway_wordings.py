@@ -6,7 +6,7 @@ from importlib.resources import files
 
 import pytest
 
-from refold.gateway.errors import Figures, context_error, figures, is_context_error
+from refold.gateway.policy.context_errors import Figures, context_error, figures, is_context_error
 
 CLASSIC = "This model's maximum context length is {} tokens. However, "
 WORDS: list[tuple[str, int, object, Figures]] = [

@@ -3,14 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.attempt import Attempt
-from refold.ground import Ground
-from refold.lens import Lens
+from refold.compactor.signed_thinking import BY, copies, unbound
+from refold.core.profile import Ground, Lens
+from refold.core.view import View
+from refold.edits import Attempt
 from refold.messages import Message, Text, Thinking, ToolCall, ToolResult, user
-from refold.rules.verdict import Rules
-from refold.settle import BY, copies, unbound
+from refold.rules.rule import Rules
 from refold.transcript import Transcript
-from refold.view import View
 
 SAID = tuple(user(f"message {n}") for n in range(12))
 

@@ -2,7 +2,7 @@
 
 from hypothesis import given
 
-from refold.groups import Pair, answered, call_of, groups, latest_turn, settled, unseen
+from refold.core.tool_groups import Pair, answered, call_of, groups, latest_turn, settled, unseen
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.testing import transcripts
 

@@ -87,7 +87,7 @@ def test_c2_what_was_billed_for_a_system_prompt_alone_is_said_of_no_other_histor
 def test_c2_an_empty_history_hides_no_conversation_that_is_known():
     """Respelled by its client, a conversation of an hour was taken for the empty one that was seen since."""
     now = [0.0]
-    budget = refold.Budget(refold.triggers.Elapsed(3_600), 500)
+    budget = refold.Budget(refold.budget.triggers.Elapsed(3_600), 500)
     compact = refold.Compactor(refold.default_strategies(500), budget, clock=lambda: now[0])
     history = talk(30)
     assert compact(history).payload == history

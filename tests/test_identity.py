@@ -12,8 +12,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from refold.canonical import canonical, canonical_text
-from refold.codecs import decode_all, open_payload
+from refold.codecs.detect import decode_all, open_payload
+from refold.text.canonical_json import canonical, canonical_text
 from refold.transcript import Transcript
 
 

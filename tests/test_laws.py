@@ -10,19 +10,20 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from examples import thorough
-from refold.budget import Budget
+from refold.budget.budget import Budget
+from refold.compactor.engine import first_sight, steps
+from refold.compactor.signed_thinking import copies, resettle, settle
+from refold.core.profile import Lens
+from refold.core.strategy import Answer, Ask, Steps
+from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import EditError
-from refold.lens import Lens
-from refold.loop import adrive, drive, first_sight, steps
 from refold.messages import Message, Text, Thinking, ToolCall, ToolResult, user
+from refold.models.driver import adrive, drive
 from refold.rules import anthropic, gemini, openai_chat, openai_responses
-from refold.rules.verdict import Rules
-from refold.settle import copies, resettle, settle
-from refold.strategy import Answer, Ask, Steps
+from refold.rules.rule import Rules
 from refold.testing import ScriptedModel, transcripts
 from refold.transcript import Transcript, digest
-from refold.view import View
 
 DIALECTS = {
     "anthropic": Rules(anthropic.RULES, alternate=True, thinking="bound"),

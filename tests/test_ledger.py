@@ -10,12 +10,12 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import refold
-from refold.events import Accepted, Ended, Instruct, Reverted, Started, Tried, Veto
-from refold.ledger import rows_of
+from refold.adapters.opentelemetry import spans
+from refold.compactor.hooks import Accepted, Ended, Instruct, Reverted, Started, Tried, Veto
+from refold.core.strategy import Answer
+from refold.stores.store import rows_of
 from refold.strategies import ClearToolResults, ClipResults, Summarize
-from refold.strategy import Answer
 from refold.testing import ScriptedModel
-from refold.tracing import spans
 from test_compactor import conversation
 from test_preview import ByModel
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.media import media
+from refold.codecs.media import media
 from refold.messages import Media
 
 

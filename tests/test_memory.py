@@ -13,8 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold import Answer, Ask, Budget, Compactor, Message, SQLiteStore, StoreError, Text, ToolCall, ToolResult, View
-from refold.hidden import newly_hidden
+from refold import (
+    Answer,
+    Ask,
+    Budget,
+    Compactor,
+    Message,
+    SQLiteStore,
+    StoreError,
+    Text,
+    ToolCall,
+    ToolResult,
+    View,
+)
 from refold.memory import (
     Extract,
     Flushed,
@@ -30,9 +41,10 @@ from refold.memory import (
     redact,
 )
 from refold.messages import user
+from refold.retrieval.hidden import newly_hidden
 from refold.strategies import Summarize
-from refold.summary import wrap
 from refold.testing import ScriptedModel, transcripts
+from refold.text.summary_wrapper import wrap
 
 
 def assistant(text: str) -> Message:

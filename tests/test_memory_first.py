@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import Budget, Compactor, Edit, MemoryStore, View
-from refold.events import Ended
+from refold.compactor.hooks import Ended
+from refold.core.strategy import Answer, Ask
 from refold.memory import Extract, Flushed, Flushing, Memory, MemorySink, ProcessMemories
 from refold.memory.flush import LONGEST_REST
 from refold.presets.soft_hard import CompactionConfig, SoftHardCompactor
 from refold.strategies import Summarize
-from refold.strategy import Answer, Ask
 
 SMALL = CompactionConfig(300, 600, 100, keep_recent_messages=2, summary_max_tokens=200)
 BUDGET = Budget(900, 700)

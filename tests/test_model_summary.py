@@ -4,23 +4,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.budget import Budget
-from refold.lens import Lens
-from refold.loop import drive, steps
+from refold.budget.budget import Budget
+from refold.compactor.calibration import Scale
+from refold.compactor.engine import steps
+from refold.core.profile import Lens
+from refold.core.strategy import Answer, Ask, Summary
+from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.models.driver import drive
 from refold.rules import anthropic, gemini, openai_chat, openai_responses
-from refold.rules.verdict import Rules
+from refold.rules.rule import Rules
 from refold.strategies.summarize import Summarize
-from refold.strategy import Answer, Ask
-from refold.summarizer import Summary
 from refold.summarizers.forms import SnapshotForm, State, StateForm
 from refold.summarizers.model import HEADINGS, ModelSummary, Prompt, prompt
-from refold.summarizers.model.chunks import chunks
+from refold.summarizers.model.job import chunks
 from refold.summarizers.model.record import DETAILS, Element, elements, halves
-from refold.summary import joined, parted, previous, wrap
 from refold.testing import ScriptedModel, check_strategy, transcripts
-from refold.tokens.anchor import Scale
-from refold.view import View
+from refold.text.summary_wrapper import joined, parted, previous, wrap
 
 GOOD = "\n".join(f"## {title}\n- something about {title.lower()}" for title in HEADINGS)
 SNAPSHOT = """<state_snapshot>

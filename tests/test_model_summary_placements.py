@@ -6,21 +6,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.budget import Budget
-from refold.compactor import Compactor
-from refold.lens import Lens
-from refold.loop import drive, steps
+from refold.budget.budget import Budget
+from refold.compactor.compactor import Compactor
+from refold.compactor.engine import steps
+from refold.core.profile import Lens
+from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
-from refold.placements import PLACEMENTS, Placement, placed
+from refold.models.driver import drive
 from refold.rules import anthropic, gemini, openai_chat, openai_responses
-from refold.rules.verdict import Rules
-from refold.split import tail_start
+from refold.rules.rule import Rules
 from refold.strategies.summarize import Summarize
+from refold.summarizers.heuristic import parse
 from refold.summarizers.model import HEADINGS, ModelSummary
-from refold.summarizers.rules import parse
-from refold.summary import ACK, CONTINUE, QUESTION, carried, is_only_summary, opening, previous, wrap
+from refold.summarizers.placement import PLACEMENTS, Placement, placed
+from refold.summarizers.tail import tail_start
 from refold.testing import ScriptedModel, check_strategy, transcripts
-from refold.view import View
+from refold.text.summary_wrapper import (
+    ACK,
+    CONTINUE,
+    QUESTION,
+    carried,
+    is_only_summary,
+    opening,
+    previous,
+    wrap,
+)
 
 GOOD = "\n".join(f"## {title}\n- something about {title.lower()}" for title in HEADINGS)
 DIALECTS = {

@@ -13,10 +13,10 @@ import anthropic
 import openai
 import pytest
 
+from refold.core.strategy import Answer, Ask
 from refold.messages import Message, Text
 from refold.models import AnthropicModel, HTTPModel, LiteLLMModel, Model, OpenAIModel
-from refold.scripted_server import Reply, ScriptedServer
-from refold.strategy import Answer, Ask
+from refold.testing.scripted_server import Reply, ScriptedServer
 from refold.tokens.usage import Usage
 
 pytestmark = pytest.mark.filterwarnings("ignore:Item '.*' on TypedDict class:UserWarning")  # LiteLLM's own types

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from refold import Budget, Compactor
+from refold.core.strategy import Answer, Ask
 from refold.memory import ModelMemories, ProcessMemories, aflush, flush
 from refold.models.callables import asking, calling
 from refold.presets.gemini import Settings
@@ -17,9 +18,8 @@ from refold.presets.prune_compact import Limits, PruneAndCompact, generate_summa
 from refold.presets.soft_hard import CompactionConfig, SoftHardCompactor
 from refold.presets.two_layer import ContextCompactor, ContextPolicy
 from refold.strategies import Summarize
-from refold.strategy import Answer, Ask
+from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.model import ModelSummary
-from refold.summarizers.rules import RuleSummary
 
 SMALL = CompactionConfig(300, 600, 100, keep_recent_messages=2, summary_max_tokens=300, use_llm=True)
 

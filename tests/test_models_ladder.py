@@ -11,13 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import Budget, Compactor
+from refold.core.strategy import Answer, Ask, Fault, FaultKind, Summary
 from refold.models import Breaker, HTTPModel, Ladder, OpenAIModel
-from refold.models.ladder import Clock
-from refold.scripted_server import Reply, ScriptedServer
+from refold.models.fallback import Clock
 from refold.strategies import Summarize
-from refold.strategy import Answer, Ask, Fault, FaultKind
-from refold.summarizer import Summary
 from refold.testing import ScriptedModel
+from refold.testing.scripted_server import Reply, ScriptedServer
 from refold.tokens.usage import Usage
 
 ASK = Ask("Summarise.")

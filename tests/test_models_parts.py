@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import models
+from refold.core.strategy import Answer, Ask, Fault
 from refold.messages import Message, Text
 from refold.models import HTTPModel, Model, asking, calling
-from refold.models.faults import fault_of, fault_of_status, retry_after, told
+from refold.models.errors import fault_of, fault_of_status, retry_after, told
 from refold.models.model import priced
 from refold.models.requests import OPENING, turns_of
-from refold.models.thinking import unthought
-from refold.scripted_server import Received, Reply, ScriptedServer
-from refold.strategy import Answer, Ask, Fault
+from refold.models.responses import unthought
+from refold.testing.scripted_server import Received, Reply, ScriptedServer
 from refold.tokens.usage import Usage
 
 ASK = Ask(

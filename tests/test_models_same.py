@@ -8,10 +8,10 @@ import openai
 import pytest
 
 from refold import Budget, Compactor
+from refold.core.strategy import Ask
 from refold.messages import Message, Text
 from refold.models import AnthropicModel, HTTPModel, OpenAIModel
-from refold.scripted_server import ScriptedServer
-from refold.strategy import Ask
+from refold.testing.scripted_server import ScriptedServer
 
 TOOL = {"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}
 CHAT: dict[str, Any] = {

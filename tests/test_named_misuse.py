@@ -5,8 +5,8 @@ from dataclasses import MISSING, fields
 import pytest
 
 import refold
+from refold.compactor.strategy_names import STRATEGIES, strategy
 from refold.demo import session
-from refold.named import STRATEGIES, strategy
 from refold.strategies import ClearThinking, ClearToolResults, KeepImportant, SummarizeTo
 
 BAD = ("-1", "'x'", "None", "2.5", "1e999", "True", "[]", "{}", "b'x'", "[1, 'a']", "Freshness()", "ClearThinking()",

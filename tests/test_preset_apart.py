@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold import Budget, Compactor
+from refold.core.strategy import Answer, Ask
 from refold.presets.gemini import Settings, compactor
 from refold.presets.in_place import FEW, Unabridged
 from refold.presets.koog import LLM
@@ -20,7 +21,6 @@ from refold.presets.prune_compact import Limits, PruneAndCompact
 from refold.presets.soft_hard import CompactionConfig, SoftHardCompactor
 from refold.presets.two_layer import ContextCompactor, ContextPolicy
 from refold.strategies import ClearToolResults, Summarize
-from refold.strategy import Answer, Ask
 
 LIMITS = Limits(prune_protect=60, prune_minimum=60, model_limit=1_500, reserved_output=300, summary_max_tokens=200)
 POLICY = ContextPolicy(token_threshold=700, keep_recent_tools=1, max_tool_length=60, summary_max_tokens=200)

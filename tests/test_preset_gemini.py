@@ -13,7 +13,8 @@ from langchain_core.messages.utils import count_tokens_approximately
 
 from refold import Answer, Budget, Compactor, MemoryStore, check
 from refold.adapters import langchain
-from refold.lens import Lens
+from refold.core.profile import Lens
+from refold.core.view import View
 from refold.messages import Media, Message, Text, ToolCall, ToolResult, user
 from refold.presets import gemini
 from refold.presets.gemini import (
@@ -29,17 +30,16 @@ from refold.presets.gemini import (
     get_compressor,
     recent,
 )
-from refold.scripted_server import ScriptedServer
-from refold.split import tail_start
+from refold.presets.token_formulas import quarter
 from refold.strategies import FromLastN, Summarize
 from refold.summarizers.forms import File, SnapshotForm, Step, read_snapshot
+from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.model import ModelSummary
-from refold.summarizers.rules import RuleSummary
-from refold.summary import ACK, previous
+from refold.summarizers.tail import tail_start
 from refold.testing import ScriptedModel, transcripts
+from refold.testing.scripted_server import ScriptedServer
+from refold.text.summary_wrapper import ACK, previous
 from refold.tokens.count import counter
-from refold.tokens.formulas import quarter
-from refold.view import View
 
 WINDOW = 20_000
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.presets.gemini import Settings, compactor, recent
-from refold.split import tail_start
-from refold.summary import ACK, previous
+from refold.summarizers.tail import tail_start
 from refold.testing import ScriptedModel
-from refold.view import View
+from refold.text.summary_wrapper import ACK, previous
 
 SNAPSHOT = (
     "<state_snapshot><overall_goal>g</overall_goal><key_knowledge>- k</key_knowledge><file_system_state>none"

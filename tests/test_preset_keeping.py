@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 import refold
+from refold.core.strategy import Summary
+from refold.core.view import View
 from refold.messages import Message, Text, user
 from refold.presets.keeping import KeepFrom, LastMessages, LastTurns, OnlyBeyond
 from refold.strategies import Summarize
-from refold.summarizer import Summary
-from refold.summary import wrap
 from refold.testing import proposals
-from refold.view import View
+from refold.text.summary_wrapper import wrap
 
 
 @dataclass(frozen=True)

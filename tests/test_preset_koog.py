@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import Answer, Ask, Message, Text, ToolCall, ToolResult, check
+from refold.budget.triggers import Elapsed, EveryN, Fraction, Messages, Predicate, Tokens
 from refold.messages import user
 from refold.presets import koog
 from refold.presets.koog import (
@@ -30,11 +31,10 @@ from refold.presets.koog import (
     remember,
 )
 from refold.rules.openai_chat import RULES
-from refold.rules.verdict import Rules
+from refold.rules.rule import Rules
 from refold.strategies import WholeHistory as CoreWholeHistory
-from refold.summary import CONTINUE, previous
 from refold.testing import ScriptedModel, transcripts
-from refold.triggers import Elapsed, EveryN, Fraction, Messages, Predicate, Tokens
+from refold.text.summary_wrapper import CONTINUE, previous
 
 WORDS = "some words that take room " * 60
 SYSTEM = Message("system", (Text("You are an agent."),))

@@ -14,6 +14,7 @@ from langgraph.graph import END, START, StateGraph
 
 from refold import check
 from refold.adapters import langchain
+from refold.budget.triggers import Tokens
 from refold.presets.koog import (
     LLM,
     AgentState,
@@ -32,9 +33,8 @@ from refold.presets.koog import (
     remember,
 )
 from refold.presets.koog import Concept as About
-from refold.summary import previous
 from refold.testing import ScriptedModel
-from refold.triggers import Tokens
+from refold.text.summary_wrapper import previous
 
 TLDR = (
     "## Key Objectives\n- count the rows\n## Tools Used & Results\n- rows: counted\n## Key Findings\n- none\n"

@@ -8,8 +8,21 @@ import pytest
 
 from refold.presets.gemini import Settings
 from refold.presets.gemini import compactor as gemini
-from refold.presets.koog import LLM, Chunked, Concept, FromLastNMessages, RetrieveFactsFromHistory, WholeHistory, tldr
-from refold.presets.prune_compact import SUMMARY_SYSTEM_PROMPT, Limits, PruneAndCompact, generate_summary
+from refold.presets.koog import (
+    LLM,
+    Chunked,
+    Concept,
+    FromLastNMessages,
+    RetrieveFactsFromHistory,
+    WholeHistory,
+    tldr,
+)
+from refold.presets.prune_compact import (
+    SUMMARY_SYSTEM_PROMPT,
+    Limits,
+    PruneAndCompact,
+    generate_summary,
+)
 from refold.presets.soft_hard import CompactionConfig, SoftHardCompactor
 from refold.presets.two_layer import ContextCompactor, ContextPolicy
 from refold.summarizers.model import Prompt

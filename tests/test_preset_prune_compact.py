@@ -8,6 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
+from refold.core.breakdown import breakdown
+from refold.core.strategy import Answer
+from refold.core.view import View
 from refold.messages import user as summary
 from refold.presets.prune_compact import (
     MODEL_LIMIT,
@@ -24,13 +27,10 @@ from refold.presets.prune_compact import (
     rebuild_messages,
     tool_compact,
 )
-from refold.strategy import Answer
-from refold.summary import QUESTION
+from refold.presets.token_formulas import chinese_and_ascii
 from refold.testing import ScriptedModel, proposals
-from refold.tokens.breakdown import breakdown
+from refold.text.summary_wrapper import QUESTION
 from refold.tokens.count import count_message, counter
-from refold.tokens.formulas import chinese_and_ascii
-from refold.view import View
 
 SYSTEM = {"role": "system", "content": "You are a careful engineer. " * 40}
 SUMMARY = "到目前为止，我们完成了：1. 读取文件。"

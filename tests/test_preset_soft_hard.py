@@ -13,8 +13,9 @@ from urllib.request import urlopen
 import pytest
 
 import refold
+from refold.compactor.hooks import Ended
+from refold.core.strategy import Answer
 from refold.errors import StoreError
-from refold.events import Ended
 from refold.memory import ProcessMemories
 from refold.presets.soft_hard import (
     DEVELOPMENT,
@@ -42,10 +43,9 @@ from refold.presets.soft_hard_commands import (
     compactor_estimate_tokens,
     in_thread,
 )
+from refold.presets.token_formulas import rather_over
 from refold.scorers import Emphasis
-from refold.strategy import Answer
 from refold.testing import ScriptedModel
-from refold.tokens.formulas import rather_over
 
 ROOT = Path(__file__).parent.parent
 SMALL = CompactionConfig(1_000, 2_000, 500, keep_recent_messages=4, summary_max_tokens=300)

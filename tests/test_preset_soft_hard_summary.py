@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.loop import drive
+from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.models.driver import drive
 from refold.presets.soft_hard_summary import (
     TopicSummary,
     extract_conclusions,
@@ -15,8 +16,7 @@ from refold.presets.soft_hard_summary import (
     parse,
     render,
 )
-from refold.summary import wrap
-from refold.view import View
+from refold.text.summary_wrapper import wrap
 
 GOLDEN = """\
 [以下是之前对话的摘要]

@@ -11,9 +11,9 @@ import refold
 from pages import ROOT, blocks
 from refold.models import OpenAIModel
 from refold.presets.two_layer import ContextPolicy
-from refold.scripted_answers import Call
-from refold.scripted_server import Reply, ScriptedServer
 from refold.testing import ScriptedModel
+from refold.testing.scripted_answers import Call
+from refold.testing.scripted_server import Reply, ScriptedServer
 
 QUESTION = "Write twelve parts and read each."
 

@@ -5,18 +5,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import Budget, Message, Text
-from refold.loop import drive, steps
+from refold.compactor.engine import steps
+from refold.core.strategy import Answer, Ask
+from refold.core.view import View
+from refold.models.driver import drive
 from refold.presets import gemini, prune_compact, soft_hard, two_layer
+from refold.presets import token_formulas as formulas
 from refold.presets.gemini import Settings, compactor
 from refold.presets.soft_hard import CompactionConfig, SoftHardCompactor
 from refold.presets.two_layer import ContextCompactor, ContextPolicy
 from refold.strategies import Summarize
-from refold.strategy import Answer, Ask
 from refold.summarizers.model import ModelSummary
-from refold.summary import OPEN, TITLES, is_only_summary, previous, without_summary, wrap
 from refold.testing import ScriptedModel
-from refold.tokens import formulas
-from refold.view import View
+from refold.text.summary_wrapper import (
+    OPEN,
+    TITLES,
+    is_only_summary,
+    previous,
+    without_summary,
+    wrap,
+)
 
 SMALL = CompactionConfig(300, 600, 100, keep_recent_messages=2, summary_max_tokens=300)
 

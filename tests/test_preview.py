@@ -10,15 +10,20 @@ from hypothesis import strategies as st
 
 import refold
 from examples import thorough
+from refold.compactor.losses import Vanished, vanished
+from refold.core.strategy import Answer, Ask, Summary
 from refold.edits import Edit
 from refold.messages import Message, Text, ToolCall, ToolResult, user
-from refold.readable import plain_text, readable
-from refold.strategies import ClearToolInputs, ClearToolResults, ClipResults, DropDuplicates, Summarize
-from refold.strategy import Answer, Ask
-from refold.summarizer import Summary
-from refold.summary import wrap
+from refold.strategies import (
+    ClearToolInputs,
+    ClearToolResults,
+    ClipResults,
+    DropDuplicates,
+    Summarize,
+)
 from refold.testing import ScriptedModel, transcripts
-from refold.vanished import Vanished, vanished
+from refold.text.plain import plain_text, readable
+from refold.text.summary_wrapper import wrap
 from test_compactor import STRATEGIES, conversation
 
 FAR = 10**9

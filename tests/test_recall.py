@@ -22,11 +22,11 @@ from refold import (
     View,
 )
 from refold.messages import Thinking, user
-from refold.recalling import Index, answer_call, recall, recall_tools
+from refold.retrieval import Index, answer_call, recall, recall_tools
 from refold.stores import SQLiteStore
 from refold.strategies import ClearThinking, Summarize
-from refold.terms import alternatives, phrase, terms
 from refold.testing import transcripts
+from refold.text.terms import alternatives, phrase, terms
 
 SAID = (
     user("请把配置文件改成 YAML 格式，不要动数据库。全文检索也要支持中文"),

@@ -11,13 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.checking import check
-from refold.codecs import CODECS, decode_all, open_payload
-from refold.lens import Lens
+from refold.codecs.detect import CODECS, decode_all, open_payload
+from refold.codecs.repair import Repaired, check, repair
+from refold.core.profile import Lens
+from refold.core.view import View
 from refold.messages import Message, Text, ToolResult, user
-from refold.repairing import Repaired, repair
-from refold.rules.draft import NO_CALL, NO_RESULT
-from refold.view import View
+from refold.rules.repair_draft import NO_CALL, NO_RESULT
 from test_check import bodies
 
 # --- the four formats, in short ---------------------------------------------------------------

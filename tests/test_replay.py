@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from refold.budget import Budget
-from refold.compactor import Compactor
+from refold.budget.budget import Budget
+from refold.compactor.compactor import Compactor
+from refold.core.message_slots import with_parts
+from refold.core.view import View
 from refold.messages import Text, ToolCall, ToolResult, user
-from refold.replay import STRUCTURED, Recording, Replay, names, places, written_out
-from refold.shown import with_parts
 from refold.strategies import DropDuplicates
-from refold.view import View
+from refold.testing.replay import STRUCTURED, Recording, Replay, names, places, written_out
 
 EVERYTHING = Compactor([], Budget(10**9, 10**9))
 

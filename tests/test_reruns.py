@@ -7,12 +7,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from refold import Budget, Compactor, MemoryStore
-from refold.defaults import default_strategies
+from refold.compactor.defaults import default_strategies
+from refold.compactor.run import MOST
+from refold.core.strategy import Answer, Ask
+from refold.core.view import View
 from refold.messages import Message, Text
-from refold.rounds import MOST
 from refold.strategies import Summarize
-from refold.strategy import Answer, Ask
-from refold.view import View
 from test_rules_growth import histories
 
 

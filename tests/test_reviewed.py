@@ -9,11 +9,11 @@ import pytest
 
 import refold
 from refold.codecs import openai_chat
-from refold.compose import Tagged, kept, remember
+from refold.core.strategy import Answer
 from refold.messages import Message, Text, user
 from refold.stores import MemoryStore, SQLiteStore
 from refold.strategies import Summarize
-from refold.strategy import Answer
+from refold.summarizers.kept_words import Tagged, kept, remember
 from refold.summarizers.model import ModelSummary
 
 
@@ -137,9 +137,11 @@ class Pairs:
 @pytest.mark.parametrize("form", ["list", "body", "text"])
 def test_a_codec_of_ones_own_reads_bodies_with_a_field_of_its_own(form):
     pairs = [[one["role"], one["content"]] for one in talk(60)]
-    payload = {"list": pairs, "body": {"talk": pairs, "model": "m"}, "text": refold.document.dump({"talk": pairs})}[
-        form
-    ]
+    payload = {
+        "list": pairs,
+        "body": {"talk": pairs, "model": "m"},
+        "text": refold.codecs.json_text.dump({"talk": pairs}),
+    }[form]
     view = refold.compact(payload, to=2_000, format=Pairs())
     assert view.tokens <= 2_000 and view.revert().payload == payload
     assert not isinstance(payload, dict) or view.payload["model"] == "m"

@@ -10,10 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from refold import Budget, Compactor, MemoryStore
-from refold.checking import check
-from refold.codecs import decode_all, open_payload
-from refold.loop import drive, shrink
+from refold.codecs.detect import decode_all, open_payload
+from refold.codecs.repair import check
+from refold.compactor.engine import shrink
+from refold.compactor.unanswered import is_premature, open_request
+from refold.core.strategy import Answer, Ask, Strategy
+from refold.core.view import View
 from refold.messages import Message, Text, ToolResult, user
+from refold.models.driver import drive
 from refold.presets.keeping import KeepFrom, LastMessages, LastTurns, Unanswered
 from refold.presets.turn_by_turn import SummarizeTurns
 from refold.scorers import Recency
@@ -29,11 +33,8 @@ from refold.strategies import (
     SummarizeTo,
     WholeHistory,
 )
-from refold.strategy import Answer, Ask, Strategy
-from refold.summary import without_summary
-from refold.unanswered import is_premature, open_request
-from refold.view import View
-from refold.windows import Window
+from refold.text.summary_wrapper import without_summary
+from refold.tokens.windows import Window
 from test_gateway_core import FORMATS, Driver, Writer, chat, entries, violations
 from test_rules_growth import histories
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.codecs import CODECS
-from refold.lens import Lens
+from refold.codecs.detect import CODECS
+from refold.core.profile import Lens
+from refold.core.view import View
 from refold.messages import Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 from refold.rules import anthropic, gemini, openai_chat, openai_responses
 from refold.rules.pairing import client, pair, server, tail
-from refold.rules.verdict import Rules, Violation
-from refold.view import View
+from refold.rules.rule import Rules, Violation
 
 RULES = {codec.NAME: codec.rules({}) for codec in CODECS}
 ALL = pytest.mark.parametrize("rules", RULES.values(), ids=RULES)

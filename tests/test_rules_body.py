@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from refold.checking import check
-from refold.codecs import decode_all, open_payload
-from refold.repairing import repair
+from refold.codecs.detect import decode_all, open_payload
+from refold.codecs.repair import check, repair
 
 ASKS = {"type": "compaction_trigger"}
 SAID = {"type": "message", "role": "user", "content": "Go on."}

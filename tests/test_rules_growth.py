@@ -13,14 +13,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from refold.budget import Budget
-from refold.checking import check
-from refold.codecs import CODECS, anthropic, decode_all, open_payload, openai_chat, openai_responses
+from refold.budget.budget import Budget
+from refold.codecs import anthropic, openai_chat, openai_responses
 from refold.codecs import gemini as gemini_codec
-from refold.compactor import Compactor
+from refold.codecs.detect import CODECS, decode_all, open_payload
+from refold.codecs.repair import check
+from refold.compactor.compactor import Compactor
+from refold.core.strategy import Answer, Ask
 from refold.messages import Media, Message, Text, Thinking, ToolCall, ToolResult
-from refold.strategies import ClearThinking, ClearToolResults, ClipResults, DropDuplicates, Summarize
-from refold.strategy import Answer, Ask
+from refold.strategies import (
+    ClearThinking,
+    ClearToolResults,
+    ClipResults,
+    DropDuplicates,
+    Summarize,
+)
 from refold.testing import transcripts
 from test_check import bodies
 

@@ -7,17 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
-from refold.escapes import without_escapes
-from refold.failures import is_failure
-from refold.lens import Lens
+from refold.core.profile import Lens
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.strategies import Summarize
-from refold.summarizers.rules import gather
-from refold.summarizers.rules.names import Tally, note, ranked
-from refold.summarizers.rules.outcomes import error_line, exit_code
-from refold.summarizers.rules.text import SCANNED, scanned
-from refold.summarizers.rules.words import Source, candidates, skeleton
-from refold.terms import terms
+from refold.summarizers.heuristic import gather
+from refold.summarizers.heuristic.calls import error_line, exit_code
+from refold.summarizers.heuristic.names import Tally, note, ranked
+from refold.summarizers.heuristic.words import SCANNED, Source, candidates, scanned, skeleton
+from refold.text.failures import is_failure
+from refold.text.terms import terms
+from refold.text.tool_arguments import without_escapes
 
 
 def names(text: str, source: Source = "said") -> set[str]:

@@ -3,8 +3,8 @@
 import pytest
 
 from refold.messages import Message, Text, ToolCall, ToolResult, user
-from refold.summarizers.rules.collect import gather
-from refold.summarizers.rules.outcomes import error_line
+from refold.summarizers.heuristic.calls import error_line
+from refold.summarizers.heuristic.collect import gather
 
 
 def model(text: str) -> Message:

@@ -6,16 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.budget import Budget
-from refold.lens import Lens
-from refold.loop import drive, steps
+from refold.budget.budget import Budget
+from refold.compactor.engine import steps
+from refold.core.profile import Lens
+from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.models.driver import drive
 from refold.strategies import Summarize
-from refold.summarizers.rules import RuleSummary, gather, merge, parse, render
-from refold.summarizers.rules.digest import Digest, Todo, state_after
-from refold.summary import wrap
+from refold.summarizers.heuristic import RuleSummary, gather, merge, parse, render
+from refold.summarizers.heuristic.digest import Digest, Todo, state_after
 from refold.testing import transcripts
-from refold.view import View
+from refold.text.summary_wrapper import wrap
 
 
 def by_length(text):

@@ -3,15 +3,24 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.lens import Lens
-from refold.loop import drive
+from refold.core.profile import Lens
+from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.models.driver import drive
 from refold.strategies import Summarize
-from refold.summarizers.rules import RuleSummary
-from refold.summarizers.rules.reading import parse
-from refold.summarizers.rules.talk import Line, joined, parted, ranked, read, shown, spoken, written
-from refold.summary import previous, wrap
-from refold.view import View
+from refold.summarizers.heuristic import RuleSummary
+from refold.summarizers.heuristic.chat import (
+    Line,
+    joined,
+    parted,
+    ranked,
+    read,
+    shown,
+    spoken,
+    written,
+)
+from refold.summarizers.heuristic.parse import parse
+from refold.text.summary_wrapper import previous, wrap
 
 
 def says(text):

@@ -2,14 +2,14 @@
 
 import pytest
 
-from refold.lens import Lens
+from refold.core.profile import Lens
+from refold.core.view import View
 from refold.memory import ProcessMemories, flush
 from refold.messages import Message, Text, user
 from refold.scorers import Emphasis
-from refold.summarizers.rules import gather
-from refold.summarizers.rules.cues import constraints
-from refold.summarizers.rules.wording import BINDING, PREFERRING, STRESSING, WORDINGS
-from refold.view import View
+from refold.summarizers.heuristic import gather
+from refold.summarizers.heuristic.cues import constraints
+from refold.summarizers.heuristic.lexicon import BINDING, PREFERRING, STRESSING, WORDINGS
 
 BINDS = {
     "zh-Hans": [

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
-from refold.scorer import Scorer, least_first, score_alone, scores
 from refold.scorers import (
     Brevity,
     Emphasis,
@@ -21,8 +21,8 @@ from refold.scorers import (
     Roles,
     Weighted,
 )
+from refold.scorers.scorer import Scorer, least_first, score_alone, scores
 from refold.testing import transcripts
-from refold.view import View
 
 
 def letters(texts: Sequence[str]) -> list[list[float]]:

@@ -4,18 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.budget import Budget
-from refold.compactor import Compactor
+from refold.budget.budget import Budget
+from refold.compactor.compactor import Compactor
+from refold.compactor.strategy_names import strategy as named
+from refold.core.view import View
 from refold.messages import Message, Text, user
-from refold.named import strategy as named
 from refold.rules import anthropic, openai_chat
-from refold.rules.verdict import Rules
-from refold.scorer import Scorer, important
+from refold.rules.rule import Rules
 from refold.scorers import Emphasis, Errors, Freshness, Recency, References, Roles, Weighted
+from refold.scorers.scorer import Scorer, important
 from refold.strategies import ClearToolResults, KeepImportant, Summarize
-from refold.summary import is_only_summary
 from refold.testing import check_strategy, proposals, transcripts
-from refold.view import View
+from refold.text.summary_wrapper import is_only_summary
 
 ANTHROPIC = Rules(anthropic.RULES, alternate=True, thinking="loop")
 FILLER = "We looked at one thing and then at another. " * 20

@@ -4,19 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.budget import Budget
-from refold.loop import drive, steps
+from refold.budget.budget import Budget
+from refold.compactor.engine import steps
+from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.models.driver import drive
 from refold.rules import anthropic, openai_chat
-from refold.rules.verdict import Rules
-from refold.scorer import Scorer
+from refold.rules.rule import Rules
 from refold.scorers import Emphasis, Errors, Freshness, Recency, References, Roles, Weighted
+from refold.scorers.scorer import Scorer
 from refold.strategies.clear_tool_inputs import ClearToolInputs
 from refold.strategies.clear_tool_results import ClearToolResults
 from refold.strategies.clip_results import ClipResults
 from refold.strategies.drop_duplicates import DropDuplicates
 from refold.testing import check_strategy, proposals, transcripts
-from refold.view import View
 
 ANTHROPIC = Rules(anthropic.RULES, alternate=True, thinking="loop")
 SCORERS = [

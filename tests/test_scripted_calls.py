@@ -7,9 +7,9 @@ import openai
 import pytest
 from google import genai
 
-from refold.scripted_answers import Call
-from refold.scripted_server import Reply
-from refold.scripted_upstream import ScriptedUpstream
+from refold.testing.scripted_answers import Call
+from refold.testing.scripted_server import Reply
+from refold.testing.scripted_upstream import ScriptedUpstream
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.codecs import decode_all, open_payload
+from refold.codecs.detect import decode_all, open_payload
 from refold.errors import FormatError
-from refold.gateway.sides import side_of
-from refold.gateway.traffic import Incoming
+from refold.gateway.messages import Incoming
+from refold.gateway.policy.request_kind import side_of
 from refold.messages import Media, Message, Text, ToolCall, ToolResult, user
 from refold.speakers import current, heard, is_request, request_of, segments, stays
 from refold.speakers.carriers import TAGS
-from refold.summary import wrap
+from refold.text.summary_wrapper import wrap
 
 
 def reminder(text: str) -> str:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from refold import Budget, Compactor, default_strategies
-from refold.defaults import fill
-from refold.gateway.sides import gained_only_text
+from refold.compactor.defaults import fill
+from refold.gateway.policy.request_kind import gained_only_text
 from refold.messages import Message, Text, ToolResult, user
 from refold.strategies import ClearToolResults
-from refold.windows import Window
+from refold.tokens.windows import Window
 from test_gateway_core import Driver, entries, violations
 
 WORDS = "The quick brown fox jumps over the lazy dog. " * 25

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.attempt import Attempt
-from refold.budget import Budget
-from refold.codecs import decode_all, open_payload
-from refold.compactor import Compactor
-from refold.defaults import default_strategies
-from refold.gateway import plan
+from refold.budget.budget import Budget
+from refold.codecs.detect import decode_all, open_payload
+from refold.compactor.compactor import Compactor
+from refold.compactor.defaults import default_strategies
+from refold.core.strategy import Strategy
+from refold.core.view import View
+from refold.edits import Attempt
+from refold.gateway.policy import policy as plan
 from refold.messages import Message, Text, ToolResult
 from refold.strategies import Chunked, FromLastN, Summarize, WholeHistory
-from refold.strategy import Strategy
-from refold.summary import without_summary
-from refold.view import View
+from refold.text.summary_wrapper import without_summary
 
 FORMATS = ("anthropic", "openai_chat", "openai_responses", "gemini")
 STEER = "<system-reminder>\nThe user sent a new message while you were working:\n{}\n</system-reminder>"

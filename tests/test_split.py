@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.lens import Lens
+from refold.core.profile import Lens
+from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.rules import anthropic, openai_chat
-from refold.rules.verdict import Rules
-from refold.split import tail_start
+from refold.rules.rule import Rules
+from refold.summarizers.tail import tail_start
 from refold.testing import transcripts
-from refold.view import View
 
 RULES = st.sampled_from([Rules(), Rules(openai_chat.RULES), Rules(anthropic.RULES, alternate=True)])
 

@@ -14,13 +14,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from at_once import opened_at_once
 from refold.edits import Edit
 from refold.errors import StoreError
-from refold.ledger import Row
 from refold.messages import user
-from refold.serial import dump_edit, dump_row
 from refold.stores import MemoryStore, SidecarStore, SQLiteStore
-from refold.stores.check import ODD, check_store
-from refold.stores.schema import APPLICATION_ID, MIGRATIONS, prepare
+from refold.stores.edit_json import dump_edit, dump_row
 from refold.stores.sidecar import append
+from refold.stores.sqlite_schema import APPLICATION_ID, MIGRATIONS, prepare
+from refold.stores.store import Row
+from refold.testing.store_laws import ODD, check_store
 
 KINDS = {"memory": lambda _: MemoryStore(), "sqlite": SQLiteStore, "sidecar": SidecarStore}
 FILES = {"sqlite": SQLiteStore, "sidecar": SidecarStore}

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from refold.edits import Edit
 from refold.errors import StoreError
-from refold.ledger import Row
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
-from refold.serial import dump_edit, dump_row, load_edit, load_row
+from refold.stores.edit_json import dump_edit, dump_row, load_edit, load_row
+from refold.stores.store import Row
 
 chars = st.characters() | st.sampled_from('\ud83d\ude00\ud800\udfff\x00\u2028\u0085\\"\n😀中')
 texts = st.text(chars, max_size=12)

@@ -12,16 +12,16 @@ from at_once import opened_at_once
 from refold import Budget, Compactor
 from refold.edits import Edit
 from refold.errors import StoreError
-from refold.ledger import Row
 from refold.messages import user
-from refold.serial import dump_row
 from refold.stores import MemoryStore, SidecarStore, SQLiteStore
-from refold.stores.check import check_store
-from refold.stores.migrating import MIGRATIONS, migrate
-from refold.stores.places import file_of, open_store
-from refold.stores.pool import Pool
+from refold.stores.edit_json import dump_row
+from refold.stores.open import file_of, open_store
 from refold.stores.postgresql import PostgreSQLStore
+from refold.stores.postgresql_pool import Pool
+from refold.stores.postgresql_schema import MIGRATIONS, migrate
+from refold.stores.store import Row
 from refold.strategies import Summarize
+from refold.testing.store_laws import check_store
 from test_stores import rows_of_odd_tips
 
 

@@ -12,11 +12,11 @@ import pytest
 
 from refold.edits import Edit
 from refold.errors import StoreError
-from refold.ledger import Row
 from refold.messages import user
 from refold.stores import SQLiteStore
-from refold.stores.places import open_store
-from refold.stores.schema import MIGRATIONS
+from refold.stores.open import open_store
+from refold.stores.sqlite_schema import MIGRATIONS
+from refold.stores.store import Row
 
 NOBODY = 65_534
 

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.groups import latest_turn
-from refold.lens import Lens
+from refold.core.profile import Lens
+from refold.core.tool_groups import latest_turn
+from refold.core.view import View
 from refold.messages import Message, Text, Thinking, ToolCall, ToolResult, user
 from refold.rules import anthropic
-from refold.rules.verdict import Rules
+from refold.rules.rule import Rules
 from refold.strategies.clear_thinking import ClearThinking
 from refold.testing import check_strategy, proposals, transcripts
-from refold.view import View
 
 Mode = Literal["free", "fixed", "loop", "bound"]
 MODES = st.sampled_from(["free", "fixed", "loop", "bound"])

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.rules import anthropic
-from refold.rules.verdict import Rules
+from refold.rules.rule import Rules
 from refold.strategies.clear_tool_inputs import ClearToolInputs
 from refold.testing import check_strategy, proposals, transcripts
-from refold.view import View
 
 VALUES = st.recursive(
     st.one_of(

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.loop import first_sight
+from refold.compactor.engine import first_sight
+from refold.core.view import View
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 from refold.rules import anthropic, openai_chat
-from refold.rules.verdict import Rules
+from refold.rules.rule import Rules
 from refold.strategies.clear_tool_results import ClearToolResults
 from refold.strategies.clip_results import ClipResults
 from refold.strategies.drop_duplicates import DropDuplicates
 from refold.testing import check_strategy, proposals, transcripts
-from refold.view import View
 
 ANTHROPIC = Rules(anthropic.RULES, alternate=True, thinking="loop")
 LONG = "line of output\n" * 100

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.core.profile import Lens
+from refold.core.view import View
 from refold.edits import Edit
-from refold.lens import Lens
 from refold.messages import Media, Message, Opaque, Text, ToolCall, ToolResult, user
 from refold.strategies.clip_results import ClipResults
 from refold.testing import check_strategy, proposals, transcripts
-from refold.view import View
 
 IMAGE = Media("image", "image/png", "blake2b:00", 640, 480)
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.core.view import View
 from refold.messages import Content, Media, Message, Text, ToolCall, ToolResult, user
 from refold.strategies.drop_duplicates import DropDuplicates
 from refold.testing import check_strategy, proposals, transcripts
-from refold.view import View
 
 LONG = "def main():\n    return 1\n" * 20
 

@@ -6,20 +6,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.budget import Budget
-from refold.compose import Containing, Tagged, composed, kept, pending, remember, untold
+from refold.budget.budget import Budget
+from refold.compactor.engine import steps
+from refold.core.profile import Lens
+from refold.core.strategy import Ask, Ending, Summary
+from refold.core.view import View
 from refold.errors import EditError
-from refold.lens import Lens
-from refold.loop import drive, steps
 from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.models.driver import drive
 from refold.rules import anthropic, openai_chat
-from refold.rules.verdict import Rules
+from refold.rules.rule import Rules
 from refold.strategies import Chunked, FromLastN, WholeHistory
-from refold.strategy import Ask, Ending
-from refold.summarizer import Summary
-from refold.summary import OPEN, is_only_summary, previous, without_summary, wrap
+from refold.summarizers.kept_words import (
+    Containing,
+    Tagged,
+    composed,
+    kept,
+    pending,
+    remember,
+    untold,
+)
 from refold.testing import ScriptedModel, check_strategy, proposals, transcripts
-from refold.view import View
+from refold.text.summary_wrapper import OPEN, is_only_summary, previous, without_summary, wrap
 
 CHAT = Rules(openai_chat.RULES)
 ANTHROPIC = Rules(anthropic.RULES, alternate=True, thinking="bound")

@@ -9,21 +9,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
-from refold import Compactor, check, demo, settle
-from refold.budget import Budget
-from refold.lens import Lens
-from refold.loop import drive, steps
+from refold import Compactor, check, demo
+from refold.budget.budget import Budget
+from refold.compactor import signed_thinking as settle
+from refold.compactor.engine import steps
+from refold.core.profile import Lens
+from refold.core.strategy import Ask, Summary
+from refold.core.view import View
 from refold.messages import Message, Text, user
+from refold.models.driver import drive
 from refold.rules import anthropic, openai_chat
-from refold.rules.verdict import Rules
+from refold.rules.rule import Rules
 from refold.strategies.summarize import Summarize
 from refold.strategies.summarize_to import SummarizeTo
-from refold.strategy import Ask
-from refold.summarizer import Summary
-from refold.summarizers.rules import RuleSummary, parse
-from refold.summary import CLOSE, OPEN, is_only_summary, previous, without_summary, wrap
+from refold.summarizers.heuristic import RuleSummary, parse
 from refold.testing import ScriptedModel, check_strategy, transcripts
-from refold.view import View
+from refold.text.summary_wrapper import (
+    CLOSE,
+    OPEN,
+    is_only_summary,
+    previous,
+    without_summary,
+    wrap,
+)
 
 RULES = st.sampled_from([Rules(), Rules(openai_chat.RULES), Rules(anthropic.RULES, alternate=True, thinking="bound")])
 ANY_TEXT = st.one_of(st.text(), st.text("</\\earlier-conversation> \n", max_size=60), st.just(f"x{CLOSE}{OPEN}y"))

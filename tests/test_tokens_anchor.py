@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import Budget, View
+from refold.compactor.calibration import Anchor, Ratios, Scale, anchor, is_current, report
+from refold.core.profile import Lens
 from refold.edits import Edit
-from refold.lens import Lens
 from refold.messages import Message, Text, user
-from refold.tokens.anchor import Anchor, Ratios, Scale, anchor, is_current, report
 from refold.tokens.usage import Usage
 
 WORDS = "some words that make a message long enough to matter "

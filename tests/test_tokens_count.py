@@ -7,13 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import Budget, Compactor
-from refold.lens import Lens
+from refold.core.breakdown import breakdown
+from refold.core.profile import Lens
+from refold.core.view import View
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
-from refold.tokens.breakdown import breakdown
-from refold.tokens.count import CALL, MESSAGE, RESULT, TOOL, count_fixed, count_message, counter, part_tokens
+from refold.tokens.count import (
+    CALL,
+    MESSAGE,
+    RESULT,
+    TOOL,
+    count_fixed,
+    count_message,
+    counter,
+    part_tokens,
+)
 from refold.tokens.estimate import estimate
 from refold.tokens.media import MOST, PAGE, UNKNOWN, media_tokens, tile_tokens
-from refold.view import View
 
 words = counter(lambda text: len(text.split()))
 

@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from refold.messages import user
+from refold.presets.token_formulas import chinese_and_ascii, quarter, rather_over, two_ratios
 from refold.tokens.count import counter
-from refold.tokens.formulas import chinese_and_ascii, quarter, rather_over, two_ratios
 
 ALL = (quarter, two_ratios, rather_over, chinese_and_ascii)
 HAN = st.text(st.characters(min_codepoint=0x4E00, max_codepoint=0x9FFF))

@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import Budget, Compactor
-from refold.codecs import decode_all, open_payload
-from refold.gateway.exchange import Outgoing
-from refold.reports import Reports
+from refold.budget.triggers import Fraction
+from refold.codecs.detect import decode_all, open_payload
+from refold.compactor.calibration import Reports
+from refold.gateway.pipeline.pipeline import Outgoing
+from refold.presets.token_formulas import quarter
+from refold.session_files import read
+from refold.session_files.workfile import open_work
 from refold.tokens.count import count_fixed, count_message, counter, is_estimator
 from refold.tokens.estimate import estimate
-from refold.tokens.formulas import quarter
 from refold.tokens.priors import no_prior, prior_of, priors_date
-from refold.transcripts import read
-from refold.triggers import Fraction
-from refold.windows import Window
-from refold.workfile import open_work
+from refold.tokens.windows import Window
 from test_gateway_core import Driver, chat, gemini, request
 
 OLDER = "claude-sonnet-4-5-20250929"

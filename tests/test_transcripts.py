@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold import check, transcripts
-from refold.codecs import decode_all, open_payload
+from refold import check
+from refold import session_files as transcripts
+from refold.codecs.detect import decode_all, open_payload
 from refold.errors import FormatError
 from refold.messages import Message, Text, ToolCall, ToolResult
-from refold.transcripts import Compaction, Problem, Session
-from refold.transcripts.session import FIELDS
-from refold.transcripts.shape import moment
-from refold.transcripts.source import parse_lines
+from refold.session_files import Compaction, Problem, Session
+from refold.session_files.session import FIELDS
+from refold.session_files.shape import moment
+from refold.session_files.source import parse_lines
 
 GO = {"role": "user", "content": "go"}
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from refold import transcripts
+from refold import session_files as transcripts
 
 SESSION = {"sessionId": "s1", "cwd": "/w", "isSidechain": False, "timestamp": "2026-02-11T20:00:00.000Z"}
 

@@ -6,9 +6,9 @@ from importlib.util import find_spec
 
 import pytest
 
-from refold import transcripts
+from refold import session_files as transcripts
 from refold.errors import FormatError
-from refold.transcripts.source import unzstd
+from refold.session_files.source import unzstd
 
 CAN_UNZIP = find_spec("zstandard") is not None or sys.version_info >= (3, 14)
 META = {"id": "c1", "timestamp": "2026-05-12T09:59:55Z", "cwd": "/w", "base_instructions": {"text": "You are Codex."}}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from refold.transcripts import discover
+from refold.session_files import discover
 
 
 def put(path: Path, *records, age=0):

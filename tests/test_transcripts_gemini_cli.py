@@ -2,7 +2,7 @@
 
 import json
 
-from refold import transcripts
+from refold import session_files as transcripts
 
 HEAD = {
     "sessionId": "g1",

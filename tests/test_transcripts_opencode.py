@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from refold import transcripts
+from refold import session_files as transcripts
 from refold.errors import FormatError
 
 SCHEMA = """

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from refold import transcripts
+from refold import session_files as transcripts
 from refold.errors import FormatError
-from refold.transcripts import discover
+from refold.session_files import discover
 
 TIME = {"created": 1_767_225_600_000, "updated": 1_767_225_700_000}
 INFO = {"id": "ses_1", "projectID": "prj", "directory": "/w", "title": "a title", "version": "0.9", "time": TIME}

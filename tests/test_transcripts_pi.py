@@ -2,7 +2,7 @@
 
 import json
 
-from refold import transcripts
+from refold import session_files as transcripts
 
 HEAD = {"type": "session", "version": 3, "id": "p1", "timestamp": "2026-01-01T00:00:00Z", "cwd": "/w"}
 

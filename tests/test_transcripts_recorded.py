@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from refold import transcripts
-from refold.codecs import decode_all, open_payload
+from refold import session_files as transcripts
+from refold.codecs.detect import decode_all, open_payload
 
 CLAUDE_CODE = (
     "claude_code_spotter/258c7280-ae70-4798-800f-63464d01a85d.jsonl",

@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
-from refold.budget import Check
-from refold.messages import user
-from refold.strategies import ClearToolResults, Summarize
-from refold.triggers import (
+from refold.budget.budget import Check
+from refold.budget.triggers import (
     All,
     Any,
     Elapsed,
@@ -25,8 +23,10 @@ from refold.triggers import (
     Tokens,
     Turns,
 )
-from refold.view import View
-from refold.windows import Window, find_window, lookup, table_date
+from refold.core.view import View
+from refold.messages import user
+from refold.strategies import ClearToolResults, Summarize
+from refold.tokens.windows import Window, find_window, lookup, table_date
 from test_compactor import conversation
 
 EMPTY = View.of(())

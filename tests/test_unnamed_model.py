@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from refold import Budget, Compactor, MemoryStore
-from refold.checking import check
+from refold.codecs.repair import check
 from refold.errors import ModelNotNamed
 from refold.strategies import ClearThinking, ClearToolResults, Summarize
 from test_rules_growth import histories

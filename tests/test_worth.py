@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.pricing import Rates, find_rates, prices_date
-from refold.worth import Offer, best_growth, break_even, expected_calls, saving, worth
+from refold.economics.break_even import (
+    Offer,
+    best_growth,
+    break_even,
+    expected_calls,
+    saving,
+    worth,
+)
+from refold.economics.prices import Rates, find_rates, prices_date
 
 TENTH = Rates(1.0, 5.0, 0.1, 1.25)
 RATES = st.builds(Rates, st.just(1.0), st.floats(1, 10), st.floats(0.01, 0.5), st.floats(1.0, 2.0), st.floats(60, 4000))

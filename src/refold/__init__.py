@@ -10,26 +10,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from refold.attempt import Attempt
-    from refold.budget import Budget, Check
-    from refold.checking import check
-    from refold.compactor import Compactor
-    from refold.defaults import compact, default_strategies
-    from refold.edits import Edit
+    from refold.budget.budget import Budget, Check
+    from refold.codecs.repair import Repaired, check, repair
+    from refold.compactor.compactor import Compactor
+    from refold.compactor.defaults import compact, default_strategies
+    from refold.compactor.preview import Preview
+    from refold.compactor.session import Session
+    from refold.core.profile import Lens
+    from refold.core.strategy import Answer, Ask, Strategy
+    from refold.core.view import View
+    from refold.edits import Attempt, Edit
     from refold.errors import EditError, FormatError, RefoldError, StoreError
-    from refold.lens import Lens
     from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-    from refold.preview import Preview
-    from refold.recalling import Hit, Index, answer_call, recall, recall_tools
-    from refold.repairing import Repaired, repair
-    from refold.rules.draft import Repair
-    from refold.rules.verdict import Violation
-    from refold.session import Session
-    from refold.store import Store
+    from refold.retrieval import Hit, Index, answer_call, recall, recall_tools
+    from refold.rules.repair_draft import Repair
+    from refold.rules.rule import Violation
     from refold.stores import MemoryStore, SidecarStore, SQLiteStore
-    from refold.strategy import Answer, Ask, Strategy
+    from refold.stores.store import Store
     from refold.transcript import Transcript
-    from refold.view import View
 
 __version__ = "0.1.0"
 
@@ -77,46 +75,46 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Answer": "refold.strategy",
-    "Ask": "refold.strategy",
-    "Attempt": "refold.attempt",
-    "Budget": "refold.budget",
-    "Check": "refold.budget",
-    "Compactor": "refold.compactor",
+    "Answer": "refold.core.strategy",
+    "Ask": "refold.core.strategy",
+    "Attempt": "refold.edits",
+    "Budget": "refold.budget.budget",
+    "Check": "refold.budget.budget",
+    "Compactor": "refold.compactor.compactor",
     "Edit": "refold.edits",
     "EditError": "refold.errors",
     "FormatError": "refold.errors",
-    "Hit": "refold.recalling",
-    "Index": "refold.recalling",
-    "Lens": "refold.lens",
+    "Hit": "refold.retrieval",
+    "Index": "refold.retrieval",
+    "Lens": "refold.core.profile",
     "Media": "refold.messages",
     "MemoryStore": "refold.stores",
     "Message": "refold.messages",
     "Opaque": "refold.messages",
-    "Preview": "refold.preview",
+    "Preview": "refold.compactor.preview",
     "RefoldError": "refold.errors",
-    "Repair": "refold.rules.draft",
-    "Repaired": "refold.repairing",
+    "Repair": "refold.rules.repair_draft",
+    "Repaired": "refold.codecs.repair",
     "SQLiteStore": "refold.stores",
-    "Session": "refold.session",
+    "Session": "refold.compactor.session",
     "SidecarStore": "refold.stores",
-    "Store": "refold.store",
+    "Store": "refold.stores.store",
     "StoreError": "refold.errors",
-    "Strategy": "refold.strategy",
+    "Strategy": "refold.core.strategy",
     "Text": "refold.messages",
     "Thinking": "refold.messages",
     "ToolCall": "refold.messages",
     "ToolResult": "refold.messages",
     "Transcript": "refold.transcript",
-    "View": "refold.view",
-    "Violation": "refold.rules.verdict",
-    "answer_call": "refold.recalling",
-    "check": "refold.checking",
-    "compact": "refold.defaults",
-    "default_strategies": "refold.defaults",
-    "recall": "refold.recalling",
-    "recall_tools": "refold.recalling",
-    "repair": "refold.repairing",
+    "View": "refold.core.view",
+    "Violation": "refold.rules.rule",
+    "answer_call": "refold.retrieval",
+    "check": "refold.codecs.repair",
+    "compact": "refold.compactor.defaults",
+    "default_strategies": "refold.compactor.defaults",
+    "recall": "refold.retrieval",
+    "recall_tools": "refold.retrieval",
+    "repair": "refold.codecs.repair",
 }
 
 

@@ -1,7 +1,7 @@
 """What a conversation is made of: frozen values with no provider, no identity and no I/O.
 
 A codec makes them from a provider's wire form. The wire form itself stays in the envelope
-(`refold.envelope`), so an untouched message is never re-encoded.
+(`refold.codecs.payload`), so an untouched message is never re-encoded.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """LangChain's messages as a wire format, and its chat models as what answers an `Ask`.
 
-The module is a codec (`refold.codec`): `Compactor(..., format=refold.adapters.langchain)` takes and
+The module is a codec (`refold.codecs.codec`): `Compactor(..., format=refold.adapters.langchain)` takes and
 gives lists of `BaseMessage`. Messages that are not touched are the same objects, with their ids,
 `additional_kwargs` and `response_metadata`. Needs the extra `langchain`.
 """
@@ -21,14 +21,14 @@ from refold.adapters.langchain_reading import (
     role_of,
     slots_of,
 )
-from refold.canonical import canonical, parsed
-from refold.codec import Wire
 from refold.codecs.blocks import align, arguments, reshape
+from refold.codecs.codec import Wire
 from refold.errors import FormatError, extra
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from refold.rules.openai_chat import RULES
-from refold.rules.verdict import Rules
-from refold.summary import previous
+from refold.rules.rule import Rules
+from refold.text.canonical_json import canonical, parsed
+from refold.text.summary_wrapper import previous
 
 try:
     from langchain_core.messages import (

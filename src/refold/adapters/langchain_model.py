@@ -4,12 +4,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from refold.adapters.langchain_reading import SOURCE, slots_of
+from refold.core.strategy import Answer, Ask
 from refold.errors import extra
 from refold.messages import Text
-from refold.models.faults import failed
+from refold.models.errors import failed
 from refold.models.requests import turns_of
-from refold.models.thinking import unthought
-from refold.strategy import Answer, Ask
+from refold.models.responses import unthought
 from refold.tokens.usage import Usage
 
 try:

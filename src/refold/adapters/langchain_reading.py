@@ -3,12 +3,12 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from refold.canonical import canonical, canonical_text
-from refold.codec import Wire
 from refold.codecs.blocks import answer, contents, opaque
+from refold.codecs.codec import Wire
+from refold.codecs.media import media
 from refold.errors import FormatError, extra
-from refold.media import media
 from refold.messages import Content, Media, Message, Part, Text, Thinking, ToolCall, ToolResult
+from refold.text.canonical_json import canonical, canonical_text
 
 try:
     from langchain_core.messages import (

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from refold.adapters import langchain
-from refold.compactor import Compactor
+from refold.compactor.compactor import Compactor
+from refold.core.view import View
 from refold.errors import FormatError, extra
-from refold.view import View
 
 try:
     from langchain_core.messages import BaseMessage, RemoveMessage

@@ -7,13 +7,33 @@ from pathlib import Path
 
 import click
 
-from refold.cli import books, changing, documents, looking, report, screen, tour
+from refold.cli import (
+    demo as tour,
+)
+from refold.cli import (
+    json_output as documents,
+)
+from refold.cli import (
+    listings as report,
+)
+from refold.cli import (
+    read_commands as looking,
+)
+from refold.cli import (
+    report as books,
+)
 from refold.cli import serve as serving
+from refold.cli import (
+    terminal as screen,
+)
+from refold.cli import (
+    write_commands as changing,
+)
 from refold.cli.inputs import reason
 from refold.cli.options import JSON
 from refold.demo.trial import trial
 from refold.errors import RefoldError
-from refold.transcripts import discover
+from refold.session_files import discover
 
 
 def run(arguments: Sequence[str]) -> int:

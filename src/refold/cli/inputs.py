@@ -1,27 +1,29 @@
 """Which sessions a command works on."""
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from refold import transcripts
-from refold.cli import screen
+from refold import session_files as transcripts
+from refold.cli import terminal as screen
+from refold.codecs.json_text import dump
+from refold.compactor.strategy_names import strategy
+from refold.core.strategy import Strategy
 from refold.errors import FormatError, RefoldError
-from refold.named import strategy
-from refold.store import Store
+from refold.session_files import Session
+from refold.session_files.workfile import WorkFile, open_work, session_files
 from refold.stores import MemoryStore
-from refold.stores.places import file_of, insist_on, open_store
-from refold.strategy import Strategy
+from refold.stores.open import file_of, insist_on, open_store
+from refold.stores.store import Store
 from refold.tokens.count import Counter, count_message, counter
 from refold.tokens.exact import exact
-from refold.transcripts import Session
-from refold.workfile import WorkFile, open_work, session_files
 
 ENCODING = "o200k_base"
 """What `--exact` counts with."""
@@ -176,3 +178,31 @@ def reason(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) or type(error).__name__
+
+
+def guard_target(target: str | None) -> None:
+    """Refuse a file that could not be written, before anything is kept or paid for. Raises `click.UsageError`."""
+    if not target or target == "-":
+        return
+    path = Path(target)
+    if path.is_dir():
+        raise click.UsageError(f"--output {target}: it is a directory")
+    if not path.parent.is_dir():
+        raise click.UsageError(f"--output {target}: there is no directory {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise click.UsageError(f"--output {target}: it may not be written")
+
+
+def one_standard_output(output: str | None, *, as_json: bool) -> None:
+    """Refuse two answers on one standard output. Raises `click.UsageError`."""
+    if output == "-" and as_json:
+        raise click.UsageError("--json and --output - both want standard output")
+
+
+def write(target: str, payload: Any) -> None:
+    """A request as JSON, in the spelling in which it came if it came as text; `-` is standard output."""
+    data = payload if isinstance(payload, bytes) else dump(payload).encode()
+    if target == "-":
+        screen.write(data)
+    else:
+        Path(target).write_bytes(data)

@@ -11,17 +11,17 @@ from typing import Any
 import click
 
 from refold import models
-from refold.cli import screen
+from refold.cli import terminal as screen
 from refold.cli.inputs import tokens
 from refold.cli.options import Command
-from refold.defaults import default_strategies
-from refold.loop import Asker
+from refold.compactor.defaults import default_strategies
+from refold.core.strategy import Answer, Ask, Strategy
+from refold.core.view import View
+from refold.models.driver import Asker
 from refold.models.model import Price
 from refold.strategies import ClearToolInputs, ClearToolResults, Summarize
-from refold.strategy import Answer, Ask, Strategy
+from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.model import ModelSummary
-from refold.summarizers.rules import RuleSummary
-from refold.view import View
 
 SDKS = ("openai", "anthropic", "litellm")
 """What may stand before a model's name and a colon."""

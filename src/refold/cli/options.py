@@ -7,9 +7,8 @@ from typing import Any
 
 import click
 
-from refold.cli.inputs import Inputs, Use
-from refold.cli.outputs import guard_target
-from refold.codecs import CODECS
+from refold.cli.inputs import Inputs, Use, guard_target
+from refold.codecs.detect import CODECS
 
 Command = Callable[..., int | None]
 

@@ -1,179 +1,118 @@
-"""What the commands show people."""
+"""`refold report`: what the gateway's calls were billed, and what they would have been without it."""
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+import click
 
-from refold.cli import screen
-from refold.cli.columns import columns
-from refold.cli.screen import bar, clean, many, short, tokens
-from refold.cli.show import Line
-from refold.recalling import Hit
-from refold.repairing import Repaired
-from refold.rules.verdict import Violation
-from refold.transcripts import Found
-from refold.view import View
-from refold.workfile import WorkFile, standing
+from refold.cli import terminal as screen
+from refold.cli.listings import line
+from refold.cli.options import JSON
+from refold.cli.tables import columns
+from refold.cli.terminal import clean, many, tokens
+from refold.gateway.config.config import STORE
+from refold.gateway.config.durations import seconds_of
+from refold.gateway.ledger.cost import DOLLAR
+from refold.gateway.ledger.entry import hour_of
+from refold.gateway.ledger.open import open_ledger
+from refold.gateway.ledger.report import By, Line, Report, document
+from refold.gateway.ledger.report import report as summed
 
 
-def lines(texts: Iterable[Line]) -> None:
-    """Lines as they are, however long."""
+@click.command()
+@click.option(
+    "--store",
+    envvar=STORE,
+    default="refold.db",
+    metavar="PLACE",
+    help=f"The gateway's store. Default: ${STORE}, else refold.db.",
+)
+@click.option("--since", default="", metavar="TIME", help="Only the last 7d, 12h ..., from a full hour on.")
+@click.option("--by", type=click.Choice(["session", "model", "day"]), default="model", help="A row for each of these.")
+@JSON
+def report(store: str, since: str, by: By, as_json: bool) -> int:
+    """Say what the gateway's calls cost and what they would have cost without it.
+
+    Works while gateways write. Money saved is negative where compaction cost more than it saved.
+    """
+    try:
+        first = hour_of(time.time() - seconds_of(since)) if since else 0
+    except ValueError as error:
+        raise click.UsageError(f"--since: {error}") from error
+    ledger = open_ledger(store, fresh=False)
+    found = summed(ledger.entries(first), by, first)
+    ledger.close()
+    if as_json:
+        screen.emit(document(found))
+    else:
+        _show(found)
+    return 0
+
+
+def _show(found: Report) -> None:
     console = screen.out()
-    for text, style in texts:
-        console.out(text, style=style or None, highlight=False)
-
-
-def line(console: Console, text: str, style: str | None = None) -> None:
-    """One line, however long."""
-    console.out(text, style=style, highlight=False)
-
-
-def title(work: WorkFile) -> None:
-    """Which session it is, on one line."""
-    screen.out().out(name(work), style="bold", highlight=False)
-
-
-def name(work: WorkFile) -> str:
-    """Path, client, title and length of a session."""
-    one = work.session
-    told = [
-        clean(work.name),
-        one.client,
-        one.title and f"“{short(one.title, 60)}”",
-        f"{len(work.view.transcript):,} messages",
-    ]
-    return " · ".join(filter(None, told))
-
-
-def grid(*columns: str) -> Table:
-    """A table without lines: `name` is left, `name>` is right, `name~` may be folded."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for column in columns:
-        table.add_column(column.rstrip(">~"), justify="right" if column.endswith(">") else "left",
-                         overflow="fold" if column.endswith("~") else "ellipsis", no_wrap=not column.endswith("~"))  # fmt: skip
-    return table
-
-
-# --- refold ----------------------------------------------------------------------------------
-
-
-def found(sessions: Sequence[Found]) -> None:
-    """The sessions on this machine."""
-    console = screen.out()
-    if not sessions:
-        console.print("No sessions of Claude Code, Codex, Gemini CLI, Qwen Code, pi or OpenCode on this machine.")
-        console.print("Name a file (refold stats FILE), or see what Refold does: refold demo")
+    if not found.lines:
+        line(console, "no calls were booked" + " in this time" * bool(found.since))
         return
-    columns(console, ("client", "project", "age>", "size>", "file"), list(map(_found, sessions)))
-    console.print(
-        f"\n{len(sessions):,} sessions. Where their tokens are: refold stats FILE. To make one fit: refold compact FILE --to 60k"
+    since = datetime.fromtimestamp(found.since, UTC).strftime("since %Y-%m-%d %H:%M UTC, ") if found.since else ""
+    line(console, f"{since}by {found.by}", "dim")
+    names = ("sessions>", "calls>", "input>", "unedited>", "cache hits>", "output>", "billed>", "without us>")
+    columns(
+        console,
+        (*names, "summaries>", "refetches>", "saved>", found.by),
+        list(map(_row, found.lines)),
+        _row(found.total),
+    )
+    for note in _notes(found.total):
+        line(console, note)
+
+
+def _row(one: Line) -> tuple[str, ...]:
+    sums, hits = one.sums, one.hit_rate
+    priced = sums.unpriced < sums.calls or sums.summary_cost
+    money = (sums.cost, sums.would_cost, sums.summary_cost)
+    return (
+        f"{one.sessions:,}",
+        f"{sums.calls + one.unreported.calls:,}",
+        tokens(sums.input),
+        tokens(sums.would_input),
+        f"{hits:.0%}" if hits is not None else "",
+        tokens(sums.output),
+        *(_dollars(figure) if priced else "?" for figure in money),
+        f"{sums.refetches:,}",
+        _saved(one) if priced else "?",
+        clean(one.name),
     )
 
 
-def _found(one: Found) -> list[str]:
-    where = str(one.path) + (f" --session {one.id}" if one.id else "")
-    told = (one.client, short(one.cwd or one.title, 40), _age(one.modified), _size(one.size_bytes), where)
-    return list(map(clean, told))
+def _saved(one: Line) -> str:
+    share = f" ({one.sums.saved / one.sums.would_cost:.0%})" if one.sums.would_cost else ""
+    return _dollars(one.sums.saved) + share
 
 
-def _age(moment: datetime) -> str:
-    minutes = (datetime.now(UTC) - moment).total_seconds() / 60
-    if minutes < 60:
-        return f"{max(0, minutes):.0f} min"
-    return f"{minutes / 60:.0f} h" if minutes < 48 * 60 else f"{minutes / 1440:.0f} d"
+def _dollars(figure: int) -> str:
+    value = figure / DOLLAR
+    return f"{'-' * (value < 0)}${abs(value):,.{2 if abs(value) >= 100 else 4}f}"
 
 
-def _size(count: int) -> str:
-    return "" if count < 0 else f"{count / 1024:,.0f} kB" if count < 10 * 1024**2 else f"{count / 1024**2:,.1f} MB"
-
-
-# --- refold stats ----------------------------------------------------------------------------
-
-
-def stats(work: WorkFile, parts: dict[str, Any], effective: int | None) -> None:
-    """One session: where its tokens are."""
-    console, view = screen.out(), work.view
-    line(console, name(work), "bold")
-    told = f"{view.said:,} tokens said"
-    told += f", {view.tokens:,} sent" if view.edits else ""
-    told += f", {effective:,} in the client's own context" if effective is not None else ""
-    console.print(told)
-    for heading in ("role", "tool", "part"):
-        if rows := parts[f"by_{heading}"]:
-            console.print()
-            console.print(_bars(heading, rows, view.tokens))
-    console.print()
-    console.print(_largest(parts["largest"]))
-    for one in work.session.compactions:
-        console.print(Text(f"recorded compaction: #{one.start}-{one.stop - 1} {one.trigger}", style="magenta"))
-    for share in standing(view):
-        console.print(Text(f"{many(share.edits, 'edit')} saved {share.saved:,} tokens: {share.by}", style="green"))
-
-
-def _bars(heading: str, rows: Sequence[dict[str, Any]], whole: int) -> Table:
-    table = grid(heading, "tokens>", "share>", "")
-    for row in rows:
-        share = row["tokens"] / whole if whole else 0
-        table.add_row(clean(row["name"]), f"{row['tokens']:,}", f"{share:.1%}", Text(bar(share, 1), style="cyan"))
-    return table
-
-
-def _largest(rows: Sequence[dict[str, Any]]) -> Table:
-    table = grid("largest", "role", "tokens>", "begins with")
-    for row in rows:
-        table.add_row(f"#{row['at']}", row["role"], f"{row['tokens']:,}", row["begins"])
-    return table
-
-
-def table(works: Sequence[WorkFile]) -> None:
-    """Several sessions, one line each, and their total."""
-    rows = list[tuple[str, ...]]()
-    for work in works:
-        id = f" {work.session.id[:12]}" if work.session.id and work.session.id[:12] not in work.name else ""
-        rows.append((work.session.client, *_sums([work.view]), clean(work.name) + id))
-    total = ("", *_sums([work.view for work in works]), f"{len(works):,} sessions")
-    columns(screen.out(), ("client", "messages>", "said>", "sent>", "edits>", "session"), rows, total)
-
-
-def _sums(views: Sequence[View]) -> tuple[str, ...]:
-    """Messages, tokens said and sent, edits."""
-    sums = (sum(view.said for view in views), sum(view.tokens for view in views))
-    return f"{sum(len(v.transcript) for v in views):,}", *map(tokens, sums), f"{sum(len(v.edits) for v in views):,}"
-
-
-# --- refold recall, refold check ---------------------------------------------------------------------------
-
-
-def recalled(rows: Sequence[tuple[WorkFile, Sequence[Hit]]], limit: int) -> None:
-    """What was found behind the edits, *limit* hits of each session."""
-    console = screen.out()
-    for work, hits in rows:
-        if len(rows) > 1 and hits:
-            line(console, name(work), "bold")
-        columns(console, ("edit", "message>", "role", ""), [_hit(hit) for hit in hits[:limit]])
-        if len(hits) > limit:
-            line(console, f"… and more (--limit {limit * 10:,} shows up to so many)", "dim")
-        if len(rows) == 1 and not hits:
-            line(console, "nothing that the edits hide says so" if work.view.edits else "no edit hides anything")
-
-
-def _hit(hit: Hit) -> tuple[str, ...]:
-    return hit.edit, f"#{hit.position}", hit.role, clean(hit.snippet)
-
-
-def checked(rows: Sequence[tuple[WorkFile, Sequence[Violation], Repaired | None]], console: Console) -> None:
-    """What a provider would refuse."""
-    for work, found, repaired in rows:
-        for one in found:
-            line(console, f"{clean(work.name)}: #{one.at} {one.rule} {clean(one.text)}", "red")
-        for mend in repaired.repairs if repaired else ():
-            line(console, f"mended #{mend.at} {mend.rule} {clean(mend.text)}", "green")
-        for one in repaired.left if repaired else ():
-            why = f" ({one.unmended})" if one.unmended else ""
-            line(console, f"left #{one.at} {one.rule} {clean(one.text)}{why}", "yellow")
-        if not found:
-            line(console, f"{clean(work.name)}: nothing that the API would refuse", "green")
+def _notes(total: Line) -> Iterator[str]:
+    """What the figures leave out, and what they are made of."""
+    sums, missing = total.sums, total.unreported
+    if sums.avoided:
+        yield (
+            f"{many(sums.avoided, 'call')} would not have fitted the model's window; "
+            f"{_dollars(sums.avoided_saved)} of what was saved is of these"
+        )
+    if sums.refetches:
+        yield f"refetches: {tokens(sums.refetched)} tokens; {_dollars(sums.refetch_cost)} is charged for them"
+    if missing.calls:
+        yield (
+            f"{many(missing.calls, 'call')} without usage from the upstream: about {tokens(missing.fresh)} tokens of "
+            "input by our own estimate, in no sum"
+        )
+    if sums.unpriced:
+        yield f"{many(sums.unpriced, 'call')} of models without a known price: tokens are counted, money is not"
+    if sums.summaries_unpriced:
+        yield f"{many(sums.summaries_unpriced, 'summary call')} without a known price: their cost is not subtracted"
+    yield "what it would have cost without us is reckoned, not measured (docs/gateway-ledger.md)"

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from refold import gateway as gateways
-from refold.cli import screen
+from refold.cli import terminal as screen
 
 if TYPE_CHECKING:
-    from refold.gateway.config import Config
+    from refold.gateway.config.config import Config
 
 SHARE = click.FloatRange(0, 1, min_open=True)
 

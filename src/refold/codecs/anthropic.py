@@ -6,15 +6,34 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, Literal
 
-from refold.canonical import canonical, parsed
-from refold.codec import Wire
-from refold.codecs.blocks import arguments, canonical_all, contents, kind_of, opaque, plain, reshape, shared
+from refold.codecs.blocks import (
+    arguments,
+    canonical_all,
+    contents,
+    kind_of,
+    opaque,
+    plain,
+    reshape,
+    shared,
+)
+from refold.codecs.codec import Wire
+from refold.codecs.media import media
 from refold.errors import FormatError
-from refold.media import media
-from refold.messages import Content, Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from refold.messages import (
+    Content,
+    Media,
+    Message,
+    Opaque,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from refold.rules.anthropic import RULES
-from refold.rules.anthropic_growth import GROWN
-from refold.rules.verdict import Rules
+from refold.rules.anthropic_continuity import GROWN
+from refold.rules.rule import Rules
+from refold.text.canonical_json import canonical, parsed
 
 NAME = "anthropic"
 FIELD = "messages"

@@ -6,9 +6,9 @@ from dataclasses import replace
 from sys import intern
 from typing import Any
 
-from refold.canonical import canonical
 from refold.errors import FormatError
 from refold.messages import Content, Media, Message, Opaque, Part, Text, ToolCall, ToolResult
+from refold.text.canonical_json import canonical
 
 Block = Any
 """One block of a message's content, as parsed from JSON."""

@@ -4,14 +4,34 @@ from collections.abc import Mapping, Sequence
 from itertools import chain, count
 from typing import Any
 
-from refold.canonical import canonical, parsed
-from refold.codec import Wire
-from refold.codecs.blocks import answer, arguments, canonical_all, nameless, opaque, plain, rewrite, shared, text_of
+from refold.codecs.blocks import (
+    answer,
+    arguments,
+    canonical_all,
+    nameless,
+    opaque,
+    plain,
+    rewrite,
+    shared,
+    text_of,
+)
+from refold.codecs.codec import Wire
+from refold.codecs.media import media
 from refold.errors import FormatError
-from refold.media import media
-from refold.messages import Content, Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from refold.messages import (
+    Content,
+    Media,
+    Message,
+    Opaque,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from refold.rules.gemini import GROWN, RULES
-from refold.rules.verdict import Rules
+from refold.rules.rule import Rules
+from refold.text.canonical_json import canonical, parsed
 
 NAME = "gemini"
 FIELD = "contents"

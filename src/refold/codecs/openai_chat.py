@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from refold.codec import Wire
 from refold.codecs.blocks import canonical_all
+from refold.codecs.codec import Wire
 from refold.codecs.openai_chat_reading import REASONING, decode
 from refold.codecs.openai_chat_writing import encode, merge, patch
 from refold.messages import Part
 from refold.rules.openai_chat import GROWN, RULES
-from refold.rules.verdict import Rules
+from refold.rules.rule import Rules
 
 __all__ = ["FIELD", "NAME", "decode", "encode", "fits", "is_system", "merge", "patch", "rules", "system", "tools"]
 

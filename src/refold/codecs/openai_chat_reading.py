@@ -3,11 +3,21 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from refold.canonical import canonical, canonical_text
-from refold.codec import Wire
 from refold.codecs.blocks import answer, content_block, contents, opaque, plain, shared
-from refold.media import media
-from refold.messages import Content, Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from refold.codecs.codec import Wire
+from refold.codecs.media import media
+from refold.messages import (
+    Content,
+    Media,
+    Message,
+    Opaque,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from refold.text.canonical_json import canonical, canonical_text
 
 REASONING = ("reasoning_content", "reasoning", "reasoning_details")
 """Fields that hold a model's reasoning. Clients echo one text in several of them."""

@@ -4,12 +4,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from refold.canonical import parsed
-from refold.codec import Wire
 from refold.codecs.blocks import align, nameless, plain, reshape
-from refold.codecs.openai_chat_reading import REASONING, Slot, calls_of, decode, read_block, read_call, slots_of
+from refold.codecs.codec import Wire
+from refold.codecs.openai_chat_reading import (
+    REASONING,
+    Slot,
+    calls_of,
+    decode,
+    read_block,
+    read_call,
+    slots_of,
+)
 from refold.errors import FormatError
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from refold.text.canonical_json import parsed
 
 
 def encode(message: Message) -> Wire:

@@ -4,14 +4,33 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from refold.canonical import canonical, canonical_text, parsed
-from refold.codec import Wire
-from refold.codecs.blocks import arguments, canonical_all, content_block, contents, opaque, plain, reshape, shared
+from refold.codecs.blocks import (
+    arguments,
+    canonical_all,
+    content_block,
+    contents,
+    opaque,
+    plain,
+    reshape,
+    shared,
+)
+from refold.codecs.codec import Wire
+from refold.codecs.media import media
 from refold.errors import FormatError
-from refold.media import media
-from refold.messages import Content, Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from refold.messages import (
+    Content,
+    Media,
+    Message,
+    Opaque,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from refold.rules.openai_responses import GROWN, RULES
-from refold.rules.verdict import Rules
+from refold.rules.rule import Rules
+from refold.text.canonical_json import canonical, canonical_text, parsed
 
 NAME = "openai_responses"
 FIELD = "input"

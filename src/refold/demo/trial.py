@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from refold.budget import Budget
-from refold.checking import check
-from refold.compactor import Compactor
-from refold.defaults import default_strategies
+from refold.budget.budget import Budget
+from refold.codecs.repair import check
+from refold.compactor.compactor import Compactor
+from refold.compactor.defaults import default_strategies
+from refold.compactor.engine import first_sight
+from refold.core.view import View
 from refold.demo import lines
 from refold.demo.story import session
 from refold.edits import Edit
-from refold.loop import first_sight
+from refold.session_files.workfile import Share, saving
 from refold.stores import SQLiteStore
-from refold.summary import previous
-from refold.view import View
-from refold.workfile import Share, saving
+from refold.text.summary_wrapper import previous
 
 TRIGGER, TARGET = 80_000, 30_000
 MODEL = "claude-opus-5-5"

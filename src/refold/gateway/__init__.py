@@ -10,13 +10,12 @@ from refold.errors import extra
 
 if TYPE_CHECKING:
     from refold.gateway.app import Gateway
-    from refold.gateway.config import Config, from_environment, load, upstream
-    from refold.gateway.exchange import Exchange
-    from refold.gateway.limits import Limits
-    from refold.gateway.reading import ConfigError
+    from refold.gateway.config.config import Config, from_environment, load, upstream
+    from refold.gateway.config.toml import ConfigError
+    from refold.gateway.messages import Incoming, Outgoing, Refusal
+    from refold.gateway.pipeline.pipeline import Exchange
     from refold.gateway.serve import application, gateway, run, server
-    from refold.gateway.settings import Settings
-    from refold.gateway.traffic import Incoming, Outgoing, Refusal
+    from refold.gateway.settings import Limits, Settings
     from refold.gateway.upstreams import Upstream
 
 __all__ = [
@@ -40,23 +39,23 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Config": "config",
-    "ConfigError": "reading",
-    "Exchange": "exchange",
+    "Config": "config.config",
+    "ConfigError": "config.toml",
+    "Exchange": "pipeline.pipeline",
     "Gateway": "app",
-    "Incoming": "traffic",
-    "Limits": "limits",
-    "Outgoing": "traffic",
-    "Refusal": "traffic",
+    "Incoming": "messages",
+    "Limits": "settings",
+    "Outgoing": "messages",
+    "Refusal": "messages",
     "Settings": "settings",
     "Upstream": "upstreams",
     "application": "serve",
-    "from_environment": "config",
+    "from_environment": "config.config",
     "gateway": "serve",
-    "load": "config",
+    "load": "config.config",
     "run": "serve",
     "server": "serve",
-    "upstream": "config",
+    "upstream": "config.config",
 }
 _NEEDED = {"aiohappyeyeballs", "aiohttp", "brotli", "httptools", "uvicorn"}
 

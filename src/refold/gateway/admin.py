@@ -5,14 +5,13 @@ from collections.abc import Mapping
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Any
 
-from refold.gateway.answers import Refused, refusal
-from refold.gateway.api.app import Api
-from refold.gateway.api.pages import is_page, send_page
-from refold.gateway.caller import Caller, Note, Send
-from refold.gateway.config import is_loopback
-from refold.gateway.intake import Receive
-from refold.gateway.metrics import CONTENT_TYPE
-from refold.gateway.sites import Sites, find_stranger
+from refold.gateway.api.app import Api, is_page, send_page
+from refold.gateway.config.config import is_loopback
+from refold.gateway.config.sites import Sites, find_stranger
+from refold.gateway.http.body import Receive
+from refold.gateway.http.caller import Caller, Note, Send
+from refold.gateway.messages import Refused, refusal
+from refold.gateway.ops.metrics import CONTENT_TYPE
 
 if TYPE_CHECKING:
     from refold.gateway.app import Application, Gateway

@@ -6,20 +6,20 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from refold.gateway.admin import Admin
-from refold.gateway.answers import Refused, refusal
-from refold.gateway.caller import LEAVING, Caller, Note, Send, clock
-from refold.gateway.client import Client
-from refold.gateway.config import Config
-from refold.gateway.core import Core
-from refold.gateway.intake import Gone, Receive
-from refold.gateway.logs import LOGGER, places
-from refold.gateway.metrics import Timings, render
-from refold.gateway.relay import Relay
-from refold.gateway.rushes import Rushes, release_memory
-from refold.gateway.sites import find_stranger, sites_of
-from refold.gateway.traces import Traces
+from refold.gateway.config.config import Config
+from refold.gateway.config.sites import find_stranger, sites_of
+from refold.gateway.http.body import Gone, Receive
+from refold.gateway.http.caller import LEAVING, Caller, Note, Send, clock
+from refold.gateway.http.client import Client
+from refold.gateway.http.request import Head, dialect, read_head
+from refold.gateway.http.tracing import Traces
+from refold.gateway.messages import Refused, refusal
+from refold.gateway.ops.logs import LOGGER, places
+from refold.gateway.ops.metrics import Timings, render
+from refold.gateway.pipeline.rushes import Rushes, release_memory
+from refold.gateway.proxy.port import Core
+from refold.gateway.proxy.relay import Relay
 from refold.gateway.upstreams import is_own
-from refold.gateway.wire import Head, dialect, read_head
 
 Application = Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]]
 """An ASGI 3 application."""

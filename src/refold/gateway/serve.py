@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING, cast
 
 import uvicorn
 
+from refold.economics.prices import find_rates
 from refold.errors import StoreError
 from refold.gateway.api.app import Api
-from refold.gateway.api.desk import Desk
-from refold.gateway.api.peers import Peers
+from refold.gateway.api.context import Desk
+from refold.gateway.api.fan_out import Peers
 from refold.gateway.app import Application, Gateway
-from refold.gateway.books.opening import clerk
-from refold.gateway.config import SALT, Config, from_environment, load, upstream
-from refold.gateway.counters import Counters
-from refold.gateway.exchange import Exchange
-from refold.gateway.logs import LOGGER, write_json_lines
-from refold.gateway.processes import Processes, surviving_hangup
-from refold.gateway.protocol import guarded
-from refold.gateway.salts import random_salt, salt_of
-from refold.gateway.scrapes import Scrapes
+from refold.gateway.config.config import SALT, Config, from_environment, load, upstream
+from refold.gateway.config.salt import random_salt, salt_of
+from refold.gateway.http.server_protocol import guarded
+from refold.gateway.ledger.open import clerk
+from refold.gateway.ops.logs import LOGGER, write_json_lines
+from refold.gateway.ops.metrics import Counters
+from refold.gateway.ops.multiprocess_metrics import Scrapes
+from refold.gateway.ops.processes import Processes, surviving_hangup
+from refold.gateway.pipeline.pipeline import Exchange
 from refold.memory import SQLiteMemories
-from refold.pricing import find_rates
-from refold.store import Store
-from refold.stores.linked import Linked
-from refold.stores.places import file_of, is_server, open_store
+from refold.stores.open import file_of, is_server, open_store
+from refold.stores.sql import Linked
+from refold.stores.store import Store
 
 if TYPE_CHECKING:
     from refold.stores.postgresql import PostgreSQLStore

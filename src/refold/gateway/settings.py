@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from refold.events import OnEvent
-from refold.figures import number, whole
-from refold.gateway.traffic import APIS
-from refold.loop import AsyncAsker
-from refold.pricing import Prices, Rates
-from refold.strategy import Strategy
-from refold.windows import Window
+from refold.compactor.hooks import OnEvent
+from refold.core.strategy import Strategy
+from refold.economics.prices import Prices, Rates
+from refold.errors import is_number, number, whole
+from refold.gateway.messages import APIS
+from refold.models.driver import AsyncAsker
+from refold.tokens.windows import Window
 
 DELTAS = ("thread", "previous_response_id")
 """Delta transports that can be refused."""
@@ -43,7 +43,7 @@ class Settings:
     """None: duplicates, long results and old thinking first; then a summary down to *target*, by *ask* once
     where there is one, else by rules in two steps; then clearing and shorter summaries (docs/gateway-core.md)."""
     windows: Mapping[str, Window] = field(default_factory=dict)
-    """Windows of models, by name; others are looked up in `refold.windows`."""
+    """Windows of models, by name; others are looked up in `refold.tokens.windows`."""
     ask: AsyncAsker | None = None
     """Who writes summaries: `Ladder.acall`, or any coroutine function of an `Ask`. None: rules do."""
     soft: float = SOFT
@@ -56,14 +56,14 @@ class Settings:
     reserve_tokens: int = 20_000
     """Tokens of the window kept for the answer; a fifth of a small window."""
     economy: bool = True
-    """Compact below the hard level too, where that pays (`refold.worth`)."""
+    """Compact below the hard level too, where that pays (`refold.economics.break_even`)."""
     prices: Rates | Prices | None = None
-    """Prices of models, where the table of `refold.pricing` should not say them. Without prices nothing pays."""
+    """Prices of models, where the table of `refold.economics.prices` should not say them. Without prices nothing pays."""
     native: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By API, fields that ask for a provider's own clearing or compaction, added to requests without them:
     `{"anthropic": {"context_management": {"edits": [...]}}}`. Below the hard level we then compact nothing."""
     on_event: OnEvent | None = None
-    """Told of every compaction (`refold.events`), in a worker's thread."""
+    """Told of every compaction (`refold.compactor.hooks`), in a worker's thread."""
     clock: Callable[[], float] = time.time
     """Seconds since 1970."""
     decide_timeout_seconds: float = 2.0
@@ -122,3 +122,40 @@ def _among(setting: str, said: Iterable[str], known: tuple[str, ...]) -> None:
     strange = next((one for one in said if one not in known), None)
     if strange is not None:
         raise ValueError(f"{setting} may name {', '.join(known)}, not {strange!r}")
+
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bytes, seconds and counts. Raises ValueError for a limit that is no number above 0."""
+
+    body_bytes: int = 64 * MIB
+    """Of a request for an answer, compressed or not; such bodies are held in memory."""
+    upload_bytes: int = 1024 * MIB
+    """Of any other request's body; those are passed on as they arrive."""
+    head_bytes: int = 64 * 1024
+    """Of the request line and all headers together."""
+    headers: int = 200
+    """How many."""
+    requests: int = 1_000
+    """Under way at once, in one process."""
+    head_seconds: float = 20.0
+    """For the request line and the headers."""
+    body_seconds: float = 60.0
+    """Of silence while a body is awaited."""
+    connect_seconds: float = 10.0
+    """For a connection to an upstream."""
+    silence_seconds: float = 900.0
+    """Of silence of an upstream, before its answer or within it; and of a client that takes nothing of its answer."""
+    idle_seconds: int = 75
+    """That a client's unused connection is kept."""
+    grace_seconds: int = 300
+    """For streams to end when the gateway is stopped."""
+
+    def __post_init__(self) -> None:
+        for name in self.__dataclass_fields__:
+            value = getattr(self, name)
+            if not is_number(value) or value <= 0:
+                raise ValueError(f"{name} must be a number above 0, not {value!r}")

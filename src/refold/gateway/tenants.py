@@ -16,9 +16,9 @@ from fnmatch import fnmatchcase
 from threading import Lock
 from typing import NamedTuple
 
-from refold.gateway.keys import is_key, is_personal, keys_in, lasting
+from refold.gateway.http.keys import is_key, is_personal, keys_in, lasting
+from refold.gateway.http.request import Head, text
 from refold.gateway.upstreams import Upstream
-from refold.gateway.wire import Head, text
 
 CREDENTIAL, SINGLE, HEADER = "credential", "one", "header:"
 """Ways to tell tenants apart: by what they show, not at all, by a header that a proxy before the gateway sets."""

@@ -9,8 +9,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from refold.gateway.answers import Refused
-from refold.gateway.traffic import APIS
+from refold.gateway.messages import APIS, Refused
 
 _OWN = ("/refold", "/metrics")
 """Paths that the gateway answers itself; no upstream's prefix may be one of them."""

@@ -1,12 +1,21 @@
 """What takes memories out of messages: by rules or by a model."""
 
-from collections.abc import Callable, Generator, Sequence
+import re
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from refold.memory.port import Kind, Memory
+from refold.core.strategy import Answer, Ask
+from refold.core.view import View
 from refold.memory.redact import redact
-from refold.strategy import Answer, Ask
-from refold.view import View
+from refold.memory.stores import Kind, Memory
+from refold.messages import Message, ToolResult
+from refold.speakers import request_of
+from refold.summarizers.heuristic.cues import conclusions, constraints
+from refold.summarizers.heuristic.lexicon import PREFERRING
+from refold.summarizers.heuristic.names import Tally, note, ranked
+from refold.summarizers.heuristic.words import one_line, scanned, sentences
+from refold.text.summary_wrapper import without_summary
 
 
 class Extract(NamedTuple):
@@ -25,3 +34,89 @@ def memory(view: View, kind: Kind, text: str, at: int, by: str, concept: str = "
     """A memory of what the message at *at* said, without secrets."""
     tip = view.transcript.tips[at + 1]
     return Memory(kind=kind, text=redact(text), concept=concept, start=at, stop=at + 1, tip=tip, by=by)
+
+
+LONGEST = 300
+"""Characters of a memory; a longer sentence is cut."""
+
+_DECIDES = re.compile(
+    r"\b(?:(?:I|we)(?:['’]ve| have)? (?:decided|chose|agreed|settled|finali[sz]ed|booked|confirmed)|let['’]?s (?:go with|use|stick with)|"
+    r"(?:I|we)['’]?(?:ll| will) (?:go with|use|take)|final(?:ly)? (?:choice|decision))\b"
+    r"|决定|決定|就(?:用|选|選|定|要)|[确確]定(?:用|选|選|了)|敲定|改成|改用|定下[来來]",
+    re.IGNORECASE,
+)
+_STATES = re.compile(
+    r"\b(?:my|our) (?:\w+ ){1,4}(?:is|are|was|were|has|starts?|runs?)\b"
+    r"|\b(?:I am|I['’]m|we are|we['’]re) (?:an? |the |from |in |at |on |based |using |working |running |\d)"
+    r"|\b(?:I|we) (?:live|work|use|have|own|moved|study|teach|run|deploy|host|earn|weigh|speak)\b|\bcall me\b"
+    r"|我[们們]?(?:叫|是|住|来自|來自|在\w|有|用|使用|会|會|今年|负责|負責|学|學)|我[们們]?的\w{1,10}(?:是|叫|在|有|为|為)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleMemories:
+    """Takes memories out of messages by rules. Asks no model; deterministic.
+
+    Preferences and standing constraints, statements about themselves and decisions out of the user's own words;
+    decisions and findings out of the assistant's; values of id fields (`order_id: W7731`) out of results.
+    """
+
+    most: int = 40
+    """At most so many decisions of the assistant's, the weightiest, and so many values, of one flush."""
+
+    def __call__(self, view: View, positions: Sequence[int]) -> Generator[Ask, Answer | None, Extract]:
+        """The memories in the messages at *positions*."""
+        yield from ()
+        said = view.transcript.messages
+        own = [(at, without_summary(said[at])) for at in positions]
+        found = [memory(view, kind, text, at, repr(self)) for at, one in own for kind, text in _by_user(one)]
+        found += [memory(view, "decision", text, at, repr(self)) for at, text in _weightiest(own, self.most)]
+        found += [memory(view, "fact", text, at, repr(self)) for at, text in _values(own, self.most)]
+        return Extract(_once(found))
+
+
+def _by_user(message: Message) -> Iterator[tuple[Kind, str]]:
+    """What the user's own words state, with its kind. Secrets go first: of one that is cut its beginning would stay."""
+    own = redact(request_of(message))
+    binding = set(constraints(own))
+    for sentence in sentences(own):
+        line = one_line(sentence, LONGEST)
+        if len(line.encode("utf-8", "replace")) < 9 or line.endswith(("?", "？")):
+            continue
+        if _DECIDES.search(line):
+            yield "decision", line
+        elif line in binding or PREFERRING.within(line):
+            yield "preference", line
+        elif _STATES.search(line):
+            yield "fact", line
+
+
+def _weightiest(messages: Sequence[tuple[int, Message]], most: int) -> list[tuple[int, str]]:
+    """The assistant's sentences that decide most, in the order in which they were said."""
+    weighed = [
+        (-weight, at, text)
+        for at, message in messages
+        if message.role == "assistant"
+        for weight, text in conclusions(scanned(redact(message.text)), final=not message.calls)
+    ]
+    return sorted((at, text) for _, at, text in sorted(weighed)[:most])
+
+
+def _values(messages: Sequence[tuple[int, Message]], most: int) -> list[tuple[int, str]]:
+    """Values of id fields in results, the likeliest to be used again first, each with where it stood last."""
+    tally = Tally()
+    for at, message in messages:
+        for part in message.parts:
+            if isinstance(part, ToolResult):
+                note(tally, part.text, at, "result")
+    now = messages[-1][0] + 1 if messages else 0
+    entries = (entry for entry in ranked(tally, now) if entry.kind == "value")
+    return [
+        (tally.last[entry.text], f"{entry.field}: {entry.text}") for entry, _ in zip(entries, range(most), strict=False)
+    ]
+
+
+def _once(memories: Sequence[Memory]) -> tuple[Memory, ...]:
+    """Each content once, where it was said first."""
+    return tuple({one.id: one for one in reversed(memories)}.values())[::-1]

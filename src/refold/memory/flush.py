@@ -8,15 +8,13 @@ from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
 
-from refold.events import guarded
-from refold.hidden import newly_hidden
-from refold.loop import Asker, AsyncAsker, Effect, adrive, drive
-from refold.memory.extract import Extractor
-from refold.memory.port import Memory, MemorySink
-from refold.memory.rules import RuleMemories
+from refold.core.strategy import Ask, passed_on
+from refold.core.view import View
+from refold.memory.extract import Extractor, RuleMemories
+from refold.memory.stores import Memory, MemorySink
 from refold.models.callables import answer_of
-from refold.strategy import Ask, passed_on
-from refold.view import View
+from refold.models.driver import Asker, AsyncAsker, Effect, adrive, drive, guarded
+from refold.retrieval.hidden import newly_hidden
 
 TRIES = 3
 """How often an extractor that raises is tried with the same messages."""

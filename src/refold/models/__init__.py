@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from refold.models.anthropic import AnthropicModel
-    from refold.models.breaker import Breaker
     from refold.models.callables import asking, calling
     from refold.models.endpoint import HTTPModel
-    from refold.models.ladder import Ladder
+    from refold.models.fallback import Breaker, Ladder
     from refold.models.litellm import LiteLLMModel
     from refold.models.model import Model
     from refold.models.openai import OpenAIModel
@@ -31,9 +30,9 @@ __all__ = [
 
 _HOMES = {
     "AnthropicModel": "refold.models.anthropic",
-    "Breaker": "refold.models.breaker",
+    "Breaker": "refold.models.fallback",
     "HTTPModel": "refold.models.endpoint",
-    "Ladder": "refold.models.ladder",
+    "Ladder": "refold.models.fallback",
     "LiteLLMModel": "refold.models.litellm",
     "Model": "refold.models.model",
     "OpenAIModel": "refold.models.openai",

@@ -6,12 +6,12 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, null
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
+from refold.core.strategy import Answer, Ask
 from refold.errors import extra
-from refold.models.faults import failed
+from refold.models.errors import failed
 from refold.models.model import TIMEOUT, Price, priced, shorter
-from refold.models.replies import plain, read_messages
 from refold.models.requests import MESSAGES, continued, own
-from refold.strategy import Answer, Ask
+from refold.models.responses import plain, read_messages
 
 try:
     from anthropic import Anthropic, AsyncAnthropic

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Any
 
-from refold.models.faults import failed
+from refold.core.strategy import Answer, Ask
+from refold.models.errors import failed
 from refold.models.model import awaited
-from refold.models.thinking import unthought
-from refold.strategy import Answer, Ask
+from refold.models.responses import unthought
 
 _log = logging.getLogger("refold")
 

@@ -12,11 +12,11 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, OpenerDirector, Request, build_opener
 
-from refold.models.faults import failed, refused
+from refold.core.strategy import Answer, Ask, Fault
+from refold.models.errors import failed, refused
 from refold.models.model import TIMEOUT, Price, priced, shorter
-from refold.models.replies import read_chat
 from refold.models.requests import CHAT, continued, own
-from refold.strategy import Answer, Ask, Fault
+from refold.models.responses import read_chat
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from refold.core.strategy import Answer, Ask
 from refold.errors import extra
-from refold.models.faults import failed
+from refold.models.errors import failed
 from refold.models.model import TIMEOUT, Price, priced, shorter
-from refold.models.replies import plain, read_chat
 from refold.models.requests import CHAT, own
-from refold.strategy import Answer, Ask
+from refold.models.responses import plain, read_chat
 
 try:
     from litellm import acompletion, completion

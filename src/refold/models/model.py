@@ -6,7 +6,7 @@ from dataclasses import replace
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Protocol, runtime_checkable
 
-from refold.strategy import Answer, Ask
+from refold.core.strategy import Answer, Ask
 
 
 @runtime_checkable

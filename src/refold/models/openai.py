@@ -6,12 +6,12 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, null
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
+from refold.core.strategy import Answer, Ask
 from refold.errors import extra
-from refold.models.faults import failed
+from refold.models.errors import failed
 from refold.models.model import TIMEOUT, Price, priced, shorter
-from refold.models.replies import plain, read_chat, read_responses
 from refold.models.requests import CHAT, RESPONSES, Request, continued, own
-from refold.strategy import Answer, Ask
+from refold.models.responses import plain, read_chat, read_responses
 
 try:
     from openai import AsyncOpenAI, OpenAI

@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from refold.envelope import Envelope
+from refold.codecs.payload import Envelope
+from refold.core.strategy import Ask
+from refold.core.view import View
 from refold.messages import Message, Text, user
-from refold.strategy import Ask
-from refold.view import View
 
 OPENING = "(The conversation begins.)"
 """Stands before messages of which the model spoke the first: APIs want a user's first (AN-4)."""

@@ -10,27 +10,26 @@ from importlib import import_module
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from refold.budget import Budget
-from refold.codec import Codec
-from refold.codecs import decode_all, open_payload
-from refold.compactor import Compactor
+from refold.budget.budget import Budget
+from refold.budget.triggers import EveryN, Fraction, Trigger
+from refold.codecs.codec import Codec
+from refold.codecs.detect import decode_all, open_payload
+from refold.codecs.repair import repair
+from refold.compactor.compactor import Compactor
+from refold.core.strategy import End, Ending, Steps, Summarizer, advance
+from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import EditError
-from refold.loop import Asker
 from refold.messages import Message, Text
+from refold.models.driver import Asker
 from refold.presets.keeping import requests
-from refold.repairing import repair
-from refold.split import tail_start
-from refold.store import Store
+from refold.presets.token_formulas import quarter
+from refold.stores.store import Store
 from refold.strategies.summarize import Summarize
-from refold.strategy import End, Ending, Steps, advance
-from refold.summarizer import Summarizer
 from refold.summarizers.forms import SnapshotForm
 from refold.summarizers.model import ModelSummary, Prompt, prompt
+from refold.summarizers.tail import tail_start
 from refold.tokens.count import Counter, count_message
-from refold.tokens.formulas import quarter
-from refold.triggers import EveryN, Fraction, Trigger
-from refold.view import View
 
 if TYPE_CHECKING:
     from refold.presets.gemini_compressor import (
@@ -189,7 +188,7 @@ def recent(view: View, preserve: float, split: Split = "request") -> float:
     `request`, the seed's rule: from the target on, the next request of the user's (S0-35), however little then stays;
     without one, of a conversation that ends in an answer the last turn, however long it is (S0-36, C0-2).
     `near` begins inside a turn where that would be less than half of the share, or far more than it. In a turn that
-    goes on, both go back to its request, or between two of its groups where that is too far (`refold.split.tail_start`).
+    goes on, both go back to its request, or between two of its groups where that is too far (`refold.summarizers.tail.tail_start`).
 
     A conversation that might be folded whole keeps its last turn all the same (S0-20); where that is all there is,
     nothing is folded.

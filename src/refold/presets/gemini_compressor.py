@@ -9,16 +9,16 @@ from typing import Any
 from refold.adapters import langchain
 from refold.adapters.langchain import ChatModel
 from refold.adapters.langchain_reading import SOURCE
-from refold.attempt import Outcome
+from refold.budget.triggers import Predicate
+from refold.core.strategy import Answer, Ask
+from refold.core.view import View
+from refold.edits import Outcome
 from refold.errors import extra
 from refold.models.endpoint import HTTPModel
 from refold.presets.gemini import Settings, compactor, curated
-from refold.store import Store
-from refold.strategy import Answer, Ask
+from refold.stores.store import Store
 from refold.summarizers.forms import Snapshot, read_snapshot
-from refold.summary import opening, previous
-from refold.triggers import Predicate
-from refold.view import View
+from refold.text.summary_wrapper import opening, previous
 
 try:
     from langchain_core.language_models import BaseChatModel

@@ -7,8 +7,8 @@ from sys import getrefcount
 from threading import Lock
 from typing import Any, NamedTuple
 
-from refold.codec import Codec
-from refold.codecs import decode_all, open_payload
+from refold.codecs.codec import Codec
+from refold.codecs.detect import decode_all, open_payload
 from refold.errors import FormatError
 
 FEW = 64

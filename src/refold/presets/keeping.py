@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from refold.compose import pending, untold
+from refold.core.strategy import Ending, Steps, Strategy
+from refold.core.view import View
 from refold.messages import Message
 from refold.speakers import has_person, heard_in
-from refold.split import tail_start
-from refold.strategy import Ending, Steps, Strategy
-from refold.view import View
+from refold.summarizers.kept_words import pending, untold
+from refold.summarizers.tail import tail_start
 
 Start = Callable[[View], int]
 """The position where the kept tail of a view begins, a legal cut; 0 where nothing is older."""

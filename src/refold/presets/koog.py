@@ -8,15 +8,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from refold.compose import Containing, Marked, Tagged, composed, kept, pending, remember
 from refold.messages import Message, ToolCall, ToolResult
-from refold.presets.koog_sessions import (
-    LLM,
-    NoAnswer,
-    Prompt,
-    ReadSession,
-    WriteSession,
-)
+from refold.presets.koog_sessions import LLM, NoAnswer, Prompt, ReadSession, WriteSession
 from refold.presets.koog_strategies import (
     Chunked,
     FromLastNMessages,
@@ -27,7 +20,16 @@ from refold.presets.koog_strategies import (
     WholeHistory,
     tldr,
 )
-from refold.summarizers.concepts import Concept, FactType
+from refold.summarizers.forms.facts import Concept, FactType
+from refold.summarizers.kept_words import (
+    Containing,
+    Marked,
+    Tagged,
+    composed,
+    kept,
+    pending,
+    remember,
+)
 
 if TYPE_CHECKING:
     from refold.presets.koog_graph import (

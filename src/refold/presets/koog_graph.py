@@ -9,10 +9,10 @@ from typing import Annotated, Any, TypedDict, TypeVar
 from refold.adapters import langchain
 from refold.adapters.langchain import ChatModel
 from refold.adapters.langgraph import MESSAGES, messages_of, replaced
-from refold.compose import Picks
 from refold.errors import extra
 from refold.presets.koog_sessions import LLM, ReadSession
 from refold.presets.koog_strategies import HistoryCompressionStrategy
+from refold.summarizers.kept_words import Picks
 
 try:
     from langchain_core.language_models import BaseChatModel

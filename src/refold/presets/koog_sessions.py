@@ -12,25 +12,44 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from refold.attempt import Attempt
-from refold.budget import Budget
-from refold.codec import Codec
-from refold.codecs import decode_all, open_payload
-from refold.compose import Marked, Picks
+from refold.budget.budget import Budget
+from refold.budget.triggers import Mark, Trigger
+from refold.codecs.codec import Codec
+from refold.codecs.detect import decode_all, open_payload
+from refold.compactor.engine import shrink
+from refold.core.profile import Lens
+from refold.core.strategy import Ask, Strategy
+from refold.core.view import View
+from refold.edits import Attempt
 from refold.errors import RefoldError
-from refold.lens import Lens
-from refold.loop import adrive, shrink
-from refold.messages import Message, Text
+from refold.messages import Message, Text, user
 from refold.models.callables import aanswer_of
+from refold.models.driver import adrive
 from refold.presets.koog_strategies import HistoryCompressionStrategy, WholeHistory
-from refold.presets.koog_texts import as_ask
 from refold.rules.openai_chat import RULES
-from refold.rules.verdict import Rules
-from refold.strategy import Strategy
-from refold.summary import previous
+from refold.rules.rule import Rules
+from refold.summarizers.kept_words import Marked, Picks
+from refold.summarizers.model.record import DETAILS, elements
+from refold.text.summary_wrapper import CONTINUE, previous
 from refold.tokens.count import Counter, count_fixed, count_message
-from refold.triggers import Mark, Trigger
-from refold.view import View
+
+
+def as_ask(messages: Sequence[Message], head: int, max_tokens: int) -> Ask:
+    """The question that *messages* are, of which the first *head* are the system prompt: the last one is
+    the prompt if it is a user's, else the user asks to go on."""
+    system = "\n\n".join(message.text for message in messages[:head])
+    turns = [as_text(message) for message in messages[head:]]
+    turns = [message for message in turns if message.text.strip()]
+    last = turns.pop() if turns and turns[-1].role == "user" else user(CONTINUE)
+    return Ask(last.text, max_tokens, "request", system, tuple(turns))
+
+
+def as_text(message: Message) -> Message:
+    """A message as text alone, in the role of the user or the assistant."""
+    if not message.calls and not message.results and message.role in ("user", "assistant"):
+        return Message(message.role, (Text(message.text),))
+    told = "\n".join(element.render() for element in elements([(0, message)], DETAILS[0]))
+    return Message("assistant" if message.role == "assistant" else "user", (Text(told),))
 
 
 class NoAnswer(RefoldError):  # noqa: N818 - what happened, as with `StopIteration`
@@ -74,7 +93,7 @@ class ReadSession:
         return View.of(prompt.messages[len(head) :], lens=Lens(self.count, self.rules, fixed))
 
     def reached(self, trigger: Trigger, window: int | None = None) -> bool:
-        """Does *trigger* (`refold.triggers`) fire for this history? For conditions of edges (S3-05, C3-7)."""
+        """Does *trigger* (`refold.budget.triggers`) fire for this history? For conditions of edges (S3-05, C3-7)."""
         budget = Budget(trigger, 0, window=window)
         return budget.judge(budget.moment(self.view, last=self.mark, now=self.clock())).level == "hard"
 

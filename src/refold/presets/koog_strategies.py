@@ -7,12 +7,11 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from refold import strategies
+from refold.core.strategy import Strategy, Summarizer
 from refold.messages import Message
-from refold.strategy import Strategy
-from refold.summarizer import Summarizer
-from refold.summarizers.concepts import Concept
 from refold.summarizers.facts import FACTS_PROMPT
 from refold.summarizers.forms import TLDR
+from refold.summarizers.forms.facts import Concept
 from refold.summarizers.model import ModelSummary, Prompt
 from refold.summarizers.model import prompt as named_prompt
 from refold.transcript import digest

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, replace
 
-from refold.clip import gap
-from refold.groups import answered, groups
+from refold.core.message_slots import folded, smaller, standing, with_parts
+from refold.core.strategy import Edits
+from refold.core.tool_groups import answered, groups
+from refold.core.view import View
 from refold.messages import Part, Text
-from refold.shown import folded, smaller, standing, with_parts
-from refold.strategy import Edits
-from refold.view import View
+from refold.text.clip import gap
 
 
 @dataclass(frozen=True)

@@ -8,28 +8,28 @@ from collections.abc import Collection, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from refold.budget import Budget
-from refold.codec import Codec
-from refold.codecs import decode_all, open_payload
-from refold.compactor import Compactor
-from refold.groups import unseen
-from refold.lens import Lens
-from refold.loop import Asker, drive, steps
+from refold.budget.budget import Budget
+from refold.budget.triggers import Tokens
+from refold.codecs.codec import Codec
+from refold.codecs.detect import decode_all, open_payload
+from refold.compactor.compactor import Compactor
+from refold.compactor.engine import steps
+from refold.core.profile import Lens
+from refold.core.strategy import Answer, Ask, Strategy, Summarizer, Summary
+from refold.core.tool_groups import unseen
+from refold.core.view import View
+from refold.models.driver import Asker, drive
 from refold.presets.in_place import Unabridged
 from refold.presets.keeping import KeepFrom, Unanswered
-from refold.store import Store
+from refold.presets.token_formulas import chinese_and_ascii
 from refold.stores.memory import MemoryStore
+from refold.stores.store import Store
 from refold.strategies import ClearToolResults, Summarize
 from refold.strategies.clear_tool_results import Cleared
-from refold.strategy import Answer, Ask, Strategy
-from refold.summarizer import Summarizer, Summary
 from refold.summarizers.model import ModelSummary, Prompt
 from refold.tokens.count import Counter, count_fixed, count_message
-from refold.tokens.formulas import chinese_and_ascii
 from refold.tokens.usage import Usage, read_usage
 from refold.transcript import Transcript
-from refold.triggers import Tokens
-from refold.view import View
 
 PRUNE_PROTECT = 20_000
 """Tokens of the newest tool output that are never cleared (S4-06)."""

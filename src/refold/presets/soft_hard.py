@@ -11,14 +11,17 @@ from functools import partial
 from threading import Lock
 from typing import Any, Literal
 
-from refold.budget import Budget
-from refold.codec import Codec
-from refold.compactor import Compactor
+from refold.budget.budget import Budget
+from refold.budget.triggers import Never
+from refold.codecs.codec import Codec
+from refold.compactor.compactor import Compactor
+from refold.compactor.hooks import OnEvent
+from refold.compactor.preview import Preview
+from refold.core.strategy import Strategy, Summarizer
+from refold.core.view import View
 from refold.errors import EditError
-from refold.events import OnEvent
-from refold.ledger import Row
-from refold.loop import Asker, drive
 from refold.memory import Backlog, Extractor, Flushed, Flushing, Memory, MemorySink, RuleMemories
+from refold.models.driver import Asker, drive
 from refold.presets.keeping import KeepFrom, LastMessages, OnlyBeyond
 from refold.presets.soft_hard_config import (
     DEVELOPMENT,
@@ -32,21 +35,16 @@ from refold.presets.soft_hard_config import (
 from refold.presets.soft_hard_results import CompactableMessage, CompactionCheck, CompactionResult
 from refold.presets.soft_hard_said import Conversation, Conversations
 from refold.presets.soft_hard_summary import Language, TopicSummary
-from refold.preview import Preview
-from refold.scorer import Scorer
-from refold.store import Store
+from refold.presets.token_formulas import rather_over
+from refold.scorers.scorer import Scorer
 from refold.stores.memory import MemoryStore
+from refold.stores.store import Row, Store
 from refold.strategies import ClearToolResults, KeepImportant, Summarize
-from refold.strategy import Strategy
-from refold.summarizer import Summarizer
 from refold.summarizers.model import ModelSummary, Prompt
 from refold.summarizers.model import prompt as named_prompt
-from refold.summary import previous
+from refold.text.summary_wrapper import previous
 from refold.tokens.count import Counter as TokenCounter
 from refold.tokens.count import counter
-from refold.tokens.formulas import rather_over
-from refold.triggers import Never
-from refold.view import View
 
 Overrides = CompactionConfig | Mapping[str, Any] | None
 """A whole configuration, some of its settings by name, or none."""

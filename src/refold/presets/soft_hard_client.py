@@ -6,11 +6,11 @@ from inspect import isawaitable
 from secrets import token_hex
 from typing import Any, NamedTuple
 
-from refold.ledger import Row
 from refold.memory import MemorySink
 from refold.presets.soft_hard import Overrides
 from refold.presets.soft_hard_config import CompactionConfig
 from refold.presets.soft_hard_results import CompactionCheck, CompactionResult, PreviewResult
+from refold.stores.store import Row
 
 Wire = dict[str, Any]
 """A JSON object."""

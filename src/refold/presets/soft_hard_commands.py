@@ -9,8 +9,8 @@ from secrets import token_hex
 from threading import Lock
 from typing import Any, NamedTuple
 
+from refold.compactor.preview import Preview
 from refold.errors import RefoldError, StoreError
-from refold.ledger import Row
 from refold.presets.soft_hard import CompactionCheck, CompactionResult, Overrides, SoftHardCompactor
 from refold.presets.soft_hard_client import (
     ChatStore,
@@ -21,8 +21,8 @@ from refold.presets.soft_hard_client import (
     Wire,
 )
 from refold.presets.soft_hard_results import PreviewResult
-from refold.preview import Preview
-from refold.tokens.formulas import rather_over
+from refold.presets.token_formulas import rather_over
+from refold.stores.store import Row
 
 
 def compactor_estimate_tokens(text: str) -> int:

@@ -6,18 +6,16 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Literal, NamedTuple
 
+from refold.core.strategy import Answer, Ask, Summary
+from refold.core.view import View
 from refold.messages import Message
-from refold.strategy import Answer, Ask
-from refold.summarizer import Summary
-from refold.summarizers.rules.collect import gather
-from refold.summarizers.rules.cues import strongest, weight
-from refold.summarizers.rules.digest import unique
-from refold.summarizers.rules.material import material
-from refold.summarizers.rules.reading import parse as parse_record
-from refold.summarizers.rules.requests import asked
-from refold.summarizers.rules.text import one_line, sentences
-from refold.summary import TITLES, wrap
-from refold.view import View
+from refold.summarizers.heuristic.chat import asked
+from refold.summarizers.heuristic.collect import gather, material
+from refold.summarizers.heuristic.cues import strongest, weight
+from refold.summarizers.heuristic.digest import unique
+from refold.summarizers.heuristic.parse import parse as parse_record
+from refold.summarizers.heuristic.words import one_line, sentences
+from refold.text.summary_wrapper import TITLES, wrap
 
 Language = Literal["zh", "en"]
 TOPIC = 60

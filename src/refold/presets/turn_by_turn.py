@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from refold.compose import Telling, tell, untold
+from refold.core.strategy import Ending, Steps, Summarizer
+from refold.core.view import View
 from refold.presets.keeping import LastTurns, Start, requests
-from refold.strategy import Ending, Steps
-from refold.summarizer import Summarizer
-from refold.summarizers.rules import RuleSummary
-from refold.view import View
+from refold.summarizers.heuristic import RuleSummary
+from refold.summarizers.kept_words import Telling, tell, untold
 
 
 @dataclass(frozen=True)

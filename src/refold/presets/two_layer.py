@@ -9,16 +9,19 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any
 
-from refold.budget import Budget
-from refold.codec import Codec
-from refold.codecs import decode_all, open_payload
-from refold.compactor import Compactor
-from refold.events import Instruct, Started
-from refold.loop import Asker, AsyncAsker
-from refold.placements import PLACEMENTS
+from refold.budget.budget import Budget
+from refold.budget.triggers import Tokens
+from refold.codecs.codec import Codec
+from refold.codecs.detect import decode_all, open_payload
+from refold.compactor.compactor import Compactor
+from refold.compactor.hooks import Instruct, Started
+from refold.core.strategy import Strategy, Summarizer
+from refold.core.view import View
+from refold.models.driver import Asker, AsyncAsker
 from refold.presets.in_place import Unabridged
 from refold.presets.keeping import KeepFrom, LastTurns, OnlyBeyond, requests
 from refold.presets.old_texts import ClipOldTexts
+from refold.presets.token_formulas import two_ratios
 from refold.presets.turn_by_turn import SummarizeTurns
 from refold.presets.two_layer_policy import (
     BUILTIN_PROTECTED_TOOLS,
@@ -29,18 +32,14 @@ from refold.presets.two_layer_policy import (
     PolicyBuilder,
 )
 from refold.presets.two_layer_words import SUMMARY_CLOSING, SUMMARY_PROMPT, TITLE, Titled, Truncated
-from refold.store import Store
 from refold.stores.memory import MemoryStore
+from refold.stores.store import Store
 from refold.strategies import ClearToolInputs, ClearToolResults, KeepImportant, Summarize
-from refold.strategy import Strategy
-from refold.summarizer import Summarizer
 from refold.summarizers.model import ModelSummary, Prompt
 from refold.summarizers.model.record import fenced
-from refold.summary import without_summary
+from refold.summarizers.placement import PLACEMENTS
+from refold.text.summary_wrapper import without_summary
 from refold.tokens.count import Counter, count_fixed, count_message
-from refold.tokens.formulas import two_ratios
-from refold.triggers import Tokens
-from refold.view import View
 
 EVERY_ROUND = Budget(trigger=0, target=0, progress=0, hysteresis=0)
 """Whatever the request holds (S1-02)."""

@@ -4,9 +4,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from refold.scorer import Scorer
+from refold.scorers.scorer import Scorer
 from refold.summarizers.forms import Form
-from refold.windows import Window, Windows, find_window
+from refold.tokens.windows import Window, Windows, find_window
 
 DEFAULT_TOKEN_THRESHOLD = 60_000
 DEFAULT_KEEP_RECENT_TOOLS = 4
@@ -69,7 +69,7 @@ class ContextPolicy:
     def for_model(
         cls, model: str, share: float = 0.6, window: int | Window | Windows | None = None, **settings: Any
     ) -> "ContextPolicy":
-        """A threshold that is a *share* of what *model* can take (S1-39): by `refold.windows`, or by *window*.
+        """A threshold that is a *share* of what *model* can take (S1-39): by `refold.tokens.windows`, or by *window*.
         Raises ValueError for a model whose window nobody knows, and for a share that is none."""
         found = find_window(model, window)
         if found.window is None or not 0 < share <= 1:

@@ -4,13 +4,12 @@ import json
 from collections.abc import Generator
 from dataclasses import dataclass
 
+from refold.core.strategy import Answer, Ask, Summarizer, Summary
+from refold.core.view import View
 from refold.messages import user
 from refold.strategies.clear_tool_results import Cleared
-from refold.strategy import Answer, Ask
-from refold.summarizer import Summarizer, Summary
 from refold.summarizers.model import Prompt
-from refold.summary import TITLES
-from refold.view import View
+from refold.text.summary_wrapper import TITLES
 
 TITLE = TITLES[0]
 """What a summary begins with (S1-29)."""

@@ -6,9 +6,11 @@ from typing import Any
 
 from refold.messages import Message, Text
 from refold.rules import anthropic_body
-from refold.rules.blocks import bring_back, settle_blocks
-from refold.rules.draft import Entry, Mended, Repair, remove
-from refold.rules.judging import (
+from refold.rules.pairing import Pair, Pairing, client, is_result, pair, repeats, server, turn_ends
+from refold.rules.repair_blocks import bring_back, settle_blocks
+from refold.rules.repair_draft import Entry, Mended, Repair, messages_of, remove, take_out
+from refold.rules.rule import Rule, Verdict, Violation
+from refold.rules.violations import (
     ALONE,
     SAME_ID,
     Body,
@@ -19,9 +21,6 @@ from refold.rules.judging import (
     repeated,
     unanswered,
 )
-from refold.rules.mending import messages_of, take_out
-from refold.rules.pairing import Pair, Pairing, client, is_result, pair, repeats, server, turn_ends
-from refold.rules.verdict import Rule, Verdict, Violation
 
 MID_SYSTEM = (4, 8)
 """First version of Claude that takes system messages between the others (AN-4)."""

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from refold.canonical import parsed
 from refold.messages import Message, Opaque
-from refold.rules.judging import Body
-from refold.rules.verdict import Rule, Verdict, Violation
+from refold.rules.rule import Rule, Verdict, Violation
+from refold.rules.violations import Body
+from refold.text.canonical_json import parsed
 
 BEHAVIOURS = ("error", "drop_block")
 """What may be asked to happen to thinking whose prefix has changed (AN-9)."""

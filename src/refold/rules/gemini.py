@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from refold.messages import Message, ToolCall, ToolResult, user
-from refold.rules.blocks import bring_back, settle_blocks
-from refold.rules.draft import Entry, Mended, Repair, join
-from refold.rules.growth import Line, fields, lapses, said
-from refold.rules.judging import (
+from refold.rules.continuity import Line, fields, lapses, said
+from refold.rules.pairing import Pair, Pairing, client, pair, repeats, server, turn_ends
+from refold.rules.repair_blocks import bring_back, settle_blocks
+from refold.rules.repair_draft import Entry, Mended, Repair, in_turn, join, messages_of, take_out
+from refold.rules.rule import Growth, Rule, Sent, Verdict, Violation
+from refold.rules.violations import (
     SAME_ID,
     Body,
     answered_again,
@@ -19,9 +21,6 @@ from refold.rules.judging import (
     repeated,
     unanswered,
 )
-from refold.rules.mending import in_turn, messages_of, take_out
-from refold.rules.pairing import Pair, Pairing, client, pair, repeats, server, turn_ends
-from refold.rules.verdict import Growth, Rule, Sent, Verdict, Violation
 
 SIGNED_FROM = 3
 """First version of Gemini that refuses a function call without its signature (GE-3)."""

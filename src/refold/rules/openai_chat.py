@@ -5,13 +5,12 @@ from dataclasses import replace
 from itertools import count
 
 from refold.messages import Message, ToolCall, ToolResult
-from refold.rules.draft import Entry, Mended, Repair
-from refold.rules.entries import settle_entries
-from refold.rules.growth import Line, fields, lapses, said
-from refold.rules.judging import SAME_ID, Body, answered_again, misplaced, orphaned, unanswered
-from refold.rules.mending import messages_of, take_out
+from refold.rules.continuity import Line, fields, lapses, said
 from refold.rules.pairing import Pair, pair, turn_ends, with_strays
-from refold.rules.verdict import Growth, Rule, Sent, Verdict, Violation
+from refold.rules.repair_draft import Entry, Mended, Repair, messages_of, take_out
+from refold.rules.repair_openai import settle_entries
+from refold.rules.rule import Growth, Rule, Sent, Verdict, Violation
+from refold.rules.violations import SAME_ID, Body, answered_again, misplaced, orphaned, unanswered
 
 
 def answers(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001 - every judge's signature

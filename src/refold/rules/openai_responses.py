@@ -4,13 +4,21 @@ from collections.abc import Iterator, Sequence
 
 from refold.messages import Message, Opaque, Thinking, ToolCall
 from refold.rules import openai_responses_body
-from refold.rules.draft import Entry, Mended
-from refold.rules.entries import add_after_turns, bring_back
-from refold.rules.growth import fields
-from refold.rules.judging import ALONE, SAME_ID, Body, answered_again, fingerprint, is_reasoning, orphaned, unanswered
-from refold.rules.mending import in_turn, messages_of, take_out
+from refold.rules.continuity import fields
 from refold.rules.pairing import Spot, pair, turn_ends
-from refold.rules.verdict import Growth, Rule, Sent, Verdict, Violation
+from refold.rules.repair_draft import Entry, Mended, in_turn, messages_of, take_out
+from refold.rules.repair_openai import add_after_turns, bring_back
+from refold.rules.rule import Growth, Rule, Sent, Verdict, Violation
+from refold.rules.violations import (
+    ALONE,
+    SAME_ID,
+    Body,
+    answered_again,
+    fingerprint,
+    is_reasoning,
+    orphaned,
+    unanswered,
+)
 
 ELSEWHERE = ("previous_response_id", "conversation")
 """Fields that say that a part of the conversation is on the server."""

@@ -4,10 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from refold.messages import Message, Opaque
-from refold.rules.draft import Entry, Mended, Repair
-from refold.rules.judging import Body
-from refold.rules.mending import messages_of
-from refold.rules.verdict import Rule, Verdict, Violation
+from refold.rules.repair_draft import Entry, Mended, Repair, messages_of
+from refold.rules.rule import Rule, Verdict, Violation
+from refold.rules.violations import Body
 
 TRUNCATIONS = ("auto", "disabled")
 

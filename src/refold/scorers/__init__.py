@@ -1,15 +1,8 @@
 """Scorers: how much each message matters, one file each, none of them knows another."""
 
-from refold.scorers.attention import Attention
-from refold.scorers.brevity import Brevity
-from refold.scorers.emphasis import Emphasis
-from refold.scorers.errors import Errors
-from refold.scorers.freshness import Freshness
-from refold.scorers.nearness import Nearness
-from refold.scorers.recency import Recency
-from refold.scorers.references import References
-from refold.scorers.roles import Roles
-from refold.scorers.weighted import Weighted
+from refold.scorers.semantic import Attention, Nearness
+from refold.scorers.simple import Brevity, Emphasis, Recency, Roles, Weighted
+from refold.scorers.tools import Errors, Freshness, References
 
 __all__ = [
     "Attention",

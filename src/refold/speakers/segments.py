@@ -31,7 +31,7 @@ from refold.speakers.carriers import (
     Carrier,
     Voice,
 )
-from refold.summary import previous, without_summary
+from refold.text.summary_wrapper import previous, without_summary
 
 LIFTED = "(This stood at the end of a tool's result.)"
 """Before words that a client had put behind a tool's, where they now stand alone."""

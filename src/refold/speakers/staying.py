@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from refold.core.view import View
 from refold.messages import Media, Message, Opaque, Text, Thinking
 from refold.speakers.carriers import BARE, NEW_TASK
 from refold.speakers.segments import LIFTED, Segment, own_words, segments, steers, without_numbers
-from refold.summary import carried, without_summary
+from refold.text.summary_wrapper import carried, without_summary
 from refold.tokens.count import Counter
-from refold.view import View
 
 SHARE = 5
 """Of the room, context of unknown kinds may take one part in so many; the oldest of it goes first."""

@@ -5,7 +5,7 @@ from itertools import count
 from threading import Lock
 
 from refold.edits import Edit
-from refold.ledger import Row
+from refold.stores.store import Row
 
 
 class MemoryStore:

@@ -3,9 +3,9 @@
 import weakref
 from collections.abc import Callable, Iterable
 
-from refold.stores import tables
-from refold.stores.link import close_over_forks
-from refold.stores.pool import Pool
+from refold.stores import sql as tables
+from refold.stores.postgresql_pool import Pool
+from refold.stores.sqlite_connection import close_over_forks
 
 NOW = "extract(epoch from clock_timestamp())"
 """Seconds since 1970 by the server's clock, which is the same for all."""

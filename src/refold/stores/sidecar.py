@@ -17,8 +17,17 @@ from typing import Any, Self
 
 from refold.edits import Edit
 from refold.errors import StoreError
-from refold.ledger import Row
-from refold.serial import FORMAT, NewerFormatError, dump, edit_fields, edit_of, load, row_fields, row_of
+from refold.stores.edit_json import (
+    FORMAT,
+    NewerFormatError,
+    dump,
+    edit_fields,
+    edit_of,
+    load,
+    row_fields,
+    row_of,
+)
+from refold.stores.store import Row
 
 _log = logging.getLogger("refold")
 SUFFIX = ".refold"

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Literal
 
 from refold.errors import StoreError
-from refold.stores import tables
-from refold.stores.link import Link, close_over_forks
+from refold.stores import sql as tables
+from refold.stores.sqlite_connection import Link, close_over_forks
 
 NOW = "((julianday('now') - 2440587.5) * 86400.0)"
 """Seconds since 1970."""

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from refold.core.message_slots import Stand, smaller, standing
+from refold.core.strategy import Edits
+from refold.core.tool_groups import latest_turn
+from refold.core.view import View
 from refold.edits import Edit
-from refold.figures import whole
-from refold.groups import latest_turn
+from refold.errors import whole
 from refold.messages import Message, Text, Thinking
-from refold.shown import Stand, smaller, standing
-from refold.strategy import Edits
-from refold.view import View
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import partial
 
-from refold.clip import head
-from refold.figures import called_if_any, names, whole
-from refold.groups import groups, settled, unseen
+from refold.core.message_slots import folded, smaller, standing, with_parts
+from refold.core.strategy import Edits
+from refold.core.tool_groups import groups, settled, unseen
+from refold.core.view import View
+from refold.errors import called_if_any, names, whole
 from refold.messages import Message, Part, ToolCall
-from refold.scorer import Scorer, least_first
-from refold.shown import folded, smaller, standing, with_parts
-from refold.strategy import Edits
-from refold.view import View
+from refold.scorers.scorer import Scorer, least_first
+from refold.text.clip import head
 
 LONG = 200
 """Characters from which on a string argument is long: paths and most commands are shorter."""

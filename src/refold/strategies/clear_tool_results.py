@@ -5,19 +5,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from refold.arguments import title
-from refold.clip import head
+from refold.core.message_slots import Stand, folded, standing, with_parts
+from refold.core.refetched import refetched
+from refold.core.strategy import Edits
+from refold.core.tool_groups import Group, answered, groups, settled, unseen
+from refold.core.view import View
 from refold.edits import Edit
-from refold.failures import WIDTH, is_failure, telling_lines
-from refold.figures import called_if_any, names, whole
-from refold.groups import Group, answered, groups, settled, unseen
+from refold.errors import called_if_any, names, whole
 from refold.messages import Content, Media, Message, Part, Text, ToolCall, ToolResult
-from refold.refetched import refetched
-from refold.scorer import Scorer, least_first
-from refold.shown import Stand, folded, standing, with_parts
+from refold.scorers.scorer import Scorer, least_first
 from refold.speakers import steering
-from refold.strategy import Edits
-from refold.view import View
+from refold.text.clip import head
+from refold.text.failures import WIDTH, is_failure, telling_lines
+from refold.text.tool_arguments import title
 
 ERROR_ROOM = 320
 """Characters of error lines that stay of a failure."""

@@ -5,15 +5,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
-from refold.clip import Gap, gap
-from refold.failures import telling_lines
-from refold.figures import called_if_any, number, whole
+from refold.core.message_slots import Stand, smaller, untouched, with_parts
+from refold.core.strategy import Edits
+from refold.core.view import View
+from refold.errors import called_if_any, number, whole
 from refold.messages import Content, Message, Part, Text, ToolResult
-from refold.scorer import Scorer, score_alone
-from refold.shown import Stand, smaller, untouched, with_parts
+from refold.scorers.scorer import Scorer, score_alone
 from refold.speakers import steering
-from refold.strategy import Edits
-from refold.view import View
+from refold.text.clip import Gap, gap
+from refold.text.failures import telling_lines
 
 MARK = 100
 """Characters set aside for the mark."""

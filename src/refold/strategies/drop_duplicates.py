@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from typing import ClassVar
 
-from refold.arguments import path_of, title
-from refold.failures import is_failure
-from refold.figures import whole
-from refold.groups import call_of
+from refold.core.message_slots import Stand, smaller, untouched, with_parts
+from refold.core.strategy import Edits
+from refold.core.tool_groups import call_of
+from refold.core.view import View
+from refold.errors import whole
 from refold.messages import Content, Media, Message, Part, Text, ToolCall, ToolResult
-from refold.shown import Stand, smaller, untouched, with_parts
-from refold.strategy import Edits
-from refold.view import View
+from refold.text.failures import is_failure
+from refold.text.tool_arguments import path_of, title
 
 Said = tuple[Content, ...]
 """What a result says."""

@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from refold.compose import Picks, Tagged, Telling, pending, spelled, tell, untold
-from refold.figures import called, whole
-from refold.strategy import Ending, Steps
-from refold.summarizer import Summarizer
-from refold.summarizers.rules import RuleSummary
-from refold.view import View
+from refold.core.strategy import Ending, Steps, Summarizer
+from refold.core.view import View
+from refold.errors import called, whole
+from refold.summarizers.heuristic import RuleSummary
+from refold.summarizers.kept_words import Picks, Tagged, Telling, pending, spelled, tell, untold
 
 
 @dataclass(frozen=True, slots=True, repr=False)

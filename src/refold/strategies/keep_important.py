@@ -4,10 +4,10 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from refold.figures import called, number, whole
-from refold.scorer import Scorer, important
-from refold.strategy import Steps, Strategy
-from refold.view import View
+from refold.core.strategy import Steps, Strategy
+from refold.core.view import View
+from refold.errors import called, number, whole
+from refold.scorers.scorer import Scorer, important
 
 
 @dataclass(frozen=True)

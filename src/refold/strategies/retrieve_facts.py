@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, field
 
-from refold.compose import Picks, Tagged, Telling, pending, spelled, tell, untold
+from refold.core.strategy import End, Ending, Steps, Strategy, advance
+from refold.core.view import View
 from refold.edits import Edit
-from refold.figures import called, called_if_any, whole
-from refold.strategy import End, Ending, Steps, Strategy, advance
-from refold.summarizers.concepts import Concept
+from refold.errors import called, called_if_any, whole
 from refold.summarizers.facts import FACTS_PROMPT, FactSummary
+from refold.summarizers.forms.facts import Concept
+from refold.summarizers.kept_words import Picks, Tagged, Telling, pending, spelled, tell, untold
 from refold.summarizers.model.prompt import Prompt, as_prompt
-from refold.view import View
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -6,18 +6,16 @@ from dataclasses import dataclass, field, fields
 from types import FunctionType
 from typing import Any, NamedTuple
 
-from refold.errors import EditError
-from refold.figures import called, called_if_any, number, whole
+from refold.core.refetched import refetched
+from refold.core.strategy import Ending, Steps, Summarizer
+from refold.core.view import View
+from refold.errors import EditError, called, called_if_any, number, whole
 from refold.messages import Message
-from refold.placements import PLACEMENTS, Placement, placed
-from refold.refetched import refetched
 from refold.speakers import Staying, staying
-from refold.split import tail_start
-from refold.strategy import Ending, Steps
-from refold.summarizer import Summarizer
-from refold.summarizers.rules import RuleSummary
-from refold.summary import carried, without_summary
-from refold.view import View
+from refold.summarizers.heuristic import RuleSummary
+from refold.summarizers.placement import PLACEMENTS, Placement, placed
+from refold.summarizers.tail import tail_start
+from refold.text.summary_wrapper import carried, without_summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +31,13 @@ class Summarize:
 
     keep: int | float = 8
     """What stays as it is: a number of newest messages, or as a float a share of the tokens
-    (see `refold.split.tail_start`). Where no more than these is left and the target is still not reached, only the
+    (see `refold.summarizers.tail.tail_start`). Where no more than these is left and the target is still not reached, only the
     latest exchange stays (C14)."""
     max_tokens: int = 2_000
     """Cap of the summary message, in tokens."""
     summarizer: Summarizer = field(default_factory=RuleSummary)
     place: str | Placement = "user"
-    """How the summary is carried: a `Placement` or the name of one (`refold.placements.PLACEMENTS`)."""
+    """How the summary is carried: a `Placement` or the name of one (`refold.summarizers.placement.PLACEMENTS`)."""
     pin: Callable[[Message], bool] | None = None
     """Messages that it accepts stay as they are behind the summary, however often the conversation is
     compacted; a call or a result with all that belongs to it (conformance 41)."""

@@ -3,15 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from refold.figures import number, whole
+from refold.core.strategy import Ending, Steps, Summarizer
+from refold.core.view import View
+from refold.errors import number, whole
 from refold.messages import Message
-from refold.placements import Placement
-from refold.split import tail_start
 from refold.strategies.summarize import Summarize, described
-from refold.strategy import Ending, Steps
-from refold.summarizer import Summarizer
-from refold.summarizers.rules import RuleSummary
-from refold.view import View
+from refold.summarizers.heuristic import RuleSummary
+from refold.summarizers.placement import Placement
+from refold.summarizers.tail import tail_start
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from refold.compose import Picks, Tagged, Telling, pending, spelled, tell, untold
-from refold.figures import called, whole
-from refold.strategy import Ending, Steps
-from refold.summarizer import Summarizer
-from refold.summarizers.rules import RuleSummary
-from refold.view import View
+from refold.core.strategy import Ending, Steps, Summarizer
+from refold.core.view import View
+from refold.errors import called, whole
+from refold.summarizers.heuristic import RuleSummary
+from refold.summarizers.kept_words import Picks, Tagged, Telling, pending, spelled, tell, untold
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -15,7 +14,7 @@ class WholeHistory:
     """Show one summary instead of everything that the model has answered.
 
     Retrospective. System messages, the first request, the current one, memory and whatever waits for
-    an answer stay as they are (`refold.compose`). An earlier summary is merged into the new one.
+    an answer stay as they are (`refold.summarizers.kept_words`). An earlier summary is merged into the new one.
     Raises ValueError for *max_tokens* under 1.
     """
 

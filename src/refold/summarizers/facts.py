@@ -5,19 +5,17 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal, NamedTuple
 
+from refold.core.strategy import Answer, Ask, Ending, Summary
+from refold.core.view import View
 from refold.messages import Message, ToolCall, user
-from refold.strategy import Answer, Ask, Ending
-from refold.summarizer import Summary
-from refold.summarizers.concepts import Concept
-from refold.summarizers.forms.facts import FactsForm
+from refold.summarizers.forms.facts import Concept, FactsForm
 from refold.summarizers.forms.sections import Sections
+from refold.summarizers.heuristic.words import one_line
 from refold.summarizers.model.accept import reply
-from refold.summarizers.model.chunks import chunks
+from refold.summarizers.model.job import chunks
 from refold.summarizers.model.prompt import Prompt, as_prompt
 from refold.summarizers.model.record import DETAILS, Element, elements
-from refold.summarizers.rules.text import one_line
-from refold.summary import previous, without_summary, wrap
-from refold.view import View
+from refold.text.summary_wrapper import previous, without_summary, wrap
 
 FACTS_PROMPT = Prompt(
     "facts",

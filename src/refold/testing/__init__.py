@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from refold.budget import Budget
-from refold.lens import Lens
-from refold.loop import drive, first_sight, steps
+from refold.budget.budget import Budget
+from refold.compactor.engine import first_sight, steps
+from refold.core.profile import Lens
+from refold.core.strategy import Answer, Ask, Strategy, is_local
+from refold.core.view import View
 from refold.messages import Message
-from refold.rules.verdict import Rules
-from refold.stores.check import check_store
-from refold.strategy import Answer, Ask, Strategy, is_local
-from refold.view import View
+from refold.models.driver import drive
+from refold.rules.rule import Rules
+from refold.testing.store_laws import check_store
 
 if TYPE_CHECKING:
     from refold.testing.random_transcripts import transcripts

@@ -4,7 +4,17 @@ import re
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from refold.messages import Content, Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from refold.messages import (
+    Content,
+    Media,
+    Message,
+    Opaque,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from refold.tokens.estimate import estimate
 from refold.tokens.media import UNKNOWN, media_tokens
 

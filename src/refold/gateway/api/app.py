@@ -2,22 +2,21 @@
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from functools import cache, partial
+from importlib.resources import files
 from typing import Any
 
-from refold.gateway.answers import Headers, Refused
 from refold.gateway.api.arguments import check_type, from_body, from_query
-from refold.gateway.api.desk import Desk
-from refold.gateway.api.document import document
+from refold.gateway.api.context import Desk, Problem, problem_of
+from refold.gateway.api.fan_out import Peers, answered
+from refold.gateway.api.openapi import document
 from refold.gateway.api.operation import Operation
-from refold.gateway.api.peers import Peers
-from refold.gateway.api.problems import Problem, problem_of
-from refold.gateway.api.table import OPERATIONS
-from refold.gateway.api.together import answered
-from refold.gateway.caller import Caller, Note, Send
-from refold.gateway.intake import Gone, Receive, read_body
-from refold.gateway.limits import Limits
-from refold.gateway.logs import LOGGER, places
+from refold.gateway.api.routes import OPERATIONS
+from refold.gateway.http.body import Gone, Receive, read_body
+from refold.gateway.http.caller import Caller, Note, Send
+from refold.gateway.messages import Headers, Refused
+from refold.gateway.ops.logs import LOGGER, places
+from refold.gateway.settings import Limits
 
 ROOT = "/refold/api"
 DOCUMENT = f"{ROOT}/openapi.json"
@@ -136,3 +135,44 @@ async def _refuse(caller: Caller, problem: Problem, headers: Headers = ()) -> No
 async def _send(caller: Caller, status: int, body: bytes, headers: Headers = ()) -> None:
     fixed = (("content-type", "application/json"), ("content-length", str(len(body))), ("cache-control", "no-store"))
     await caller.whole(status, (*fixed, *headers), body)
+
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""Nothing from elsewhere, nothing inline, in nobody's frame."""
+_FILES: Mapping[str, tuple[str, str]] = {
+    "/refold/": ("page.html", "text/html; charset=utf-8"),
+    "/refold/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/refold/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "/refold/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+_FIXED: Headers = (
+    ("content-security-policy", POLICY),
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("cache-control", "no-cache"),
+)
+
+
+def is_page(scope: Mapping[str, Any]) -> bool:
+    """Is a file of the page asked for?"""
+    return scope["method"] in {"GET", "HEAD"} and (scope["path"] in _FILES or scope["path"] == "/refold")
+
+
+async def send_page(scope: Mapping[str, Any], caller: Caller) -> None:
+    """The file, or the way to the page."""
+    if scope["path"] == "/refold":
+        await caller.whole(308, (("location", "/refold/"), ("content-length", "0")), b"")
+        return
+    name, kind = _FILES[scope["path"]]
+    body = _read(name)
+    await caller.whole(200, (("content-type", kind), ("content-length", str(len(body))), *_FIXED), body)
+
+
+@cache
+def _read(name: str) -> bytes:
+    return (files("refold.gateway.api") / "page" / name).read_bytes()

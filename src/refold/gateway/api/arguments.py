@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 from urllib.parse import parse_qsl
 
+from refold.gateway.api.context import Problem
+from refold.gateway.api.json_schema import mistake, plain
 from refold.gateway.api.operation import Operation
-from refold.gateway.api.problems import Problem
-from refold.gateway.api.schema import mistake, plain
 
 
 def from_query(operation: Operation, query: bytes) -> dict[str, Any]:

@@ -5,9 +5,10 @@ from contextlib import suppress
 from typing import Any
 
 from refold.errors import StoreError
-from refold.gateway.api import kept, telling
-from refold.gateway.api.desk import Desk
-from refold.gateway.threads import Thread
+from refold.gateway.api import savings as kept
+from refold.gateway.api import serialize as telling
+from refold.gateway.api.context import Desk
+from refold.gateway.conversations.conversations import Thread
 
 Json = dict[str, Any]
 LIMIT = 100

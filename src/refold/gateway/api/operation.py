@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from refold.gateway.api.desk import Desk
-from refold.gateway.api.schema import Schema
+from refold.gateway.api.context import Desk
+from refold.gateway.api.json_schema import Schema
 
 Handler = Callable[[Desk, dict[str, Any]], Awaitable[dict[str, Any]]]
 """What an operation does: from its arguments, which are as its schema says, to its answer. Raises as `problems` knows."""

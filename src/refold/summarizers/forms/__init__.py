@@ -3,7 +3,14 @@
 from refold.summarizers.forms.facts import FactsForm
 from refold.summarizers.forms.form import Form
 from refold.summarizers.forms.sections import HANDOVER, TLDR, Heading, Sections, SectionsForm
-from refold.summarizers.forms.snapshot import File, Snapshot, SnapshotForm, Step, read_snapshot, write_snapshot
+from refold.summarizers.forms.snapshot import (
+    File,
+    Snapshot,
+    SnapshotForm,
+    Step,
+    read_snapshot,
+    write_snapshot,
+)
 from refold.summarizers.forms.state import Change, Delta, Entry, State, StateForm, applied, problems
 
 __all__ = [

@@ -4,12 +4,38 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
-from refold.summarizers.concepts import Concept, FactType
 from refold.summarizers.forms.answers import objects
-from refold.summarizers.forms.listing import bulleted, clean, items, joined
-from refold.summarizers.forms.sections import Sections
+from refold.summarizers.forms.sections import Sections, bulleted, clean, items, joined
+
+_KEYWORD = re.compile(r"[\w./:-]{1,80}")
+
+
+class FactType(Enum):
+    """How many facts a concept has."""
+
+    SINGLE = "single"
+    """One: a later answer takes the place of an earlier one."""
+    MULTIPLE = "multiple"
+    """Any number: later ones are added."""
+
+
+@dataclass(frozen=True, slots=True)
+class Concept:
+    """One thing to look for. Raises ValueError for a keyword that is no single word."""
+
+    keyword: str
+    """Short name, one word, in any language."""
+    description: str
+    """What belongs to it, or the question that it answers."""
+    fact_type: FactType = FactType.MULTIPLE
+
+    def __post_init__(self) -> None:
+        if not _KEYWORD.fullmatch(self.keyword):
+            raise ValueError(f"a concept's keyword is one word of at most 80 characters, not {self.keyword!r}")
+
 
 _SENTINEL = re.compile(
     r"[\[(]?\s*no\s(?:relevant\s)?(?:facts?|information)\b[^.\n]{0,40}[.\])]*|未找到.{0,10}|没有(?:相关)?(?:事实|信息)。?",

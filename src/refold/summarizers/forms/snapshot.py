@@ -6,9 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from refold.summarizers.forms.listing import bulleted, clean, items, joined, said, same
-from refold.summarizers.forms.tags import elements, escape, inside, opening, unescape, without_asides
-from refold.summarizers.rules.digest import state_after
+from refold.summarizers.forms.sections import bulleted, clean, items, joined, said, same
+from refold.summarizers.forms.tags import (
+    elements,
+    escape,
+    inside,
+    opening,
+    unescape,
+    without_asides,
+)
+from refold.summarizers.heuristic.digest import state_after
 
 ROOT = "state_snapshot"
 FileChange = Literal["created", "read", "modified", "deleted", "noted"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 from refold.summarizers.forms.answers import objects
-from refold.summarizers.forms.listing import said, same
+from refold.summarizers.forms.sections import said, same
 
 Kind = Literal["topic", "entity", "action", "constraint", "decision", "file", "open"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

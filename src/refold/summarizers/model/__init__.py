@@ -4,17 +4,15 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
 
-from refold.attempt import Outcome
-from refold.strategy import Answer, Ask, Ending
-from refold.summarizer import Summarizer, Summary
+from refold.core.strategy import Answer, Ask, Ending, Summarizer, Summary
+from refold.core.view import View
+from refold.edits import Outcome
 from refold.summarizers.forms.form import Form
-from refold.summarizers.model.accept import Headings
+from refold.summarizers.heuristic import RuleSummary
+from refold.summarizers.model.accept import Headings, check_quotes
 from refold.summarizers.model.job import Job, composed, job_of, left_out
 from refold.summarizers.model.prompt import Prompt, as_prompt, prompt
-from refold.summarizers.model.quotes import check_quotes
 from refold.summarizers.model.writer import LEAST, Calls, Told, Writer
-from refold.summarizers.rules import RuleSummary
-from refold.view import View
 
 HEADINGS = ("Goal", "Rules and preferences", "Done", "Findings and decisions", "In progress", "Next steps")
 """What a summary has to say where no form and no other headings are given."""

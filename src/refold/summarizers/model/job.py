@@ -1,22 +1,25 @@
 """What there is to summarise, and how much of it goes into one request."""
 
 import math
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any
 
+from refold.core.strategy import Ask
+from refold.core.view import View
 from refold.messages import user
 from refold.speakers import current, heard_in, own_words
-from refold.strategy import Ask
 from refold.summarizers.forms.form import Form
-from refold.summarizers.rules import digest, fitted
-from refold.summarizers.rules.digest import Digest
-from refold.summarizers.rules.layout import BESIDE
-from refold.summarizers.rules.material import Material, material
-from refold.summarizers.rules.reading import parse
-from refold.summary import joined, parted, wrap
-from refold.view import View
+from refold.summarizers.heuristic import digest, fitted
+from refold.summarizers.heuristic.collect import Material, material
+from refold.summarizers.heuristic.digest import Digest
+from refold.summarizers.heuristic.layout import BESIDE
+from refold.summarizers.heuristic.parse import parse
+from refold.summarizers.model.record import Element, halves
+from refold.text.summary_wrapper import joined, parted, wrap
 
 MARGIN = 1.1
 """Tokens by the summarizer's own count for each that we estimate, at most (docs/tokens.md)."""
@@ -121,3 +124,49 @@ def left_out(known: Digest, text: str) -> str:
 
 def _item(text: str) -> str:
     return text.replace("\n", "\n  ")
+
+
+Cost = Callable[[Element], int]
+SMALLEST = 200
+"""Characters of an element that is not cut further."""
+
+
+def chunks(record: Iterable[Element], cuts: Iterable[int], room: int, cost: Cost) -> list[list[Element]]:
+    """*record* in successive parts of at most *room* tokens by *cost*. What stands between two of
+    *cuts*, such as a call and its result, stays together if it fits into one part; an element that
+    does not fit alone is cut. Nothing is left out. Empty if even the smallest piece does not fit.
+    """
+    out, left = list[list[Element]](), 0
+    for unit in _units(record, cuts):
+        whole = sum(map(cost, unit))
+        if whole > room:
+            pieces = [piece for element in unit for piece in _pieces(element, room, cost)]
+        else:
+            pieces = list(unit)
+            left = left if whole <= left else 0
+        for piece in pieces:
+            price = cost(piece)
+            if price > room:
+                return []
+            if price > left or not out:
+                out.append([])
+                left = room
+            out[-1].append(piece)
+            left -= price
+    return out
+
+
+def _units(record: Iterable[Element], cuts: Iterable[int]) -> Iterator[Sequence[Element]]:
+    """Elements that stand between the same two cuts."""
+    places = sorted(cuts)
+    for _, unit in groupby(record, key=lambda element: bisect_right(places, element.at)):
+        yield tuple(unit)
+
+
+def _pieces(element: Element, room: int, cost: Cost) -> Iterator[Element]:
+    if cost(element) <= room or len(element.text) <= SMALLEST:
+        yield element
+        return
+    for half in halves(element):
+        if half.text.strip():
+            yield from _pieces(half, room, cost)

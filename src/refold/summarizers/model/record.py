@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from refold.clip import floor, gap
 from refold.messages import Content, Media, Message, Opaque, Part, Text, ToolCall, ToolResult
+from refold.text.clip import floor, gap
 
 TAGS = ("conversation", "previous-summary", "part", "user", "assistant", "system", "tool", "call", "result", "request")
 _TAG = re.compile(rf"<(?=\\*\s{{0,8}}/?\s{{0,8}}(?:{'|'.join(TAGS)})\b)", re.IGNORECASE)

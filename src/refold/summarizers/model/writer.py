@@ -5,13 +5,12 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
 
+from refold.core.strategy import Answer, Ask
 from refold.messages import user
 from refold.rules.pairing import pair
-from refold.strategy import Answer, Ask
 from refold.summarizers.forms.form import Form
 from refold.summarizers.model.accept import Headings, Kind, reply
-from refold.summarizers.model.chunks import chunks
-from refold.summarizers.model.job import Job
+from refold.summarizers.model.job import Job, chunks
 from refold.summarizers.model.prompt import Prompt, prompt
 from refold.summarizers.model.record import DETAILS, Element, clipped, elements, fenced
 

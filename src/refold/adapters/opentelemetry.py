@@ -1,0 +1,51 @@
+"""Compactions as OpenTelemetry spans: `Compactor(..., on_event=spans())`. Needs the extra `otel`."""
+
+from opentelemetry import trace
+from opentelemetry.trace import Tracer
+
+from refold.compactor.hooks import Ended, Event, OnEvent
+
+
+def spans(tracer: Tracer | None = None) -> OnEvent:
+    """A listener that makes a span `refold.compact` (or `refold.compactor.preview`) of each compaction, with an event
+    for each strategy's run. It is a child of the span that is current where the compactor is called.
+    *tracer* is the global provider's where none is given."""
+    chosen = tracer if tracer is not None else trace.get_tracer("refold")
+
+    def listen(event: Event) -> None:
+        if isinstance(event, Ended):
+            _span(chosen, event)
+
+    return listen
+
+
+def _span(tracer: Tracer, ended: Ended) -> None:
+    span = tracer.start_span(f"refold.{ended.action}", start_time=_nanoseconds(ended.began))
+    span.set_attributes(
+        {
+            "refold.run": ended.run,
+            "refold.actor": ended.actor,
+            "refold.tokens.before": ended.before,
+            "refold.tokens.after": ended.after,
+            "refold.edits": len(ended.edits),
+            "refold.calls": ended.calls,
+            "refold.cost": ended.cost,
+            "refold.vetoed": ended.vetoed,
+        }
+    )
+    for attempt in ended.attempts:
+        told: dict[str, str | int] = {
+            "by": attempt.by,
+            "outcome": attempt.outcome,
+            "reason": attempt.reason,
+            "before": attempt.before,
+            "after": attempt.after,
+            "model": attempt.model,
+            "prompt": attempt.prompt,
+        }
+        span.add_event("refold.edits", told, timestamp=_nanoseconds(ended.ended))
+    span.end(end_time=_nanoseconds(ended.ended))
+
+
+def _nanoseconds(seconds: float) -> int:
+    return int(seconds * 1_000_000_000)

@@ -1,0 +1,1 @@
+"""How large a request may be, and when compaction is due."""

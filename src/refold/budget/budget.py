@@ -1,0 +1,164 @@
+"""When to act, and how far."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from refold.budget.triggers import Amount, Mark, Moment, Reading, Tokens, Trigger
+from refold.core.view import View
+from refold.tokens.usage import read_usage
+from refold.tokens.windows import Window, Windows, find_window
+
+Level = Literal["none", "soft", "hard"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What a budget says of one request (S2-11 to S2-14)."""
+
+    level: Level
+    """`none`, `soft` (worth preparing) or `hard` (due)."""
+    tokens: int
+    """Tokens of the request, with what is about to be added."""
+    threshold: int | None
+    """The figure in tokens that was crossed; of one that was not, the lowest there is. None where
+    the trigger is no number of tokens, or takes a window that is not known."""
+    reason: str
+    """What the trigger read, in words; for a trigger that cannot fire, why."""
+    held: str = ""
+    """Why a compaction that is due is not tried again; empty where it would be."""
+    paced: bool = False
+    """True where what fired counts from the last compaction."""
+
+    @property
+    def due(self) -> bool:
+        """Is compaction worth a thought: soft or hard? (C2-8)"""
+        return self.level != "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Act when a request has at least *trigger* tokens; bring it down to *target*.
+
+    `soft`, if given, is the figure from which compaction is worth preparing, though not yet due.
+    Instead of numbers of tokens, *trigger* and *soft* take any trigger of `refold.budget.triggers`, and
+    *target* one that is a number of tokens (`Tokens`, `Fraction`, `Reserve`). Raises ValueError for
+    figures that contradict one another.
+    """
+
+    trigger: int | Trigger
+    target: int | Amount
+    soft: int | Trigger | None = None
+    window: int | Window | Windows | None = None
+    """The model's window in tokens, or a function from a model's name to its `Window`; without, the
+    table of `refold.tokens.windows` is asked. 0 switches triggers that take a window off."""
+    progress: float = 0.05
+    """A compaction that leaves a request at the trigger must make it smaller by this share at least;
+    else there is no headroom (conformance 49)."""
+    hysteresis: float = 0.05
+    """After a compaction the request grows by this share of the trigger, or of itself where it stayed
+    above that, before the next one (conformance 49, 51). 0 tries again every time."""
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.progress < 1 and 0 <= self.hysteresis < 1):
+            raise ValueError(
+                f"progress and hysteresis are shares from 0 to below 1, not {self.progress}, {self.hysteresis}"
+            )
+        for name, value in (("trigger", self.trigger), ("soft", self.soft)):
+            if not isinstance(value, int | Trigger | None) or (value is None and name == "trigger"):
+                raise ValueError(f"{name} must be a number of tokens or a trigger, not {value!r}")
+        if not isinstance(self.target, int | Amount):
+            raise ValueError(f"the target must be a number of tokens, not {self.target!r}")  # noqa: TRY004 - as below
+        window = _stated(self.window)
+        trigger, target, soft = (_tokens(amount, window) for amount in (self.trigger, self.target, self.soft))
+        if target is not None and (target < 0 or (trigger is not None and target > trigger)):
+            raise ValueError(f"the target ({target}) must lie between 0 and the trigger ({trigger})")
+        if soft is not None and trigger is not None and soft > trigger:
+            raise ValueError(f"the soft level ({soft}) must not exceed the trigger ({trigger})")
+
+    @classmethod
+    def of_window(cls, window: int, reserve: int = 20_000, target: float = 0.5) -> "Budget":
+        """A budget for a model's window: act when less than *reserve* tokens are left for the
+        answer, go down to the share *target* of what is usable. Raises ValueError."""
+        usable = window - reserve
+        if usable <= 0:
+            raise ValueError(f"a reserve of {reserve} tokens leaves nothing of a window of {window}")
+        return cls(trigger=usable, target=int(usable * target))
+
+    @property
+    def is_plain(self) -> bool:
+        """Is it made of numbers of tokens alone, so that `check` needs nothing but the view's tokens?"""
+        return isinstance(self.trigger, int) and (self.soft is None or isinstance(self.soft, int))
+
+    def check(self, view: View) -> Level:
+        """Is compaction due? Exactly at a level counts as reached."""
+        if not isinstance(self.trigger, int) or isinstance(self.soft, Trigger):
+            return self.judge(self.moment(view)).level
+        if view.tokens >= self.trigger:
+            return "hard"
+        return "soft" if self.soft is not None and view.tokens >= self.soft else "none"
+
+    def moment(self, view: View, pending: int = 0, last: Mark | None = None, now: float = 0.0) -> Moment:
+        """What this budget's triggers look at: *view* with *pending* estimated tokens that are about
+        to be added, *last* compacted then, at *now* (seconds since 1970-01-01 UTC)."""
+        tokens = view.lens.calibrate(view.lens.fixed + view.estimate + pending)
+        found = find_window(model_of(view), self.window)
+        return Moment(view, tokens, found.window, found.reason, last or Mark(), now)
+
+    def judge(self, moment: Moment) -> Check:
+        """The level of a moment, with the figure that was crossed and the reason."""
+        hard = _trigger(self.trigger)(moment)
+        if hard.reached:
+            return _check("hard", moment, hard)
+        if self.soft is None:
+            return _check("none", moment, hard)
+        soft = _trigger(self.soft)(moment)
+        return _check("soft" if soft.reached else "none", moment, soft)
+
+    def after(self, usage: Any, model: str = "") -> Check:
+        """The level after a response, from the usage object that came with it, of any provider: its
+        request and its answer are what the next request starts from (S4-14 to S4-16). Cached tokens
+        count once; a sum over several calls says nothing (conformance 45). Only triggers of tokens
+        and of the window can fire."""
+        found = read_usage(usage)
+        if found is None or found.calls != 1:
+            why = "there is no usage" if found is None else "the usage is a sum over several calls"
+            return Check("none", 0, None, f"{why}: nothing can be said")
+        window = find_window(model, self.window)
+        return self.judge(Moment(View.of(()), found.context, window.window, window.reason))
+
+    def goal(self, moment: Moment, check: Check | None = None) -> int:
+        """The tokens to come down to. Where no window tells the share, half of what there is; where the
+        trigger is no number of tokens, or none fired (a forced compaction), less than there is."""
+        target = _tokens(self.target, moment.window)
+        if target is None:
+            target = moment.tokens // 2
+        if check is not None and check.level == "hard" and check.threshold is not None:
+            return target
+        return max(0, min(target, moment.tokens - max(1, int(moment.tokens * self.progress))))
+
+
+def model_of(view: View) -> str:
+    """The model that the request of *view* names, else that of its lens; empty where neither does."""
+    body: Mapping[str, Any] = view.envelope.body if view.envelope is not None else {}
+    return str(body.get("model") or view.lens.model)
+
+
+def _check(level: Level, moment: Moment, reading: Reading) -> Check:
+    return Check(level, moment.tokens, reading.at, reading.reason, "", reading.paced)
+
+
+def _trigger(amount: int | Trigger) -> Trigger:
+    return Tokens(amount) if isinstance(amount, int) else amount
+
+
+def _tokens(amount: int | Trigger | None, window: Window | None) -> int | None:
+    """The figure in tokens, where there is one."""
+    if isinstance(amount, Amount):
+        return amount.tokens(window)
+    return amount if isinstance(amount, int) else None
+
+
+def _stated(window: int | Window | Windows | None) -> Window | None:
+    """The window that was stated as such."""
+    return None if callable(window) else find_window("", window).window

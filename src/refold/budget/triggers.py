@@ -1,0 +1,273 @@
+"""When compaction is due, as an algebra: `Fraction(0.7) | Messages(100) & Elapsed(600)`.
+
+A trigger is a value. Put it into a `Budget` as `trigger` (hard: compaction is due) or as `soft`
+(worth preparing). Reaching a figure exactly counts as reached (C0-4, conformance 44).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction as Exact
+from math import ceil
+from typing import NamedTuple
+
+from refold.core.view import View
+from refold.tokens.windows import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """When a conversation was compacted last, or seen first."""
+
+    length: int = 0
+    """Messages of the transcript then."""
+    when: float = 0.0
+    """Seconds since 1970-01-01 UTC."""
+    tokens: int | None = None
+    """Tokens of the request after the last attempt; None before any."""
+    estimate: int | None = None
+    """The same before calibration, so that a report which corrects the count corrects this too (F15)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a trigger looks at."""
+
+    view: View
+    tokens: int
+    """Tokens of the request, with what is about to be added."""
+    window: Window | None = None
+    """The model's window; None where it is not known."""
+    source: str = ""
+    """Where the window comes from, or why there is none."""
+    last: Mark = Mark()
+    now: float = 0.0
+    """Seconds since 1970-01-01 UTC."""
+
+
+class Reading(NamedTuple):
+    """What a trigger says of one moment."""
+
+    reached: bool
+    reason: str
+    at: int | None = None
+    """The threshold in tokens, where it is one."""
+    paced: bool = False
+    """True where the trigger counts from the last compaction and so keeps its own distance."""
+
+
+class Trigger:
+    """A callable from a `Moment` to a `Reading`. `a | b` fires when one of them does, `a & b` when both do."""
+
+    __slots__ = ()
+
+    def __call__(self, moment: Moment) -> Reading:
+        """Is it reached?"""
+        raise NotImplementedError
+
+    def __or__(self, other: "Trigger") -> "Any":
+        return Any(self, other)
+
+    def __and__(self, other: "Trigger") -> "All":
+        return All(self, other)
+
+
+class Amount(Trigger):
+    """A trigger that is a number of tokens, and so can be a target too."""
+
+    __slots__ = ()
+
+    def tokens(self, window: Window | None) -> int | None:
+        """The figure, or None when the window tells none."""
+        raise NotImplementedError
+
+    def __call__(self, moment: Moment) -> Reading:
+        """Has the request that many tokens?"""
+        at = self.tokens(moment.window)
+        if at is None:
+            why = f"nothing is left of {moment.window.room} tokens" if moment.window else moment.source
+            return Reading(False, f"{self!r} never fires: {why}")
+        return Reading(moment.tokens >= at, f"{moment.tokens} of {at} tokens", at)
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens(Amount):
+    """At *count* tokens of the whole request. What fires only beyond a figure is `Tokens(figure + 1)`."""
+
+    count: int
+
+    def __post_init__(self) -> None:
+        _refuse(self.count < 0, f"a number of tokens is not negative: {self.count}")
+
+    def tokens(self, window: Window | None) -> int:  # noqa: ARG002 - as of every amount
+        """The figure itself."""
+        return self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Fraction(Amount):
+    """At this share of what the model's window lets a request have, from above 0 to 1 (S0-03, S0-17)."""
+
+    share: float
+
+    def __post_init__(self) -> None:
+        _refuse(not 0 < self.share <= 1, f"a share of the window lies between 0 and 1, not {self.share}")
+
+    def tokens(self, window: Window | None) -> int | None:
+        """The first whole number of tokens that is no less than the share."""
+        return ceil(Exact(str(self.share)) * window.room) if window else None
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve(Amount):
+    """When at most so many tokens are left for the answer: the window minus the reserve (S4-14).
+
+    Where the model limits the request on its own, the reserve is taken off that limit too, so that
+    there is headroom whichever limit comes first (conformance 46).
+    """
+
+    count: int = 20_000
+
+    def __post_init__(self) -> None:
+        _refuse(self.count < 0, f"a reserve is not negative: {self.count}")
+
+    def tokens(self, window: Window | None) -> int | None:
+        """What the reserve leaves of the window; None when that is nothing."""
+        return window.room - self.count if window and window.room > self.count else None
+
+
+@dataclass(frozen=True, slots=True)
+class Messages(Trigger):
+    """At so many messages as they are shown, system prompt aside."""
+
+    count: int
+
+    def __post_init__(self) -> None:
+        _refuse(self.count < 1, f"a number of messages is at least 1: {self.count}")
+
+    def __call__(self, moment: Moment) -> Reading:
+        """Are so many shown?"""
+        return _counted(len(moment.view.messages), self.count, "messages")
+
+
+@dataclass(frozen=True, slots=True)
+class Turns(Trigger):
+    """At so many requests of the user, as they are shown."""
+
+    count: int
+
+    def __post_init__(self) -> None:
+        _refuse(self.count < 1, f"a number of turns is at least 1: {self.count}")
+
+    def __call__(self, moment: Moment) -> Reading:
+        """Are so many shown?"""
+        return _counted(sum(message.is_request for message in moment.view.messages), self.count, "turns")
+
+
+@dataclass(frozen=True, slots=True)
+class EveryN(Trigger):
+    """Every so many steps of the model since the last compaction, for snapshots at intervals (S0-49).
+
+    A step is one answer of the model, its calls included.
+    """
+
+    steps: int
+
+    def __post_init__(self) -> None:
+        _refuse(self.steps < 1, f"a number of steps is at least 1: {self.steps}")
+
+    def __call__(self, moment: Moment) -> Reading:
+        """Were so many made since?"""
+        said = moment.view.transcript.messages
+        since = range(moment.last.length, len(said))
+        made = sum(said[at].role == "assistant" and (at == 0 or said[at - 1].role != "assistant") for at in since)
+        return _counted(made, self.steps, "steps since the last compaction", paced=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Elapsed(Trigger):
+    """So many seconds after the last compaction, or after the conversation was first seen."""
+
+    seconds: float
+
+    def __post_init__(self) -> None:
+        _refuse(not self.seconds > 0, f"a number of seconds is above 0: {self.seconds}")
+
+    def __call__(self, moment: Moment) -> Reading:
+        """Have they passed?"""
+        passed = moment.now - moment.last.when
+        return _counted(passed, self.seconds, "seconds since the last compaction", paced=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate(Trigger):
+    """When your function says so of the view. What it raises is raised."""
+
+    test: Callable[[View], bool]
+    name: str = "the predicate"
+
+    def __call__(self, moment: Moment) -> Reading:
+        """Does it say so?"""
+        said = bool(self.test(moment.view))
+        return Reading(said, f"{self.name} says {'yes' if said else 'no'}")
+
+
+@dataclass(frozen=True, slots=True)
+class Never(Trigger):
+    """Not by itself: compaction is left to `Compactor.now`, `preview` and `accept`."""
+
+    def __call__(self, moment: Moment) -> Reading:  # noqa: ARG002 - as of every trigger
+        """No."""
+        return Reading(False, "automatic compaction is switched off")
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Any(Trigger):
+    """When at least one of *terms* is reached."""
+
+    terms: tuple[Trigger, ...]
+
+    def __init__(self, *terms: Trigger) -> None:
+        object.__setattr__(self, "terms", _flat(Any, terms))
+
+    def __call__(self, moment: Moment) -> Reading:
+        """Is one reached?"""
+        readings = [term(moment) for term in self.terms]
+        hit = [reading for reading in readings if reading.reached]
+        return _joined(bool(hit), hit or readings, paced=any(reading.paced for reading in hit))
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class All(Trigger):
+    """When every one of *terms* is reached."""
+
+    terms: tuple[Trigger, ...]
+
+    def __init__(self, *terms: Trigger) -> None:
+        object.__setattr__(self, "terms", _flat(All, terms))
+
+    def __call__(self, moment: Moment) -> Reading:
+        """Are all reached?"""
+        readings = [term(moment) for term in self.terms]
+        missed = [reading for reading in readings if not reading.reached]
+        return _joined(not missed, missed or readings, paced=any(reading.paced for reading in readings))
+
+
+def _refuse(wrong: bool, text: str) -> None:
+    if wrong:
+        raise ValueError(text)
+
+
+def _counted(found: float, wanted: float, what: str, *, paced: bool = False) -> Reading:
+    return Reading(found >= wanted, f"{found:.10g} of {wanted:.10g} {what}", None, paced)
+
+
+def _joined(reached: bool, readings: list[Reading], *, paced: bool) -> Reading:
+    """One reading of several. The threshold in tokens is the lowest: what comes first."""
+    at = min((reading.at for reading in readings if reading.at is not None), default=None)
+    return Reading(reached, "; ".join(reading.reason for reading in readings), at, paced)
+
+
+def _flat(kind: type["Any"] | type["All"], terms: tuple[Trigger, ...]) -> tuple[Trigger, ...]:
+    """Terms of terms of the same kind in one row. Raises ValueError when there are none."""
+    _refuse(not terms, f"{kind.__name__} takes at least one trigger")
+    return tuple(inner for term in terms for inner in (term.terms if isinstance(term, kind) else (term,)))

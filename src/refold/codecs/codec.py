@@ -1,0 +1,59 @@
+"""What a wire format must offer. A codec is a module (or any object) with these names."""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, Protocol, cast
+
+from refold.messages import Message, Part
+from refold.rules.rule import Rules
+
+Wire = Any
+"""One entry of a request's list of messages, as parsed from JSON."""
+
+
+class Codec(Protocol):
+    """One wire format. All functions are pure and leave their arguments alone."""
+
+    @property
+    def NAME(self) -> str:  # noqa: N802 - a module constant
+        """`anthropic`, `openai_chat`, `openai_responses`, `gemini`."""
+
+    @property
+    def FIELD(self) -> str:  # noqa: N802 - a module constant
+        """The body's field that holds the conversation, such as `messages`, `input`, `contents`."""
+
+    def rules(self, body: Mapping[str, Any]) -> Rules:
+        """What this API refuses, for the model that *body* names (`{}` for a bare list)."""
+
+    def fits(self, body: Mapping[str, Any], items: Sequence[Wire]) -> int:
+        """How surely a payload is of this format: 0 not at all, 1 possible, more is surer."""
+
+    def is_system(self, item: Wire) -> bool:
+        """May this leading entry stand in the head (system prompt), outside the transcript?"""
+
+    def system(self, body: Mapping[str, Any], head: Sequence[Wire]) -> tuple[Part, ...]:
+        """The system prompt, wherever the format keeps it."""
+
+    def tools(self, body: Mapping[str, Any]) -> tuple[str, ...]:
+        """Each tool definition as canonical JSON."""
+
+    def decode(self, item: Wire, prior: Sequence[Message]) -> Message:
+        """One entry in canonical form; *prior* is what was decoded before it.
+
+        Raises `FormatError` when *item* is not even of the right JSON type."""
+
+    def encode(self, message: Message) -> Wire:
+        """A message of our own making (a summary) in wire form."""
+
+    def patch(self, item: Wire, message: Message) -> Wire:
+        """*item*, changed as little as needed to say what *message* says; unknown fields stay."""
+
+    def merge(self, first: Wire, second: Wire) -> Wire:
+        """Two neighbours of one role as one entry."""
+
+
+def with_rules(codec: Codec, rules: Callable[[Mapping[str, Any]], Rules]) -> Codec:
+    """*codec* with other *rules*: of an account, a server that is milder, or with rules of your own. Keep what it gives: two
+    of them are two formats."""
+    names = [name for name in vars(Codec) if not name.startswith("_")]
+    return cast("Codec", SimpleNamespace(**{name: getattr(codec, name) for name in names} | {"rules": rules}))

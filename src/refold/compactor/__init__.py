@@ -1,0 +1,1 @@
+"""The front door: a compactor keeps conversations inside a budget."""

@@ -1,0 +1,187 @@
+"""From estimated to expected tokens: hold on to the last figure that the provider reported."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from threading import Lock
+from types import MappingProxyType
+from typing import Any
+
+from refold.budget.budget import model_of
+from refold.core.profile import as_estimated
+from refold.core.view import View
+from refold.tokens.count import Counter, is_estimator
+from refold.tokens.lines import Key, Lines
+from refold.tokens.priors import no_prior, prior_of
+from refold.tokens.usage import Usage, read_usage
+
+BOUNDS = 0.5, 3.0
+"""What a provider may count for each estimated token: a ratio beyond is a fault of measurement."""
+MEMORY = 200_000
+"""Estimated tokens after which a new observation weighs as much as all before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """A reported figure to count from: `Lens(calibrate=anchor)`.
+
+    Only what came or went since the report is estimated, so the error is that of the difference,
+    not of the whole. Build it with `anchor`, which refuses what does not fit the view.
+    """
+
+    reported: int
+    """Input tokens the provider reported for a request."""
+    estimated: int
+    """What that same request was estimated at, system prompt and tools included."""
+    ratio: float = 1.0
+    """Provider's tokens for each estimated one, for this model (`Ratios.of`)."""
+
+    def __call__(self, estimate: int) -> int:
+        """Expected tokens of a request that is now estimated at *estimate*; never below 0."""
+        return max(0, round(self.reported + self.ratio * (estimate - self.estimated)))
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Without a report: every estimated token counts as *ratio* ones, beside a *constant* that nobody gave us."""
+
+    ratio: float = 1.0
+    constant: int = 0
+    """Tokens of a system prompt and tools that are sent and not given (F15)."""
+
+    def __call__(self, estimate: int) -> int:
+        """Expected tokens of a request estimated at *estimate*."""
+        return max(0, round(self.ratio * estimate + self.constant))
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A usage and the request it was reported for. Make it when the request is sent: `report`."""
+
+    usage: Usage
+    length: int
+    """Messages of the transcript then."""
+    tip: str
+    """The transcript's tip then: names exactly that history."""
+    edits: str
+    """Fingerprint of the edits that showed then."""
+    estimated: int
+    """Estimated tokens of the request, system prompt and tools included."""
+
+
+def report(view: View, usage: Usage) -> Report:
+    """Bind *usage* to the view that was sent. *view* must be the one whose payload the call answered."""
+    transcript = view.transcript
+    estimated = view.lens.fixed + view.estimate
+    return Report(usage, len(transcript), transcript.tips[-1], _shown(view, len(transcript)), estimated)
+
+
+def is_current(view: View, last: Report) -> bool:
+    """Does *last* speak of this view's beginning, as it shows now?
+
+    True when the transcript still begins with the history that the usage was reported for, and
+    exactly the edits that showed then show there now. After a compaction, a revert, a rewind or a
+    fork the figure is stale and says nothing of the next request (conformance 48). Messages
+    appended since make no difference, nor do edits of those alone.
+    """
+    tips = view.transcript.tips
+    return 0 < last.length < len(tips) and tips[last.length] == last.tip and _shown(view, last.length) == last.edits
+
+
+def anchor(
+    view: View, last: Report | None, ratio: float = 1.0, window: int | None = None, constant: int = 0
+) -> Anchor | Scale:
+    """What to calibrate *view*'s lens with.
+
+    An `Anchor` when *last* is current and plausible for one request (conformance 45: a sum over
+    several calls is not), else the `Scale` of *ratio* and *constant*. *window*, in tokens, is the model's.
+    """
+    scale = Scale(ratio, constant)
+    if last is None or not is_current(view, last) or not last.usage.is_plausible(scale(last.estimated), window):
+        return scale
+    return Anchor(last.usage.input, last.estimated, ratio)
+
+
+def _shown(view: View, length: int) -> str:
+    """Fingerprint of the edits that show before *length*, with what they show; one that reaches
+    across it belongs to it too. Ids alone would not do: an amended summary keeps its edit's id."""
+    shown = [repr(edit) for edit, _ in view.top if edit.start < length]
+    return blake2b("\n".join(shown).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Ratios:
+    """How many tokens each model's provider counts for an estimated one, learned as you go.
+
+    Immutable: `learn` returns another. Claude, for example, counts 1.1 to 1.5 times o200k.
+    """
+
+    known: Mapping[str, tuple[float, int]] = field(default_factory=lambda: MappingProxyType({}))
+    """By model: the ratio, and the estimated tokens it was learned from (at most MEMORY)."""
+
+    def of(self, model: str, prior: float = 1.0) -> float:
+        """The ratio of *model*; *prior* where nothing was learned."""
+        return self.known.get(model, (prior, 0))[0]
+
+    def learn(self, model: str, estimated: int, reported: int) -> "Ratios":
+        """These ratios after one more request of *model*.
+
+        A running mean weighted by tokens, so that short requests with their hidden prompts count
+        little; figures outside BOUNDS, and empty ones, teach nothing.
+        """
+        if estimated <= 0 or not BOUNDS[0] <= reported / estimated <= BOUNDS[1]:
+            return self
+        ratio, weight = self.known.get(model, (1.0, 0))
+        mean = (ratio * weight + reported) / (weight + estimated)
+        return Ratios(MappingProxyType({**self.known, model: (mean, min(MEMORY, weight + estimated))}))
+
+
+MOST = 8
+"""How many reports are held, the newest."""
+
+
+class Reports:
+    """The newest reports of usage, and each model's ratio. Calls may come from several threads.
+
+    *prior* says what a model's provider counts for an estimated token until it reported something.
+    """
+
+    def __init__(self, prior: Callable[[str], float] = prior_of) -> None:
+        self._prior = prior
+        self._ratios, self._lines = Ratios(), Lines()
+        self._newest: tuple[Report, ...] = ()
+        self._lock = Lock()
+
+    def add(self, view: View, usage: Any) -> None:
+        """Take the usage object of the request that *view* made; one that says nothing is passed over."""
+        if (found := read_usage(usage)) is None:
+            return
+        made = report(view, found)
+        with self._lock:
+            older = (one for one in reversed(self._newest) if one.length < made.length and is_current(view, one))
+            before = next(older, None)  # the oldest: over a long way what small steps hide is seen
+            if before is not None and found.calls == before.usage.calls == 1:
+                pair = (before.estimated, before.usage.input), (made.estimated, found.input)
+                self._lines = self._lines.learn(_key(view), *pair)
+            if found.is_plausible(made.estimated):
+                self._ratios = self._ratios.learn(model_of(view), made.estimated, found.input)
+            self._newest = (made, *self._newest)[:MOST]
+
+    def calibrate(self, view: View) -> Callable[[int], int]:
+        """From estimated to expected tokens of *view*: from the last report that still speaks of it,
+        else by its model's line (`refold.tokens.lines`) or ratio, else by the prior."""
+        model = model_of(view)
+        ratio, constant = self._lines.of(_key(view)) or (self._ratios.of(model, self._prior(model)), 0)
+        last = next((made for made in self._newest if is_current(view, made)), None)
+        if last is None and (ratio, constant) == (1.0, 0):
+            return as_estimated
+        return anchor(view, last, ratio, constant=constant)
+
+
+def reports_by(count: Counter) -> Reports:
+    """No reports yet, with the priors where *count* is the estimator: an exact counter has none."""
+    return Reports(prior_of if is_estimator(count) else no_prior)
+
+
+def _key(view: View) -> Key:
+    return model_of(view), view.lens.fixed

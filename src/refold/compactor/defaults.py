@@ -1,0 +1,72 @@
+"""The one-line form: sensible strategies, gentlest first."""
+
+from typing import Any
+
+from refold.budget.budget import Budget
+from refold.codecs.codec import Codec
+from refold.compactor.compactor import Compactor
+from refold.core.strategy import Strategy
+from refold.core.view import View
+from refold.errors import whole
+from refold.stores.store import Store
+from refold.strategies import (
+    ClearThinking,
+    ClearToolInputs,
+    ClearToolResults,
+    ClipResults,
+    DropDuplicates,
+    Summarize,
+    SummarizeTo,
+)
+
+TAIL = 0.8
+"""The share of the target that the newest messages may take."""
+
+
+def default_strategies(target: int = 60_000) -> tuple[Strategy, ...]:
+    """What `refold.compact` and the command line use unless told otherwise, gentlest first.
+
+    *target* is the number of tokens that the budget comes down to: what is older than its newest four fifths, then
+    than two fifths, is summarised, so that little of it goes unused. Summaries come before the clearing of results: on
+    recorded sessions that keeps more of what later calls use at the same size (docs/benchmarks.md). A summary
+    takes at most a tenth of *target*, from 600 to 4,000 tokens.
+    """
+    return (
+        DropDuplicates(),
+        ClipResults(limit=50_000),
+        ClearThinking(keep=2),
+        fill(target, TAIL),
+        fill(target, TAIL / 2),
+        ClearToolResults(keep=3),
+        ClearToolInputs(keep=3),
+        Summarize(keep=8, max_tokens=summary_room(target)),
+    )
+
+
+def summary_room(target: int) -> int:
+    """Tokens of a summary in a request of *target* tokens: a tenth of them, from 600 to 4,000."""
+    return max(600, min(4_000, target // 10))
+
+
+def fill(target: int, keep: float, **how: Any) -> SummarizeTo:
+    """`SummarizeTo` that comes down to *target* tokens: the newest messages take the share *keep* of them, the summary
+    what is `summary_room`. *how*: its other settings."""
+    tokens = max(1, target)
+    most = float(
+        f"{summary_room(target) / tokens:.4g}"
+    )  # four digits, not four places: of a large target never nothing
+    return SummarizeTo(tokens, keep=keep, at_most=min(1.0, most), **how)
+
+
+def compact(history: Any, to: int, *, store: Store | None = None, format: str | Codec | None = None) -> View:
+    """A view of *history* of at most *to* tokens, if the default strategies can make it so small.
+
+    *history* is a list of messages, a request body or its JSON text (Anthropic Messages, OpenAI Chat
+    Completions, OpenAI Responses, Gemini); *format* names it where its shape should not decide. It
+    is left alone: send the view's `payload`. With a *store* the edits made now are used again next
+    time. No model is asked. `view.tokens` says whether it fits; `view.attempts` what was done.
+
+    Raises ValueError when *to* is no number of tokens, `FormatError` when *history* holds no conversation, `StoreError` when the store fails.
+    """
+    whole(0, to=to)
+    return Compactor(default_strategies(to), Budget(to, to), store, format=format)(history)

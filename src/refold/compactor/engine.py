@@ -1,0 +1,127 @@
+"""Run strategies until the view fits: one generator, a sync and an async driver."""
+
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
+
+from refold.budget.budget import Budget
+from refold.compactor.signed_thinking import settle
+from refold.compactor.unanswered import is_premature
+from refold.core.edit_stack import Stack
+from refold.core.strategy import Answer, Ask, End, Ending, Strategy, advance, is_local
+from refold.core.view import View
+from refold.edits import Attempt, Edit
+from refold.errors import EditError
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """A view made to fit, and how each strategy's run ended."""
+
+    view: View
+    attempts: tuple[Attempt, ...] = ()
+
+
+def steps(view: View, strategies: Iterable[Strategy], budget: Budget) -> Generator[Ask, Answer | None, Compaction]:
+    """Compact *view* with *strategies*, gentlest first, until it fits the budget's target.
+
+    Nothing runs under the trigger. An edit that does not make the view smaller, would make the request
+    invalid, or would hide what the model has not answered (`refold.compactor.unanswered`), is discarded.
+    """
+    check = budget.judge(moment := budget.moment(view))
+    if check.level != "hard":
+        return Compaction(view)
+    return (yield from shrink(view, strategies, budget.goal(moment, check)))
+
+
+def shrink(
+    view: View, strategies: Iterable[Strategy], goal: int, until: Callable[[View], bool] | None = None
+) -> Generator[Ask, Answer | None, Compaction]:
+    """As `steps`, down to *goal* tokens, whatever a trigger says, and *until* says yes too, if given."""
+
+    def fits(now: View, stack: Stack) -> bool:
+        return stack.tokens <= goal and (until is None or until(now.under(stack)))
+
+    now, attempts = view, list[Attempt]()
+    for strategy in strategies:
+        if fits(now, now.stack()):
+            break
+        now, attempt = yield from _run(now, strategy, fits)
+        attempts.append(attempt)
+    return Compaction(settle(now, view), tuple(attempts))
+
+
+def _run(
+    view: View, strategy: Strategy, fits: Callable[[View, Stack], bool]
+) -> Generator[Ask, Answer | None, tuple[View, Attempt]]:
+    run, reply = strategy(view), None
+    stack, made, refused, talk = view.stack(), list[tuple[str, int]](), list[str](), list[tuple[Ask, Answer | None]]()
+    said, local = view.transcript.messages, is_local(strategy)
+    while isinstance(step := advance(run, reply), Ask | Edit):
+        reply = None
+        if fits(view, stack):
+            break
+        if isinstance(step, Ask):
+            reply = yield step
+            talk.append((step, reply))
+            continue
+        if not local and is_premature(step, said):
+            refused.append(f"edit {step.id} ({step.start}:{step.stop}) hides what the model has not answered")
+            continue
+        try:
+            stack.add(step, smaller=True)
+        except EditError as error:
+            refused.append(str(error))
+        else:
+            made.append((step.id, stack.counted))
+    run.close()
+    ended = step.value if isinstance(step, End) else None
+    return view.under(stack), _attempt(strategy, view, _ending(len(made), refused, ended), made, talk)
+
+
+def _ending(taken: int, refused: list[str], said: Ending | None) -> Ending:
+    """How the run ended: in edits, in what the strategy says, or in why its edits were refused."""
+    if taken:
+        return said if said and said.outcome == "degraded" else Ending("applied", "")
+    if said:
+        return said
+    return Ending("rejected", refused[0]) if refused else Ending("noop", "nothing to do")
+
+
+def _attempt(
+    strategy: Strategy,
+    before: View,
+    ending: Ending,
+    made: list[tuple[str, int]],
+    talk: list[tuple[Ask, Answer | None]],
+) -> Attempt:
+    answers = [answer for _, answer in talk if answer is not None]
+    return Attempt(
+        repr(strategy),
+        ending.outcome,
+        ending.reason,
+        before.counted,
+        made[-1][1] if made else before.counted,
+        len(made),
+        tuple(made),
+        asks=len(talk),
+        calls=sum(answer.calls for answer in answers),
+        cost=sum(answer.cost for answer in answers),
+        model=next((answer.model for answer in reversed(answers) if answer.model), ""),
+        prompt=next((ask.prompt_id for ask, _ in reversed(talk) if ask.prompt_id), ""),
+    )
+
+
+def first_sight(view: View, strategies: Iterable[Strategy], since: int = 0) -> list[Edit]:
+    """The edits of local strategies for the messages from position *since* on.
+
+    *view* must hold stored edits only: a local strategy never sees another one's edits. Of two
+    edits of one message the smaller shows, the earlier strategy's if they are equal.
+    """
+    best: dict[int, tuple[int, Edit]] = {}
+    for strategy in strategies:
+        for edit in strategy(view, since):  # type: ignore[call-arg]  # local strategies take `since`
+            if isinstance(edit, Edit):
+                tokens = sum(map(view.lens.count, edit.insert))
+                if tokens < best.get(edit.start, (view.ground.tokens(edit.start, edit.stop),))[0]:
+                    best[edit.start] = (tokens, edit)
+    return [edit for _, (_, edit) in sorted(best.items())]

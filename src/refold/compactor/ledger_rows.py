@@ -1,0 +1,126 @@
+"""The ledger's rows for what a compaction did, an accepted preview, and a revert."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from refold.compactor import signed_thinking as settle
+from refold.compactor.hooks import Started
+from refold.core.view import View
+from refold.edits import Attempt, Edit
+from refold.errors import EditError
+from refold.messages import Message, Part, Text, ToolCall, ToolResult
+from refold.stores.store import Action, Grade, Row
+
+
+def rows(started: Started, view: View, fresh: Sequence[Edit], attempts: Iterable[Attempt]) -> list[Row]:
+    """One row for each edit of *fresh*, made of *view* in this order, and for each attempt without one."""
+    out, kept = list[Row](), {edit.id: edit for edit in fresh if edit.by != settle.BY}
+    for attempt in attempts:
+        made, free = list(_sized(attempt, kept)), _free(attempt)
+        out += [_row(started, view, attempt, *made[0])] if made else [_row(started, view, attempt)]
+        out += [_row(started, view, free, *one) for one in made[1:]]
+    settled = [edit for edit in fresh if edit.by == settle.BY]
+    bare = view.keep(kept.values()) if settled else view
+    return out + [_row(started, view, Attempt(one[0].by, "applied"), *one) for one in _applied(bare, settled)]
+
+
+def grade(edit: Edit, said: Sequence[Message]) -> Grade:
+    """What an edit of the transcript *said* costs in content. `exact`: it shows its messages as they were said, as after
+    a revert. `recoverable`: what it shows names the edit, so that the model can ask for what is hidden. `lossy`: other
+    words or nothing stand in its place; only the transcript has it."""
+    if edit.insert == tuple(said[edit.start : edit.stop]):
+        return "exact"
+    name = edit.id[:8]
+    return "recoverable" if any(name in text for message in edit.insert for text in _texts(message)) else "lossy"
+
+
+def about(
+    action: Action, when: float, actor: str, view: View, edits: Iterable[Edit], attempts: Iterable[Attempt] = ()
+) -> list[Row]:
+    """Rows for edits of *view* that were accepted or reverted: one after the other as they were put on, or taken off
+    from the last to the first, each with the tokens before and after it. *attempts* say with which model and prompt they were
+    made. What that cost is booked already."""
+    edits, makers = list(edits), {attempt.by: attempt for attempt in attempts}
+    steps = list(_applied(view.revert(*(edit.id for edit in edits)) if edits else view, edits))
+    if action == "revert":
+        steps = [(edit, after, before) for edit, before, after in reversed(steps)]
+    out = list[Row]()
+    for edit, before, after in steps:
+        maker = _free(makers.get(edit.by, Attempt(edit.by, "applied")))
+        started = Started(
+            run="",
+            when=when,
+            action=action,
+            actor=actor,
+            trigger="",
+            tokens=view.counted,
+            goal=after,
+            model=maker.model,
+        )
+        out.append(_row(started, view, maker, edit, before, after))
+    return out
+
+
+def _sized(attempt: Attempt, kept: Mapping[str, Edit]) -> Iterator[tuple[Edit, int, int]]:
+    """Each edit of an attempt that was kept, with the tokens before and after it."""
+    before = attempt.before
+    for id, after in attempt.made:
+        if id in kept:
+            yield kept[id], before, after
+        before = after
+
+
+def _applied(view: View, edits: Iterable[Edit]) -> Iterator[tuple[Edit, int, int]]:
+    """Each edit with the tokens before and after it."""
+    stack = view.stack()
+    for edit in edits:
+        before = stack.counted
+        with suppress(EditError):
+            stack.add(edit)
+        yield edit, before, stack.counted
+
+
+def _row(
+    started: Started,
+    view: View,
+    attempt: Attempt,
+    edit: Edit | None = None,
+    before: int | None = None,
+    after: int | None = None,
+) -> Row:
+    return Row(
+        when=started.when,
+        outcome=attempt.outcome,
+        edit=edit.id if edit else None,
+        by=attempt.by,
+        reason=attempt.reason,
+        before=attempt.before if before is None else before,
+        after=attempt.after if after is None else after,
+        calls=attempt.calls,
+        cost=attempt.cost,
+        model=attempt.model,
+        prompt=attempt.prompt,
+        grade=grade(edit, view.transcript.messages) if edit else "",
+        action=started.action,
+        actor=started.actor,
+        trigger=started.trigger,
+        run=started.run,
+        tip=view.transcript.tips[-1],
+    )
+
+
+def _free(attempt: Attempt) -> Attempt:
+    """The same attempt for its further edits: what it cost stands with the first."""
+    return Attempt(attempt.by, attempt.outcome, attempt.reason, model=attempt.model, prompt=attempt.prompt)
+
+
+def _texts(message: Message) -> Iterator[str]:
+    return (text for part in message.parts for text in _text_of(part))
+
+
+def _text_of(part: Part) -> Iterable[str]:
+    if isinstance(part, ToolResult):
+        return [item.text for item in part.content if isinstance(item, Text)]
+    if isinstance(part, Text):
+        return (part.text,)
+    return (part.arguments,) if isinstance(part, ToolCall) else ()

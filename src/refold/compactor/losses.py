@@ -1,0 +1,116 @@
+"""What a compaction would take out of sight: names, paths, constraints and requests that stand nowhere in
+what would be sent."""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from refold.core.view import View
+from refold.messages import Content, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from refold.summarizers.heuristic.collect import gather
+from refold.summarizers.heuristic.digest import Digest, merge, merged
+from refold.summarizers.heuristic.parse import parse
+from refold.text.summary_wrapper import previous, without_summary
+
+
+@dataclass(frozen=True, slots=True)
+class Vanished:
+    """What no longer appears, each list in the order of the conversation or by weight. What appears in
+    other words counts as vanished: only the words can be looked for."""
+
+    requests: tuple[str, ...] = ()
+    """What the user asked for, whole; line breaks and spaces make no difference."""
+    constraints: tuple[str, ...] = ()
+    """Sentences of the user that say what must or must not be done."""
+    paths: tuple[str, ...] = ()
+    """Files that were read, written or listed."""
+    identifiers: tuple[str, ...] = ()
+    """Other names and values out of calls and results, the most likely to be needed first."""
+
+    def __bool__(self) -> bool:
+        return bool(self.requests or self.constraints or self.paths or self.identifiers)
+
+
+def vanished(before: View, after: View) -> Vanished:
+    """What *before* shows and *after*, a view of the same conversation, shows nowhere: neither in its
+    messages nor in system prompt or tools. Found by the rules of `refold.summarizers.heuristic.RuleSummary`."""
+    said = _digest(before, after)
+    sent = _plain("\n".join(_sent(after)))
+    told = _told(after)
+    listed = [entry for entry in said.index if entry.text not in sent and entry.text not in told]
+    paths = [path for path in said.files if path not in sent and path not in told]
+    paths += [entry.text for entry in listed if entry.kind == "path"]
+    return Vanished(
+        requests=tuple(text for text in said.requests if _plain(text) not in sent),
+        constraints=tuple(text for text in said.constraints if _plain(text) not in sent),
+        paths=tuple(dict.fromkeys(paths)),
+        identifiers=tuple(dict.fromkeys(e.text for e in listed if e.kind != "path" and e.text not in paths)),
+    )
+
+
+def _digest(before: View, after: View) -> Digest:
+    """What the rules find in the messages that are gone; of earlier summaries, what they told. Words
+    of ours, such as a stub with its edit's id, were never said and are not in it (finding F18)."""
+    left = set(after.messages)
+    earlier, shown, said = list[str](), list[Message](), list[Message]()
+    for item in before.each():
+        gone = [message for message in item.shown if message not in left]
+        earlier += [text for text in map(previous, gone) if text is not None]
+        rest = [message for message in map(without_summary, gone) if message.parts]
+        shown += rest
+        if item.edit and rest:
+            said += before.transcript.messages[item.start : item.stop]
+        else:
+            said += rest
+    names = {edit.id[:size] for edit in before.edits for size in (8, None)}
+    own = _said_only(gather(shown), gather(said), names) if shown != said else gather(shown)
+    return merge(merged([*map(parse, earlier)]), own)
+
+
+def _said_only(shown: Digest, said: Digest, ids: Collection[str]) -> Digest:
+    """What *shown* has and *said* has too, without the *ids* of edits."""
+    names = {*said.files, *(entry.text for entry in said.index)}.difference(ids)
+    return replace(
+        shown,
+        requests=tuple(text for text in shown.requests if text in said.requests),
+        constraints=tuple(text for text in shown.constraints if text in said.constraints),
+        files={path: state for path, state in shown.files.items() if path in names},
+        index=tuple(entry for entry in shown.index if entry.text in names),
+    )
+
+
+def _told(view: View) -> set[str]:
+    """Names that summaries tell in fewer characters, such as `src/{app,main}.py`."""
+    digests = [parse(text) for text in map(previous, view.messages) if text is not None]
+    return {name for digest in digests for name in (*digest.files, *(entry.text for entry in digest.index))}
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _sent(view: View) -> Iterator[str]:
+    if view.envelope is not None:
+        yield from _of_parts(view.envelope.system)
+        yield from view.envelope.tools
+    for message in view.messages:
+        yield from _of_message(message)
+
+
+def _of_message(message: Message) -> Iterator[str]:
+    return _of_parts(message.parts)
+
+
+def _of_parts(parts: Iterable[Part | Content]) -> Iterator[str]:
+    for part in parts:
+        match part:
+            case Text(text) | Thinking(text):
+                yield text
+            case ToolCall(_, name, arguments):
+                yield name
+                yield arguments
+            case ToolResult(_, content):
+                yield from _of_parts(content)
+            case Opaque(_, json):
+                yield json
+            case _:
+                pass

@@ -1,0 +1,95 @@
+"""A compaction that was made and not kept: to look at, to change, to accept, or to use once."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from refold.compactor.losses import Vanished, vanished
+from refold.core.view import View
+from refold.edits import Attempt, Edit
+from refold.errors import EditError
+from refold.messages import Message
+from refold.text.summary_wrapper import previous, without_summary, wrap
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a compaction would make of a conversation (S2-47, S2-51). Immutable; nothing of it is kept
+    until `Compactor.accept` keeps exactly its edits."""
+
+    before: View
+    """The view as it is now."""
+    view: View
+    """The view as it would be. Its `payload` can be sent without accepting: a compaction for one call only."""
+    edits: tuple[Edit, ...]
+    """What accepting keeps."""
+
+    @property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """How each strategy's run ended."""
+        return self.view.attempts
+
+    @property
+    def payload(self) -> Any:
+        """What would be sent."""
+        return self.view.payload
+
+    @property
+    def saved(self) -> int:
+        """Tokens that each further request is smaller by."""
+        return self.before.tokens - self.view.tokens
+
+    @property
+    def calls(self) -> int:
+        """Model calls that the preview took. Accepting takes none."""
+        return sum(attempt.calls for attempt in self.attempts)
+
+    @property
+    def cost(self) -> float:
+        """What those calls cost, in US dollars, where prices are known."""
+        return sum(attempt.cost for attempt in self.attempts)
+
+    def saves(self, price: float) -> float:
+        """US dollars that each further request costs less, at *price* dollars for a million input tokens."""
+        return self.saved * price / 1_000_000
+
+    @cached_property
+    def vanished(self) -> Vanished:
+        """What stands in what is sent now, and would stand in it no more."""
+        return vanished(self.before, self.view)
+
+    def summaries(self) -> dict[str, str]:
+        """The text of each summary among the edits, by the edit's id."""
+        found = ((edit.id, _summary(edit)) for edit in self.edits)
+        return {id: text for id, text in found if text is not None}
+
+    def amend(self, id: str, text: str) -> "Preview":
+        """This preview with another *text* in the summary that the edit *id* (or a unique beginning of it)
+        shows. The text is wrapped as any summary; the edit keeps its id.
+
+        Raises `EditError` when no new edit has this id, when it shows no summary, when the text is
+        empty, and when it is not smaller than what it stands for.
+        """
+        edit = self.view.find(id)
+        if edit not in self.edits:
+            raise EditError(f"edit {edit.id} is kept already: only what this preview made can be changed")
+        if _summary(edit) is None:
+            raise EditError(f"edit {edit.id} shows no summary")
+        if not text.strip():
+            raise EditError("a summary must say something")
+        other = replace(edit, insert=tuple(_reworded(message, text) for message in edit.insert))
+        view = self.view.revert().keep(other if one == edit else one for one in self.view.edits)
+        if view.estimate >= self.view.revert(edit.id).estimate:
+            raise EditError("the summary is not smaller than what it stands for")
+        return replace(self, view=view, edits=tuple(other if one == edit else one for one in self.edits))
+
+
+def _summary(edit: Edit) -> str | None:
+    return next((text for text in map(previous, edit.insert) if text is not None), None)
+
+
+def _reworded(message: Message, text: str) -> Message:
+    """The message with another summary; what else stands in it stays."""
+    if previous(message) is None:
+        return message
+    return replace(message, parts=(*wrap(text).parts, *without_summary(message).parts))

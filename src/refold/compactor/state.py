@@ -1,0 +1,116 @@
+"""What a compactor knows of one conversation."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from refold.budget.triggers import Mark
+from refold.codecs.codec import Codec
+from refold.codecs.json_spans import Span, Spans
+from refold.codecs.payload import Envelope, Parcel
+from refold.core.profile import Lens
+from refold.core.view import View
+from refold.edits import Edit
+from refold.errors import FormatError
+from refold.transcript import Log
+
+UNMARKED = Mark()
+UNREAD = -1
+"""A version that no store is at."""
+
+
+class Frame(NamedTuple):
+    """Copies of everything around a conversation: system prompt, tools and the rest of the body."""
+
+    field: str
+    body: Any
+    head: list[Any]
+
+    @classmethod
+    def of(cls, envelope: Envelope) -> "Frame":
+        """The frame of an opened payload."""
+        parcel = envelope.parcel
+        return cls(parcel.field, copy_of(parcel.body), [copy_of(wire) for wire in parcel.wires[: envelope.head]])
+
+    def holds(self, parcel: Parcel, head: int) -> bool:
+        """Is *parcel*, whose first *head* entries are the system prompt's, one of this frame? An old head that is
+        only the beginning of the new one is another: what came to it would be neither counted nor kept (C2)."""
+        return (
+            self.field == parcel.field
+            and self.body == parcel.body
+            and len(self.head) == head
+            and self.head == list(parcel.wires[:head])
+        )
+
+
+@dataclass(frozen=True)
+class State:
+    """One conversation as far as it was decoded, and how it was shown last."""
+
+    codec: Codec
+    kept: View
+    """The view with the stored edits alone."""
+    view: View
+    """The view with those of local strategies too: what was answered last."""
+    seen: Log[Any]
+    """Copies of the entries that were decoded, or their fingerprints: a list that its owner changed in
+    place is another."""
+    frame: Frame
+    """What is around the conversation, from which `fixed` was counted."""
+    certain: bool
+    """Do its first entries tell the format, so that it is not recognised anew when it has grown?"""
+    version: int
+    """The store's version when its edits were loaded."""
+    renewed: int | None = None
+    """As `refold.stores.store.renewals` at that time; None where none were loaded yet."""
+    mark: Mark = UNMARKED
+    """When it was compacted last, or seen first."""
+    cap: int | None = None
+    """Tokens that its model lets a request have, where it had a wider window before."""
+    widest: int = 0
+    """Tokens of the widest window it had, where its model was ever changed."""
+    held: tuple[Edit, ...] = ()
+    """Stored edits that do not show, since they would hide what the model has not answered (`refold.compactor.unanswered`)."""
+
+    def goes_on_in(self, parcel: Parcel) -> bool:
+        """Does *parcel* hold this conversation, grown or not, in the same frame? One that has no entry yet tells
+        nothing: every other begins with it (C2)."""
+        head = len(self.frame.head)
+        return bool(self.seen) and self.frame.holds(parcel, head) and self.seen.begins(marks(parcel.wires, head))
+
+    def emptied(self) -> "State":
+        """The same without the text it came from, for as long as it is only remembered."""
+        envelope = self.view.envelope
+        if envelope is None or (bare := envelope.emptied()) is envelope:
+            return self
+        return replace(self, kept=replace(self.kept, envelope=bare), view=replace(self.view, envelope=bare))
+
+    def through(self, lens: Lens) -> "State":
+        """The same conversation, counted and cut by another lens."""
+        ground = self.kept.ground.through(lens)
+        kept, view = self.kept, self.view
+        return replace(self, kept=kept.over(ground, kept.envelope), view=view.over(ground, view.envelope))
+
+
+def marks(wires: Sequence[Any], start: int) -> Sequence[Any]:
+    """Entries from the position *start* on, those of a JSON text as their fingerprints."""
+    return wires.marks(start) if isinstance(wires, Spans) else wires[start:]
+
+
+def copy_of(value: Any) -> Any:
+    """A copy of JSON-like data, strings shared. Of a span its fingerprint, so as not to keep the text it is in.
+
+    Raises `FormatError` for data that holds itself, or is nested as deeply as Python can call functions (C15).
+    """
+    try:
+        return _copied(value)
+    except RecursionError as error:
+        raise FormatError("an entry or a field holds itself, or is nested too deeply to read") from error
+
+
+def _copied(value: Any) -> Any:
+    if type(value) is dict:
+        return {key: _copied(item) for key, item in value.items()}
+    if type(value) is list:
+        return [_copied(item) for item in value]
+    return value.fingerprint if type(value) is Span else value

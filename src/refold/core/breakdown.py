@@ -1,0 +1,105 @@
+"""Where the tokens are: by role, by tool, by kind of part, by message (seed row S4-02)."""
+
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from refold.core.view import View
+from refold.messages import Content, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from refold.tokens.count import count_fixed, part_tokens
+
+PartCounter = Callable[[Part | Content], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """Estimated tokens of a request, cut four ways; each of the four adds up to `total`."""
+
+    system: int
+    """System prompt."""
+    tools: int
+    """Tool definitions."""
+    messages: tuple[int, ...]
+    """Each message, its framing included; system prompt and tools are not among them."""
+    roles: Mapping[str, int]
+    """Most first; with `system` and `tools`."""
+    kinds: Mapping[str, int]
+    """`text`, `thinking`, `call`, `result`, `image` ..., `opaque`, `framing`; with `system` and `tools`."""
+    names: Mapping[str, int]
+    """Calls and results together by the tool's name; everything else under the empty name."""
+
+    @property
+    def total(self) -> int:
+        """Tokens of the whole request, as `view.lens.fixed + view.estimate` has them."""
+        return self.system + self.tools + sum(self.messages)
+
+
+def breakdown(view: View, *, said: bool = False, part: PartCounter = part_tokens) -> Breakdown:
+    """Break down what *view* shows, or with *said* the transcript as it was said.
+
+    Messages are counted by the view's lens, parts by *part*; what a message has beyond its parts
+    is its framing. System prompt and tools are counted apart when the view came from a payload;
+    without one all of `lens.fixed` counts as the system prompt. Pass a *part* counter of your own
+    together with a lens that counts the same way.
+    """
+    transcript = view.transcript
+    messages = tuple(transcript.messages) if said else tuple(m for item in view.each() for m in item.shown)
+    counts = tuple(map(view.lens.count, messages))
+    system, tools = _fixed(view)
+    fixed = {"system": system, "tools": tools}
+    tools_of = {id: call.name for id, call in transcript.calls().items()}
+    parts = [(piece, part(piece)) for message in messages for piece in message.parts]
+    framing = sum(counts) - sum(tokens for _, tokens in parts)
+    return Breakdown(
+        system,
+        tools,
+        counts,
+        _sorted(fixed, ((message.role, tokens) for message, tokens in zip(messages, counts, strict=True))),
+        _sorted(fixed, [("framing", framing), *((_kind(piece), tokens) for piece, tokens in parts)]),
+        _sorted(
+            {},
+            [("", system + tools + framing), *((_tool(piece, tools_of), tokens) for piece, tokens in parts)],
+        ),
+    )
+
+
+def _fixed(view: View) -> tuple[int, int]:
+    """Tokens of system prompt and tools; together they are the lens's `fixed`."""
+    total = view.lens.fixed
+    if view.envelope is None:
+        return total, 0
+    tools = min(total, count_fixed((), view.envelope.tools))
+    return total - tools, tools
+
+
+def _sorted(fixed: Mapping[str, int], pairs: Iterable[tuple[str, int]]) -> Mapping[str, int]:
+    tally = Tally(fixed)
+    for name, tokens in pairs:
+        tally[name] += tokens
+    return {name: tokens for name, tokens in tally.most_common() if tokens}
+
+
+def _kind(part: Part | Content) -> str:
+    match part:
+        case Text():
+            return "text"
+        case Thinking():
+            return "thinking"
+        case ToolCall():
+            return "call"
+        case ToolResult():
+            return "result"
+        case Opaque():
+            return "opaque"
+        case _:
+            return part.kind
+
+
+def _tool(part: Part | Content, names: Mapping[str, str]) -> str:
+    match part:
+        case ToolCall(_, name, _):
+            return name
+        case ToolResult(id, _, _, name):
+            return name or names.get(id, "")
+        case _:
+            return ""

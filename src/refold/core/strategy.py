@@ -1,0 +1,154 @@
+"""What a strategy is, and what it may say while it runs."""
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, final
+
+from refold.core.view import View
+from refold.edits import Edit, Outcome
+from refold.messages import Message
+from refold.tokens.usage import Usage
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class End(Generic[T]):
+    """What a generator returned."""
+
+    value: T
+
+
+def advance(run: Generator[S, Any, T], reply: Any = None) -> S | End[T]:
+    """The next step of *run*, which is sent *reply*; its end where it has no more."""
+    try:
+        return run.send(reply)
+    except StopIteration as done:
+        return End(done.value)
+
+
+def passed_on(run: Generator[S, Any, T], change: Callable[[S], Any]) -> Generator[Any, Any, T]:
+    """*run*, every step changed by *change* before whoever drives this sees it."""
+    step = advance(run)
+    while not isinstance(step, End):
+        step = advance(run, (yield change(step)))
+    return step.value
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A strategy's request to a model. Whoever drives the strategy answers it.
+
+    It goes out as a request of its own: *system*, then *messages*, then *prompt* as the last user
+    message. Where *view* is given and the answering model is the one the conversation is with, it
+    may go out as that view's own request (same system prompt, tools and messages, which the
+    provider has cached) with *prompt* as the last user message instead of *system* and *messages*.
+    """
+
+    prompt: str
+    max_tokens: int = 2_000
+    """Cap of the answer, in tokens."""
+    purpose: str = "summary"
+    """What the answer is for; goes into logs and ledger."""
+    system: str = ""
+    messages: tuple[Message, ...] = ()
+    """Texts in the roles `user` and `assistant`: no calls, no results, no media."""
+    view: View | None = field(default=None, repr=False)
+    """The conversation that the answer is about, for an answerer that continues it."""
+    prompt_id: str = ""
+    """Name and hash of the prompt's text, for the ledger."""
+
+
+FaultKind = Literal[
+    "rate", "overload", "timeout", "connection", "reply", "overflow", "auth", "quota", "request", "breaker", "other"
+]
+
+
+class Fault(NamedTuple):
+    """Of what sort a failure to answer was, for whoever decides what to do next."""
+
+    kind: FaultKind
+    """`rate` (limit reached), `overload` (the server's own error), `timeout`, `connection` (refused or
+    cut), `reply` (nothing that could be read): these pass. `overflow` (the request exceeds the
+    model's window), `auth`, `quota` (no money left), `request` (refused as it is), `breaker` (not
+    even tried), `other`: asking the same again would not help."""
+    retry_after: float | None = None
+    """Seconds to wait, where the server said so."""
+
+    @property
+    def passes(self) -> bool:
+        """May the same request succeed a little later?"""
+        return self.kind in ("rate", "overload", "timeout", "connection", "reply")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a model said to an `Ask`, or why none did."""
+
+    text: str
+    finish: str = "stop"
+    """Why it stopped: `stop`, `length` (cut off), `filter`, `tool` (calls a tool), `error` (nobody
+    answered; *error* says why), or a provider's own word for something else."""
+    error: str = ""
+    model: str = ""
+    usage: Usage | None = None
+    """Tokens of all calls made for it, where the provider told."""
+    calls: int = 1
+    """How many calls were made for it, retries included."""
+    cost: float = 0.0
+    """US dollars, where prices are known."""
+    fault: Fault | None = None
+    """Of what sort an `error` is, where that is known."""
+
+
+class Ending(NamedTuple):
+    """How a strategy says its run ended, where its edits alone do not tell."""
+
+    outcome: Outcome
+    """`degraded`: it fell back on less than was asked for; `rejected`: what a model answered was no
+    good; `failed`: nobody answered; `noop`: there was nothing to do."""
+    reason: str
+
+
+Steps = Generator[Edit | Ask, Answer | None, Ending | None]
+"""An `Edit` gets None back, an `Ask` its `Answer` (None when there is nobody to ask)."""
+Edits = Generator[Edit | Ask, Answer | None, None]
+"""The steps of a strategy whose edits say all there is to say."""
+
+
+class Strategy(Protocol):
+    """A rule of thumb that proposes edits: usually a frozen dataclass with `__call__`.
+
+    A strategy does no I/O and looks only at the view it is given: one function serves sync, async
+    and tests. Its repr is the name of its edits, so it must state every setting.
+
+    With `local = True` it is *local*: each edit swaps one message, and depends on that message and
+    those before it only, never on when it runs. Local edits are made at first sight, kept nowhere,
+    and never break a prompt cache. All others are *retrospective*: they run when the budget says so
+    and their edits are stored.
+    """
+
+    def __call__(self, view: View, /) -> Steps:
+        """Propose edits of *view*, most useful first."""
+
+
+def is_local(strategy: Strategy) -> bool:
+    """Does this strategy decide on each message at first sight?"""
+    return bool(getattr(strategy, "local", False))
+
+
+class Summary(NamedTuple):
+    """What a summarizer returns."""
+
+    text: str
+    """Empty where there is none to offer."""
+    ending: Ending | None = None
+    """How it went, where the text alone does not tell: `degraded` to what, `rejected` or `failed` why."""
+
+
+Summarizer = Callable[[View, int, int, int], Generator[Ask, Answer | None, Summary]]
+"""Summarises `messages[start:stop]` of a view: `(view, start, stop, max_tokens)`. It may `yield Ask`
+to have a model answer. The text, wrapped by `refold.text.summary_wrapper.wrap`, must not exceed *max_tokens* by
+`view.lens.count`."""

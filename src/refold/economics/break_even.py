@@ -1,0 +1,112 @@
+"""When an edit pays: what it saves on the calls to come, against the cache that it breaks.
+
+All figures are tokens, weighted by price: one is what a token of plain input costs. The formulas,
+with *w*, *r* and *o* for writing, reading and output in units of input:
+
+- an edit that removes D tokens and makes the provider write S tokens again saves
+  p·(r·D·R - (w-r)·S) + (1-p)·(w·D + r·D·(R-1)) - asking, over R further calls, where p is the chance
+  that the cache is alive;
+- so it pays after R* = ((w-r)·(p·S - (1-p)·D) + asking + refetched) / (r·D) calls;
+- between two compactions a request that grows by g tokens a call should grow by √(2·g·K / r), where
+  K = (w-r)·S + asking.
+"""
+
+from dataclasses import dataclass
+from math import inf, sqrt
+
+from refold.economics.prices import Rates
+from refold.economics.session_length import Survival
+
+SHORTEST, LONGEST = 5, 200
+"""Bounds of how many calls are expected."""
+
+
+def expected_calls(past: int, survival: Survival | None = None) -> float:
+    """How many calls a session of *past* calls has still to come: what *survival* has learned, at most 200; where it
+    does not know, as many again, from 5 to 200 (session lengths are heavy-tailed, so what has lasted will last)."""
+    learned = survival.expected(past) if survival is not None else None
+    return float(min(max(past, SHORTEST) if learned is None else learned, LONGEST))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What an edit would do."""
+
+    removed: int
+    """Tokens that each further request is smaller by."""
+    rewritten: int
+    """Tokens behind the earliest change, which the provider has to write to its cache again."""
+    tokens: int
+    """Tokens of the request without the edit."""
+    growth: float = 0.0
+    """Tokens that a call adds."""
+    asked: int = 0
+    """Tokens that a model reads for a summary, at the price of cached input."""
+    answered: int = 0
+    """Tokens that it writes."""
+    alive: float = 1.0
+    """The chance that the cache is alive: 0 after its lifetime."""
+    refetched: float = 0.0
+    """The share of what is removed that the agent fetches again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """Whether an edit pays, and how that was reckoned."""
+
+    pays: bool
+    after: float
+    """Calls after which it has paid for itself; infinite where it never does."""
+    expected: float
+    """Calls that are expected."""
+    saving: float
+    """Tokens of plain input saved over the expected calls; negative for a loss."""
+    reason: str
+
+
+def asking(offer: Offer, rates: Rates) -> float:
+    """What a summary costs."""
+    return rates.r * offer.asked + rates.o * offer.answered
+
+
+def break_even(offer: Offer, rates: Rates) -> float:
+    """Calls after which *offer* has paid for itself; 0 where it does at once."""
+    if offer.removed <= 0:
+        return inf
+    broken = (rates.w - rates.r) * (offer.alive * offer.rewritten - (1 - offer.alive) * offer.removed)
+    cost = broken + asking(offer, rates) + offer.refetched * offer.removed * rates.w
+    if cost <= 0:
+        return 0.0
+    return cost / (rates.r * offer.removed) if rates.r else inf
+
+
+def saving(offer: Offer, rates: Rates, calls: float) -> float:
+    """Tokens of plain input that *offer* saves over *calls* further calls; negative for a loss."""
+    kept = rates.r * offer.removed * calls - (rates.w - rates.r) * offer.rewritten
+    lapsed = rates.w * offer.removed + rates.r * offer.removed * (calls - 1)
+    fetched = offer.refetched * offer.removed * rates.w
+    return offer.alive * kept + (1 - offer.alive) * lapsed - fetched - asking(offer, rates)
+
+
+def best_growth(offer: Offer, rates: Rates) -> float:
+    """Tokens by which a request should grow between two compactions. Reading that costs nothing: never."""
+    price = max(0.0, (rates.w - rates.r) * offer.rewritten * offer.alive + asking(offer, rates))
+    return sqrt(2 * max(offer.growth, 1.0) * price / rates.r) if rates.r else inf
+
+
+def worth(offer: Offer, rates: Rates, past: int, survival: Survival | None = None) -> Worth:
+    """Does *offer* pay in a session of *past* calls?"""
+    expected, after = expected_calls(past, survival), break_even(offer, rates)
+    gained = saving(offer, rates, expected)
+    left = offer.tokens - offer.removed
+    high = rates.factor(int(offer.tokens + offer.growth))
+    if offer.removed > 0 and rates.factor(left) < high:
+        gained += (high - rates.factor(left)) * offer.tokens * rates.r
+        return Worth(
+            True, 0.0, expected, gained, f"pays at once: above a price cliff input costs {high:g} times as much"
+        )
+    said = "never pays" if after == inf else f"pays after {after:.1f} calls"
+    why = f"{said}, expected {expected:.0f}"
+    if not offer.alive:
+        why += "; the cache has lapsed"
+    return Worth(after < expected, after, expected, gained, why)

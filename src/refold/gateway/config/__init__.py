@@ -1,0 +1,1 @@
+"""Settings of the gateway, from `refold.toml` or the environment."""

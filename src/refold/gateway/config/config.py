@@ -1,0 +1,294 @@
+"""What `refold serve` is told: `refold.toml`, environment and flags."""
+
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+from refold.compactor.strategy_names import strategy
+from refold.economics.prices import Prices, Rates, find_rates
+from refold.errors import number, whole
+from refold.gateway.config.durations import seconds_of
+from refold.gateway.config.toml import ConfigError, Kind, Table
+from refold.gateway.messages import APIS
+from refold.gateway.ops.logs import LEVELS
+from refold.gateway.ops.processes import can_fork
+from refold.gateway.settings import OLD_KEYS, Limits, Settings
+from refold.gateway.tenants import CREDENTIAL, HEADER, SINGLE, Tenants
+from refold.gateway.upstreams import Upstream, provider, providers
+from refold.models import HTTPModel, Ladder
+from refold.stores.sqlite_connection import MEMORY
+from refold.tokens.windows import Window
+
+ADMIN_TOKEN = "REFOLD_ADMIN_TOKEN"  # noqa: S105 - the name of a variable
+SALT = "REFOLD_SALT"
+STORE = "REFOLD_STORE"
+"""Environment variables, so that no secret has to stand in a file or a command line."""
+
+
+_ORIGIN = r"null|\*|[\w.+*-]+://[^/?#\s]+"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The gateway's settings. Raises ValueError for what cannot be."""
+
+    upstreams: tuple[Upstream, ...] = ()
+    host: str = "127.0.0.1"
+    port: int = 8484
+    admin_token: str = field(default="", repr=False)
+    """Asked for by `/refold/...` and `/metrics`; without one they answer this machine alone."""
+    salt: bytes = field(default=b"", repr=False)
+    """What credentials are hashed with. It has to be the same for all replicas of one store."""
+    is_salt_kept: bool = False
+    """Is the salt kept with the store, to be written again where it is gone?"""
+    store: str = field(default="refold.db", repr=False)
+    """Where edits are kept: a file, `postgresql://...` for several machines, `:memory:` for none."""
+    workers: int = 1
+    """Processes that answer."""
+    record: str = ""
+    """How long transcripts are kept after they grew last: `7d`, `12h`. Empty: none are kept."""
+    tenant: str = CREDENTIAL
+    """How callers are told apart: `credential` (by what they show), `one` (all are one; on this machine alone), or
+    `header:NAME` (by a header that a proxy before the gateway sets)."""
+    credential_headers: tuple[str, ...] = ()
+    """Further headers that hold keys."""
+    memory: str = ""
+    """An SQLite file for the facts that the API's `compact` takes out of what it hides. Empty: none are kept."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names that clients may call the gateway by, beside those of this machine: `models.example`, `*.example`."""
+    allowed_origins: tuple[str, ...] = ()
+    """Web sites whose pages may use the gateway: `https://chat.example`, `null`. Pages of this machine always may."""
+    settings: Settings = field(default_factory=Settings)
+    limits: Limits = field(default_factory=Limits)
+    answer_headers: bool = True
+    """Say in `refold-edits`, `refold-tokens-before` and `refold-tokens-after` what was done."""
+    hold_seconds: float = 0.5
+    """How long the beginning of a stream that tells nothing yet is kept back, in case a context error follows."""
+    log: str = "info"
+    """debug, info, warning or error."""
+
+    def __post_init__(self) -> None:
+        names = [one.name for one in self.upstreams]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"two upstreams are called {twice!r}")
+        whole(0, port=self.port)
+        number(0, 65_535, port=self.port)
+        whole(1, workers=self.workers)
+        number(0, math.inf, hold_seconds=self.hold_seconds)
+        named = self.tenant.removeprefix(HEADER) if self.tenant.startswith(HEADER) else ""
+        if self.tenant not in (CREDENTIAL, SINGLE) and (not named or named != named.strip().lower()):
+            raise ValueError(
+                f"tenant must be {CREDENTIAL}, {SINGLE} or {HEADER}NAME in lower case, not {self.tenant!r}"
+            )
+        if self.log not in LEVELS:
+            raise ValueError(f"log must be one of {', '.join(LEVELS)}, not {self.log!r}")
+        if self.record:
+            _check_time(self.record)
+        _check_sites(self.allowed_hosts, self.allowed_origins)
+
+    @property
+    def tenants(self) -> Tenants:
+        """What tells callers apart, with nothing learned yet."""
+        return Tenants(self.salt, self.tenant, frozenset(name.lower().encode() for name in self.credential_headers))
+
+    def checked(self) -> "Config":
+        """This, if it can be served. Raises ValueError without upstreams, and for an address that others
+        can reach while no admin token is set."""
+        if not self.upstreams:
+            raise ValueError("no upstream: name one with --upstream, or in refold.toml")
+        if not is_loopback(self.host) and len(self.admin_token) < 16:
+            raise ValueError(
+                f"{self.host} can be reached from other machines: set {ADMIN_TOKEN} to at least 16 characters, "
+                "or serve on 127.0.0.1"
+            )
+        if self.tenant == SINGLE and not is_loopback(self.host):
+            raise ValueError(
+                f"tenant is {SINGLE!r}, and {self.host} can be reached from other machines: their edits would mix"
+            )
+        if not self.admin_token.isascii() or not self.admin_token.isprintable():
+            raise ValueError(f"{ADMIN_TOKEN} must be printable ASCII: no browser can send anything else")
+        if self.workers > 1 and (self.store == MEMORY or not can_fork):
+            raise ValueError(f"{self.workers} workers need a store that they share, and a system that can fork")
+        return self
+
+
+def _check_time(record: str) -> None:
+    try:
+        seconds_of(record)
+    except ValueError as error:
+        raise ValueError(f"record: {error}") from error
+
+
+def _check_sites(hosts: tuple[str, ...], origins: tuple[str, ...]) -> None:
+    wrong = next((host for host in hosts if not host or "/" in host or ":" in host), None)
+    if wrong is not None:
+        raise ValueError(f"allowed_hosts: write names without scheme and port, as models.example, not {wrong!r}")
+    wrong = next((origin for origin in origins if not re.fullmatch(_ORIGIN, origin)), None)
+    if wrong is not None:
+        raise ValueError(f"allowed_origins: write origins as https://chat.example or null, not {wrong!r}")
+
+
+@lru_cache(maxsize=64)
+def is_loopback(host: str) -> bool:
+    """Does *host* name this machine alone?"""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def load(path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ) -> Config:
+    """The settings of a TOML file. Raises `ConfigError`, which names file, line and key."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from error
+    return read(text, str(path), environment)
+
+
+def read(text: str, name: str = "refold.toml", environment: Mapping[str, str] = os.environ) -> Config:
+    """The settings that *text* holds; *name* is what errors call it. Raises `ConfigError`."""
+    table = Table.parsed(text, name)
+    table.only(*_PLAIN, "upstream", "limits", "compaction", "windows", "prices", "summaries")
+    plain = table.values(**_PLAIN)
+    made: dict[str, Any] = {
+        **plain,
+        "upstreams": tuple(_upstream(one) for one in table.tables("upstream")),
+        "limits": table.table("limits").made(Limits),
+        "settings": _settings(table, environment),
+    }
+    lists = ("allowed_hosts", "allowed_origins", "credential_headers")
+    made |= {name: tuple(plain[name]) for name in lists if name in plain}
+    if "salt" in plain:
+        made["salt"] = plain["salt"].encode()
+    return table.guard(lambda: from_environment(Config(**made), environment))
+
+
+def from_environment(config: Config, environment: Mapping[str, str] = os.environ) -> Config:
+    """*config* with the secrets that the environment holds, which win."""
+    token, salt, store = (environment.get(name, "") for name in (ADMIN_TOKEN, SALT, STORE))
+    return replace(
+        config,
+        admin_token=token or config.admin_token,
+        salt=salt.encode() or config.salt,
+        store=store or config.store,
+    )
+
+
+_PLAIN: Mapping[str, Kind] = {
+    "host": str,
+    "port": int,
+    "store": str,
+    "workers": int,
+    "record": str,
+    "memory": str,
+    "tenant": str,
+    "credential_headers": (str,),
+    "log": str,
+    "answer_headers": bool,
+    "hold_seconds": float,
+    "admin_token": str,
+    "salt": str,
+    "allowed_hosts": (str,),
+    "allowed_origins": (str,),
+}
+"""The keys of a file that stand in no table."""
+
+
+def upstream(text: str) -> Upstream:
+    """An upstream from the command line: an address, a well-known provider's name, or `name=address`,
+    which is then below `/name`. Raises ValueError."""
+    name, equals, address = text.partition("=")
+    if equals and "/" not in name and ":" not in name:
+        return Upstream(name=name, url=address, prefix=f"/{name}")
+    known = provider(text)
+    if known is not None:
+        return Upstream(name=text, **{**known, **_tuples(known)})
+    if "://" not in text:
+        raise ValueError(f"{text!r} is neither an address nor one of {', '.join(providers())}")
+    return Upstream(name="default", url=text)
+
+
+def _tuples(known: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(known[name]) for name in ("apis", "issuers") if name in known}
+
+
+def _upstream(table: Table) -> Upstream:
+    preset = table.value("preset", str)
+    known = provider(preset) if preset else {}
+    if known is None:
+        raise table.error("preset", f"no provider is called {preset!r}; there are {', '.join(providers())}")
+    table.only("preset", *Upstream.__dataclass_fields__)
+    said = table.fields(Upstream, also=("preset",))
+    merged = {"name": preset or "default", **known, **said}
+    merged |= _tuples(merged)
+    if "url" not in merged:
+        raise table.error("", "an upstream needs a url or a preset")
+    return table.guard(lambda: Upstream(**merged))
+
+
+def _settings(table: Table, environment: Mapping[str, str]) -> Settings:
+    own = table.table("compaction")
+    own.refuse_old(OLD_KEYS)
+    simple = {"strategies": (str,), "refuse": (str,)}
+    made = own.fields(Settings, simple, also=("native",))
+    if "strategies" in made:
+        made["strategies"] = tuple(own.guard(partial(strategy, one), "strategies") for one in made["strategies"])
+    if "refuse" in made:
+        made["refuse"] = frozenset(made["refuse"])
+    made["windows"] = dict(_windows(table.table("windows")))
+    made["prices"] = _prices(table.table("prices"))
+    made["native"] = _native(own.table("native"))
+    made["ask"] = _asker(table.table("summaries"), environment, made["prices"])
+    return own.guard(lambda: Settings(**made))
+
+
+def _native(table: Table) -> Mapping[str, Mapping[str, Any]]:
+    table.only(*APIS)
+    return {api: table.table(api).raw for api in table.names}
+
+
+def _windows(table: Table) -> Any:
+    for model in table.names:
+        if isinstance(table.raw[model], dict):
+            yield model, table.table(model).made(Window)
+        else:
+            yield model, table.guard(partial(Window, table.value(model, int)), model)
+
+
+def _prices(table: Table) -> Prices | None:
+    rates = {model: _rates(table.table(model)) for model in table.names}
+    return rates.get if rates else None
+
+
+def _rates(table: Table) -> Rates:
+    said = table.fields(Rates)
+    table.guard(partial(number, 0, math.inf, **said))  # before it is told that others are missing
+    return table.made(Rates)
+
+
+def _asker(table: Table, environment: Mapping[str, str], prices: Prices | None) -> Any:
+    """Who writes summaries; None where nobody is named and rules do."""
+    if not table.names:
+        return None
+    table.refuse_old({"window": "window_tokens", "timeout": "timeout_seconds"})
+    said = table.values(model=str, url=str, key_env=str, window_tokens=int, timeout_seconds=float)
+    table.only("model", "url", "key_env", "window_tokens", "timeout_seconds")
+    if "model" not in said:
+        raise table.error("", "model is missing")
+    if rates := find_rates(said["model"], prices):
+        said["price"] = (rates.input, rates.output, rates.read, rates.write)
+    key = environment.get(said.get("key_env", ""), "")
+    if said.get("key_env") and not key:
+        raise table.error("key_env", f"the environment has no {said['key_env']}")
+    named = {"window": "window_tokens", "timeout": "timeout_seconds", "price": "price"}
+    options = {option: said[key] for option, key in named.items() if key in said}
+    url = said.get("url", "https://api.openai.com/v1")
+    return Ladder(table.guard(lambda: HTTPModel(url, said["model"], key, **options), "url")).acall

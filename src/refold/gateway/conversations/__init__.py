@@ -1,0 +1,1 @@
+"""The conversations that the gateway knows, and how they are shared between processes."""

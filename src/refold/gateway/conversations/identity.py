@@ -1,0 +1,100 @@
+"""Which conversation a request belongs to.
+
+An edit is found by the tip of the history it was made for (docs/identity.md). What is decided here
+is the salt of those tips: the API, the caller's credential and the tools. So one history has different
+tips for two tenants, and for an agent and a helper of other tools that is given the same history. The
+key that the client sends names a session, and is no part of it: a fork under a new key finds what was
+decided about the past that it shares (D6).
+"""
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from refold.gateway.messages import Incoming
+
+AGENT = "x-claude-code-agent-id"
+"""Names a sub-agent of Claude Code, which shares its session's id."""
+SESSION = "x-claude-code-session-id"
+"""Names a session of Claude Code, to which all its sub-agents belong."""
+HEADERS = (
+    "thread-id",
+    "x-session-id",
+    "x-affinity",
+    SESSION,
+    "x-litellm-session-id",
+    "session_id",
+    "x-opencode-session",
+    "x-session-affinity",
+    "x-amp-thread-id",
+    "session-id",
+)
+"""Headers that name a conversation, the most specific first. `session-id` of Codex is that of a whole
+tree of agents, so it comes last."""
+
+
+class Key(NamedTuple):
+    """What a client calls its conversation."""
+
+    name: str
+    """The header or field; empty where the client says nothing."""
+    value: str
+
+
+def session_key(headers: Mapping[str, str], body: Mapping[str, Any]) -> Key:
+    """The most specific key of a request: a header, else `prompt_cache_key`, else `metadata.user_id`."""
+    for name in HEADERS:
+        if value := headers.get(name):
+            if name == SESSION:
+                return Key(f"{name}+agent-id", f"{value}/{headers.get(AGENT, '')}")
+            return Key(name, value)
+    cache_key = body.get("prompt_cache_key")
+    if isinstance(cache_key, str) and cache_key:
+        return Key("prompt_cache_key", cache_key)
+    metadata = body.get("metadata")
+    user = metadata.get("user_id") if isinstance(metadata, Mapping) else None
+    return Key("metadata.user_id", _session_of(user)) if isinstance(user, str) and user else Key("", "")
+
+
+def tools_print(tools: tuple[str, ...]) -> str:
+    """A fingerprint of tool definitions in canonical JSON, whatever their order."""
+    return (
+        blake2b("\n".join(sorted(tools)).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest() if tools else ""
+    )
+
+
+def salt_of(incoming: Incoming, tools: tuple[str, ...]) -> str:
+    """The salt of a conversation's tips. Nothing that was sent can be read from it."""
+    return hashed(incoming.api, incoming.credential, tools_print(tools))
+
+
+def family_of(salt: str, key: Key) -> str:
+    """What the sessions that a caller calls by one *key*, or by none, share beside their salt."""
+    return hashed("thread", salt, *key)
+
+
+def tenant_of(incoming: Incoming) -> str:
+    """What all conversations of one caller over one API share."""
+    return _tenant(incoming.api, incoming.credential)
+
+
+@lru_cache(maxsize=1_000)
+def _tenant(api: str, credential: str) -> str:
+    return hashed(api, credential)
+
+
+def hashed(*parts: str) -> str:
+    """One short name for several parts."""
+    return blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
+
+
+def _session_of(user: str) -> str:
+    """The session in a `user_id` that is a JSON object with one; else the whole."""
+    try:
+        value = json.loads(user)
+    except (ValueError, RecursionError):
+        return user
+    session = value.get("session_id") if isinstance(value, dict) else None
+    return session if isinstance(session, str) else user

@@ -1,0 +1,122 @@
+"""What is kept of a turn: its edits in memory, and its decisions about single results in the store."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from refold.compactor.signed_thinking import BY, settle
+from refold.core.view import View
+from refold.edits import Edit
+from refold.errors import StoreError
+from refold.gateway.conversations import result_edits as decisions
+from refold.gateway.conversations.conversations import Thread
+from refold.stores.store import Row, Store
+
+
+def note(thread: Thread, view: View, store: Store) -> None:
+    """Keep new edits where they will be needed: in memory, as decisions about single results, and in
+    *store* those of local strategies that signed thinking will be bound to. Raises `StoreError`."""
+    fresh = [edit for edit in view.edits if edit.id not in thread.noted]
+    if not fresh:
+        return
+    if saved := _wanted(thread, view, fresh):
+        store.save(saved)
+    thread.spare.save(fresh)
+    thread.noted.update(edit.id for edit in fresh)
+
+
+def note_unsaved(thread: Thread, view: View) -> None:
+    """Keep new edits that were made while the store failed, until it takes them."""
+    fresh = [edit for edit in view.edits if edit.id not in thread.noted]
+    local = {repr(one) for one in thread.compactor.local}
+    thread.spare.save(fresh)
+    thread.unsaved += [edit for edit in fresh if edit.by not in local]
+    thread.unsaved += _wanted(thread, view, fresh)
+    thread.noted.update(edit.id for edit in fresh)
+
+
+def _known(thread: Thread) -> list[Edit]:
+    """What the store would have of the latest history, had it not lost it."""
+    if thread.latest is None:
+        return []
+    local = {repr(one) for one in thread.compactor.local}
+    view = thread.latest.view
+    return [*(edit for edit in view.edits if edit.by not in local), *_wanted(thread, view, view.edits)]
+
+
+def _wanted(thread: Thread, view: View, fresh: Sequence[Edit]) -> list[Edit]:
+    """What the store has to know of *fresh* edits beside those that a compactor has saved itself."""
+    local = {repr(one) for one in thread.compactor.local}
+    bound = view.lens.rules.binds
+    timely = [edit for edit in fresh if bound and edit.by in local]
+    kept = fresh if bound else [edit for edit in fresh if edit.by not in local]
+    return [*timely, *decisions.decided(thread.tenant, view, kept)]
+
+
+def save_unsaved(thread: Thread, store: Store) -> None:
+    """Give the store what it could not take, each once. Raises `StoreError`."""
+    edits, rows = list(thread.unsaved), list(thread.unbooked)
+    lost, thread.is_lost = thread.is_lost, False
+    again = [edit for edit in _known(thread) if edit not in edits] if lost else []
+    if edits or again:
+        try:
+            store.save([*again, *edits])
+        except StoreError:
+            thread.is_lost = thread.is_lost or lost
+            raise
+    with thread.memory:  # more may have come meanwhile
+        written = {id(edit) for edit in edits}
+        thread.unsaved = [edit for edit in thread.unsaved if id(edit) not in written]
+        thread.unbooked = thread.unbooked[len(rows) :]
+    if rows and (record := getattr(store, "record", None)):
+        record(rows)
+
+
+def mended(thread: Thread, view: View, store: Store) -> bool:
+    """After a turn that failed: edits may have been saved that were never shown. What was thought meanwhile was thought
+    without those that show now, so its signatures go (AN-7, AN-11). Those that are hidden stay: they may show in a fork
+    (D6). Was there anything to do? Raises `StoreError`."""
+    unseen = [edit for edit in view.edits if edit.id not in thread.noted and edit.by != BY]
+    if not view.lens.rules.binds or not unseen:
+        return False
+    showing = {placed.edit.id for placed in view.top}
+    before = view.revert(*(edit.id for edit in unseen))
+    after = before.keep(edit for edit in unseen if edit.id in showing)
+    store.save(settle(after, before).edits[len(after.edits) :])
+    return True
+
+
+def decide_again(thread: Thread, view: View, store: Store) -> int:
+    """Show again what was decided about single results of a history that is new here; how many edits that
+    took. Raises `StoreError`."""
+    tips = decisions.wanted(thread.tenant, view.transcript.messages)
+    found = store.load(tips) if tips else ()
+    edits = decisions.redecided(thread.tenant, view, found) if found else []
+    if edits:
+        store.save(edits)
+    return len(edits)
+
+
+class Later:
+    """A ledger that keeps rows until the store takes them."""
+
+    def __init__(self, thread: Thread) -> None:
+        self._thread = thread
+
+    def record(self, rows: Iterable[Row]) -> None:
+        """Keep them."""
+        self._thread.unbooked += rows
+
+    def ledger(self, edit: str | None = None) -> tuple[()]:  # noqa: ARG002 - as of every ledger
+        """None."""
+        return ()
+
+
+class Unbooked:
+    """A ledger that keeps nothing: a look at what would be is no compaction."""
+
+    def record(self, rows: Any) -> None:
+        """Nothing."""
+
+    def ledger(self, edit: str | None = None) -> tuple[()]:  # noqa: ARG002 - as of every ledger
+        """None."""
+        return ()

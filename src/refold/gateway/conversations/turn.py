@@ -1,0 +1,60 @@
+"""One request of a conversation, as the gateway works on it."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from refold.codecs import anthropic
+from refold.codecs.codec import Codec, with_rules
+from refold.codecs.detect import open_payload
+from refold.codecs.payload import Envelope
+from refold.codecs.prefix_cache import Beginnings
+from refold.core.view import View
+from refold.gateway.conversations.conversations import Thread
+from refold.gateway.http.request_model import request_model
+from refold.gateway.messages import Incoming
+from refold.gateway.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One request of a conversation."""
+
+    incoming: Incoming
+    envelope: Envelope
+    thread: Thread
+
+    @property
+    def history(self) -> dict[str, Any]:
+        """The request for a compactor, with the model that its path names: entries stay where they stand in the text."""
+        parcel, model = self.envelope.parcel, self.model
+        body = {**parcel.body, "model": model} if model else parcel.body
+        return {**body, parcel.field: parcel.wires}
+
+    @property
+    def model(self) -> str:
+        """The model that it names."""
+        return request_model(self.incoming.path, self.envelope.body)
+
+    def encode(self, view: View) -> bytes:
+        """The request that *view* makes; the very bytes that came where nothing shows."""
+        source: bytes = replace(view, envelope=self.envelope).payload
+        return source
+
+
+OLDER = with_rules(anthropic, anthropic.older_rules)
+"""Messages of accounts that do not check what thinking is bound to (AN-8)."""
+
+
+def format_of(settings: Settings, incoming: Incoming) -> str | Codec:
+    """The format that *incoming* is in."""
+    is_older = incoming.api == anthropic.NAME and incoming.upstream in settings.older_accounts
+    return OLDER if is_older else incoming.api
+
+
+def opened(settings: Settings, incoming: Incoming, begun: Beginnings) -> Envelope:
+    """The request taken apart, but for what its caller has sent before. Raises `FormatError`."""
+    begin = partial(begun.begin, scope=incoming.credential.encode())
+    envelope = open_payload(incoming.body, incoming.api, begin)
+    format = format_of(settings, incoming)  # only now: by its name it is looked at whether the body is of it
+    return envelope if isinstance(format, str) else replace(envelope, codec=format)

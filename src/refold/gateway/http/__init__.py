@@ -1,0 +1,1 @@
+"""HTTP in and out: requests, upstream connections, encodings, server-sent events."""

@@ -1,0 +1,103 @@
+"""One OpenTelemetry span for each request for an answer, where a tracer provider is configured (extra `otel`).
+
+Attributes are those of the semantic conventions for generative AI, and `refold...` of our own. Never content, a key
+or a session.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from refold.gateway.http.caller import Note
+from refold.gateway.http.request import Head, text
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span, TracerProvider
+
+try:
+    from opentelemetry import propagate, trace
+except ImportError:  # nobody wants traces
+    propagate = trace = None  # type: ignore[assignment]  # looked at before they are used
+
+Headers = tuple[tuple[str, str], ...]
+
+_PROVIDERS = {"anthropic": "anthropic", "gemini": "gcp.gemini"}
+_USAGE = {
+    "input": "gen_ai.usage.input_tokens",
+    "output": "gen_ai.usage.output_tokens",
+    "cached": "gen_ai.usage.cache_read.input_tokens",
+    "written": "gen_ai.usage.cache_creation.input_tokens",
+}
+
+
+class Traces:
+    """Makes spans with *provider*, or with the one that the process has configured when a request comes."""
+
+    def __init__(self, provider: "TracerProvider | None" = None) -> None:
+        self._provider = provider
+
+    @property
+    def wanted(self) -> bool:
+        """Is anything traced?"""
+        return trace is not None and not isinstance(self._configured(), trace.ProxyTracerProvider)
+
+    @contextmanager
+    def request(self, head: Head, api: str, note: Note) -> Iterator[Headers]:
+        """A span of one request, told by *note* when it ends; the headers to send in place of the client's own of
+        these names. None, where nothing is traced: the client's go on as they came."""
+        span = self._span(head, api)
+        if span is None:
+            yield ()
+            return
+        try:
+            with trace.use_span(span, record_exception=False, set_status_on_exception=False):
+                carrier = dict[str, str]()
+                propagate.inject(carrier)
+                yield tuple(carrier.items())
+        except BaseException as error:
+            note.fault = note.fault or ("" if note.gone else type(error).__name__)
+            raise
+        finally:
+            _tell(span, api, note)
+            span.end()
+
+    def _span(self, head: Head, api: str) -> "Span | None":
+        if not self.wanted:
+            return None
+        said = {text(name).lower(): text(value) for name, value in head.headers}
+        begun = {"gen_ai.operation.name": _operation(api), "gen_ai.provider.name": _PROVIDERS.get(api, "openai")}
+        span = (
+            self._configured()
+            .get_tracer("refold.gateway")
+            .start_span(_operation(api), propagate.extract(said), trace.SpanKind.CLIENT, begun)
+        )
+        return span if span.is_recording() else None
+
+    def _configured(self) -> "TracerProvider":
+        return self._provider or trace.get_tracer_provider()
+
+
+def _tell(span: "Span", api: str, note: Note) -> None:
+    if note.model:
+        span.update_name(f"{_operation(api)} {note.model}")
+    error = note.fault.partition(" ")[0] or ("cut" if note.cut else "gone" if note.gone else "")
+    error = error or (str(note.status) if note.status >= 400 else "")
+    told: Mapping[str, Any] = {
+        "gen_ai.request.model": note.model,
+        "http.response.status_code": note.status,
+        "error.type": error,
+        "refold.upstream": note.upstream,
+        "refold.outcome": note.outcome,
+        "refold.reason": note.reason,
+        **{_USAGE[kind]: count for kind, count in note.usage.items() if kind in _USAGE},
+    }
+    span.set_attributes({name: value for name, value in told.items() if value not in {"", 0}})
+    if note.before:
+        counted = {"refold.tokens.before": note.before, "refold.tokens.after": note.after, "refold.edits": note.edits}
+        span.set_attributes(counted)
+    if error:
+        span.set_status(trace.StatusCode.ERROR)
+
+
+def _operation(api: str) -> str:
+    return "generate_content" if api == "gemini" else "chat"

@@ -1,0 +1,194 @@
+"""Tokens of calls and what they cost. Money is whole picodollars (10^-12 US dollars), so that sums are exact."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+from refold.core.edit_stack import Placed
+from refold.core.view import View
+from refold.economics.prices import Rates
+from refold.edits import Edit
+from refold.tokens.usage import Usage, read_usage
+
+DOLLAR = 10**12
+"""Picodollars of a US dollar."""
+
+
+class Tokens(NamedTuple):
+    """Tokens of one or more calls; every token of the request is in one of the first three."""
+
+    fresh: int = 0
+    """Input that was neither read from a cache nor written to one."""
+    read: int = 0
+    written: int = 0
+    output: int = 0
+    hour: int = 0
+    """The share of *written* that the cache keeps for an hour."""
+
+    @property
+    def input(self) -> int:
+        """All tokens of the request."""
+        return self.fresh + self.read + self.written
+
+
+class Cost(NamedTuple):
+    """What each of these tokens cost, in picodollars."""
+
+    fresh: int = 0
+    read: int = 0
+    written: int = 0
+    output: int = 0
+
+
+def cost(tokens: Tokens, rates: Rates) -> Cost:
+    """What one call of *tokens* costs: above a price cliff all of its input costs more."""
+    factor = rates.factor(tokens.input)
+    short, long = tokens.written - tokens.hour, rates.for_an_hour().write
+    return Cost(
+        _money(tokens.fresh, rates.input * factor),
+        _money(tokens.read, rates.read * factor),
+        _money(short, rates.write * factor) + _money(tokens.hour, long * factor),
+        _money(tokens.output, rates.output),
+    )
+
+
+def _money(tokens: int, price: float) -> int:
+    """*price* is US dollars per million tokens."""
+    return round(tokens * price * 1e6)
+
+
+def billed(usage: Any, *, hour: bool = False) -> Tokens | None:
+    """What a provider's usage object bills; None where it says nothing. *hour*: does the request ask the cache to
+    keep it for an hour? That counts where the usage does not say what was written for how long.
+
+    Where a call was made of several (server tools, a compaction by the provider), their sum: Anthropic's
+    top level leaves the compaction out.
+    """
+    parts = usage.get("iterations") if isinstance(usage, Mapping) else None
+    found = [read_usage(part) for part in parts] if isinstance(parts, list) and parts else [read_usage(usage)]
+    known = [_tokens(one, hour=hour) for one in found if one is not None]
+    return Tokens(*map(sum, zip(*known, strict=True))) if known else None
+
+
+def _tokens(usage: Usage, *, hour: bool) -> Tokens:
+    fresh, asked = max(0, usage.input - usage.cached - usage.written), usage.written if hour else 0
+    return Tokens(fresh, usage.cached, usage.written, usage.output, asked if usage.hour is None else usage.hour)
+
+
+class Seen(NamedTuple):
+    """A request that was sent, as hashes and edits."""
+
+    tips: Sequence[str]
+    top: tuple[Placed, ...]
+    sent: int
+    """Its tokens, as estimated."""
+    when: float
+
+
+class Shared(NamedTuple):
+    """What a request has in common with an earlier one, in estimated tokens."""
+
+    seen: Seen
+    length: int
+    """Messages of the history that both begin with."""
+    said: int
+    """Tokens of the beginning that their histories share."""
+    sent: int
+    """Tokens of the beginning that was sent in both."""
+
+
+def seen(view: View, when: float) -> Seen:
+    """*view* as a request that was sent."""
+    return Seen(view.transcript.tips, view.top, sent_tokens(view), when)
+
+
+def sent_tokens(view: View) -> int:
+    """Tokens of the request, as estimated."""
+    return view.lens.fixed + view.estimate
+
+
+def said_tokens(view: View) -> int:
+    """Tokens of the request without edits, as estimated."""
+    return view.lens.fixed + view.ground.sums[-1]
+
+
+def shared(view: View, known: Iterable[Seen]) -> Shared | None:
+    """What *view* shares with that of *known* whose history it shares most of; None where nothing is known."""
+    return max((_shared(view, one) for one in known), key=lambda found: (found.length, found.sent), default=None)
+
+
+def _shared(view: View, before: Seen) -> Shared:
+    length = _common(view.transcript.tips, before.tips)
+    fixed, sums, stop, gained = view.lens.fixed, view.ground.sums, length, 0
+    for now, then in zip_longest(view.top, before.top):
+        if now is None or then is None or now.edit.id != then.edit.id or now.edit.stop > length:
+            stop = min(length, *(placed.edit.start for placed in (now, then) if placed is not None))
+            break
+        gained += now.tokens - view.ground.tokens(now.edit.start, now.edit.stop)
+    return Shared(before, length, fixed + sums[length], fixed + sums[stop] + gained)
+
+
+def _common(a: Sequence[str], b: Sequence[str]) -> int:
+    """How many messages both histories begin with: a tip is the hash of everything before it."""
+    low, high = 0, min(len(a), len(b)) - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if a[middle] == b[middle] else (low, middle - 1)
+    return low
+
+
+def covering(top: Sequence[Placed], at: int) -> Edit | None:
+    """The edit that shows at a position."""
+    return next((placed.edit for placed in top if placed.edit.start <= at < placed.edit.stop), None)
+
+
+@dataclass(slots=True)
+class Habits:
+    """How the calls of a conversation use the cache."""
+
+    hit: float | None = None
+    """Share of the common beginning that was read, where the cache was alive."""
+    written: float = 0.0
+    """Share written of what was not read."""
+    hour: float = 0.0
+    """Share of what was written that is kept for an hour."""
+    caches: bool = False
+    """Was anything ever read or written?"""
+
+    @property
+    def usual(self) -> float:
+        """The share that is read of a common beginning, as far as it is known. Where it is not, all of it:
+        rather too small a saving than one that was none."""
+        return (1.0 if self.caches else 0.0) if self.hit is None else self.hit
+
+
+def without(tokens: Tokens, view: View, before: Shared | None, habits: Habits, *, alive: bool) -> Tokens:
+    """What a call billed as *tokens* would have been without the edits of *view*; *habits* learn from it."""
+    habits.caches = habits.caches or tokens.read > 0 or tokens.written > 0
+    rest = tokens.fresh + tokens.written
+    habits.written = tokens.written / rest if rest else habits.written
+    habits.hour = tokens.hour / tokens.written if tokens.written else habits.hour
+    scale = tokens.input / max(1, sent_tokens(view))
+    hit = _hit(tokens, before, habits, scale, alive=alive)
+    if not view.top and (before is None or not before.seen.top):
+        return tokens
+    total = tokens.input + round(scale * (said_tokens(view) - sent_tokens(view)))
+    if before is None:
+        read = round(total * tokens.read / max(1, tokens.input))
+    else:
+        read = min(total, round(scale * hit * before.said))
+    written = round(habits.written * (total - read))
+    return Tokens(total - read - written, read, written, tokens.output, round(habits.hour * written))
+
+
+def _hit(tokens: Tokens, before: Shared | None, habits: Habits, scale: float, *, alive: bool) -> float:
+    """The share of the common beginning that the cache held."""
+    if before is None:
+        return 0.0
+    if before.sent < before.seen.sent or not scale * before.sent:
+        return habits.usual if alive else 0.0
+    measured = min(1.0, tokens.read / (scale * before.sent))
+    if alive:
+        habits.hit = measured
+    return measured

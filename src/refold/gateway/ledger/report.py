@@ -1,0 +1,118 @@
+"""The net ledger, summed up for people: by session, model or day."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from operator import add
+from typing import Any, Literal
+
+from refold.gateway.ledger.cost import DOLLAR
+from refold.gateway.ledger.entry import NAMES, Entry, Key, Sums
+
+By = Literal["session", "model", "day"]
+
+_NAMED: Mapping[str, Callable[[Key], str]] = {
+    "session": lambda key: key.session or "(none)",
+    "model": lambda key: key.model or "(unknown)",
+    "day": lambda key: datetime.fromtimestamp(key.hour, UTC).strftime("%Y-%m-%d"),
+}
+_ZERO = Sums()
+_NOTHING = _ZERO.values()
+MONEY = (
+    *("cost", "cost_fresh", "cost_read", "cost_written", "cost_output"),
+    *("would_cost", "summary_cost", "refetch_cost", "saved", "avoided_saved"),
+)
+"""The figures that are money."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One row of a report."""
+
+    name: str
+    sums: Sums
+    """Over calls whose usage the upstream reported."""
+    unreported: Sums
+    """Over the others: our estimates, and no money."""
+    sessions: int
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Share of the reported input that was read from a cache; None without any."""
+        return self.sums.read / self.sums.input if self.sums.input else None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Rows and their total."""
+
+    by: By
+    since: int
+    """The first hour that is in it, in seconds since 1970."""
+    lines: tuple[Line, ...]
+    total: Line
+
+
+def report(entries: Iterable[Entry], by: By = "model", since: int = 0) -> Report:
+    """Sum *entries* up. Every row is the sum of its entries, the total that of the rows."""
+    groups, sessions = dict[str, _Group](), set[tuple[str, str]]()
+    for key, sums in entries:
+        name = _NAMED[by](key)
+        if (group := groups.get(name)) is None:
+            group = groups[name] = _Group()
+        group.add(key, sums)
+        if key.session:
+            sessions.add((key.tenant, key.session))
+    lines = [groups.pop(name).line(name) for name in list(groups)]
+    if by == "day":
+        lines.sort(key=lambda line: line.name)
+    else:
+        lines.sort(key=lambda line: (-line.sums.cost, -line.sums.input, line.name))
+    reported, other = sum((line.sums for line in lines), _ZERO), sum((line.unreported for line in lines), _ZERO)
+    return Report(by, since, tuple(lines), Line("total", reported, other, len(sessions)))
+
+
+class _Group:
+    """Entries of one row, added up as they come: what is kept does not grow with them, but for the sessions' names."""
+
+    def __init__(self) -> None:
+        self._reported: Sequence[int] = _NOTHING
+        self._other: Sequence[int] = _NOTHING
+        self._sessions = set[tuple[str, str]]()
+
+    def add(self, key: Key, sums: Sums) -> None:
+        """One more entry."""
+        if key.basis == "reported":
+            self._reported = tuple(map(add, self._reported, sums.values()))
+        else:
+            self._other = tuple(map(add, self._other, sums.values()))
+        if key.session:
+            self._sessions.add((key.tenant, key.session))
+
+    def line(self, name: str) -> Line:
+        """Their sum."""
+        return Line(name, _sums(self._reported), _sums(self._other), len(self._sessions))
+
+
+def _sums(figures: Sequence[int]) -> Sums:
+    return _ZERO if figures is _NOTHING else Sums(**dict(zip(NAMES, figures, strict=True)))
+
+
+def document(one: Report) -> dict[str, Any]:
+    """The report as JSON: tokens as they are, money in US dollars."""
+    since = datetime.fromtimestamp(one.since, UTC).isoformat() if one.since else None
+    return {"by": one.by, "since": since, "rows": [row(line) for line in one.lines], "total": row(one.total)}
+
+
+def row(line: Line) -> dict[str, Any]:
+    """One row as JSON."""
+    sums = line.sums
+    told = {name: getattr(sums, name) for name in NAMES if name not in MONEY}
+    dollars = {name: getattr(sums, name) / DOLLAR for name in MONEY}
+    missing = {
+        "calls": line.unreported.calls,
+        "input": line.unreported.fresh,
+        "would_input": line.unreported.would_fresh,
+    }
+    both = {"input": sums.input, "would_input": sums.would_input, "cache_hit_rate": line.hit_rate}
+    return {"name": line.name, "sessions": line.sessions, **told, **both, **dollars, "unreported": missing}

@@ -1,0 +1,181 @@
+"""What goes through the gateway, without HTTP: one request as it came, and what becomes of it."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Api = Literal["anthropic", "openai_chat", "openai_responses", "gemini", ""]
+"""The wire format of a request; empty for any other path, which is passed through."""
+APIS = ("anthropic", "openai_chat", "openai_responses", "gemini")
+ASIDE = ("count_tokens", ":countTokens", "/responses/compact", "/input_tokens")
+"""Ends of paths that carry a conversation and ask something else."""
+
+REASONS = {
+    "": "nothing was due",
+    "path": "not the path of a conversation",
+    "empty": "no message",
+    "light": "too short for anything to be worth an edit",
+    "unreadable": "no JSON, or no conversation of this API",
+    "unstrict": "no strict JSON, so that providers may read it otherwise than we do",
+    "delta": "the provider holds the history",
+    "thread": "a message thread was refused, so that the client sends its history",
+    "previous_response_id": "a delta was refused, so that the client sends its history",
+    "compaction": "the client's own compaction",
+    "title": "a title or a commit message",
+    "classifier": "a classifier's question about a transcript",
+    "memory": "an agent that keeps memories",
+    "prewarm": "a request that only warms the cache",
+    "shown": "what was decided before is shown again",
+    "hard": "the window is nearly full",
+    "prepared": "a summary that was prepared is used",
+    "pays": "a compaction that pays",
+    "native": "the provider's own clearing or compaction was asked for",
+    "cap": "only the cap of output tokens was lowered",
+    "context": "the upstream said that the request is too long",
+    "binding": "the upstream took signed thinking to be of another conversation",
+    "store": "the store failed",
+    "deadline": "it could not be decided in time",
+    "busy": "another request of the conversation is being worked on",
+    "resting": "the store is left alone for a while after failures",
+    "internal": "an error of the gateway",
+}
+"""Every reason that an `Outgoing` may give, and what it means."""
+
+Outcome = Literal["untouched", "edited", "side", "opaque", "failed", "refused", "retried"]
+"""What was done with a request. `untouched`: nothing was due. `edited`: what is sent differs.
+`side`: a title, a classifier, a client's own compaction, which is left alone. `opaque`: history that
+the provider holds, or that cannot be read. `failed`: it could not be decided in time. `refused`: it
+is to be answered at once, so that the client sends its full history. `retried`: edited once more after
+the upstream refused it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """One request as a client sent it."""
+
+    api: str
+    """An `Api`."""
+    upstream: str
+    """Name of the configured upstream that it goes to."""
+    path: str
+    """With the query, as it came."""
+    headers: tuple[tuple[str, str], ...]
+    """Names in lower case."""
+    body: bytes = field(repr=False)
+    credential: str = field(default="", repr=False)
+    """A salted hash of the client's key, never the key."""
+
+    def header(self, name: str) -> str:
+        """The first header of this name; empty where there is none."""
+        return next((value for key, value in self.headers if key == name), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An answer that the gateway gives itself, in the caller's dialect."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """What to send upstream in place of an `Incoming`."""
+
+    body: bytes = field(repr=False)
+    """The very object that came in, where nothing is to be done."""
+    edits: tuple[str, ...] = ()
+    """Ids of the edits that show in it."""
+    before: int = 0
+    """Estimated tokens of the request as it came; 0 where it was not counted."""
+    after: int = 0
+    """Estimated tokens of *body*."""
+    outcome: Outcome = "untouched"
+    reason: str = ""
+    """Why, in one word that counters may be labelled with: `REASONS`."""
+    thread: Any = field(default=None, repr=False)
+    """What `finished` needs; None where they have nothing to do."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """Headers to send in place of the client's own of these names, in lower case."""
+    model: str = ""
+    """The model that the request names; empty where that was not read."""
+    refusal: Refusal | None = None
+    """Answer with this and send nothing upstream."""
+
+
+def is_count(path: str) -> bool:
+    """Does this path ask Anthropic for the tokens of a conversation?"""
+    return path.partition("?")[0].endswith("/messages/count_tokens")
+
+
+def is_aside(path: str) -> bool:
+    """Does this path of a conversation's API ask something else than an answer?"""
+    return path.partition("?")[0].endswith(ASIDE)
+
+
+Headers = tuple[tuple[str, str], ...]
+
+
+class Refused(Exception):  # noqa: N818 - it is an answer, not an error
+    """A request that the gateway answers itself, with this status and message."""
+
+    def __init__(
+        self, status: int, message: str, *, headers: Headers = (), close: bool = False, reason: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message, self.close = status, message, close
+        self.headers = (*headers, ("connection", "close")) if close else headers
+        self.reason = reason or f"http_{status}"
+
+
+def refusal(api: str, error: Refused) -> tuple[int, Headers, bytes]:
+    """Status, headers and body that say *error* as the API's provider would."""
+    body = json.dumps(_shape(api, error.status, error.message)).encode()
+    fixed = (("content-type", "application/json"), ("content-length", str(len(body))))
+    return error.status, (*fixed, *error.headers), body
+
+
+def _shape(api: str, status: int, message: str) -> dict[str, Any]:
+    if api == "anthropic":
+        return {"type": "error", "error": {"type": _ANTHROPIC.get(status, _kind(status)), "message": message}}
+    if api == "gemini":
+        return {"error": {"code": status, "message": message, "status": _GEMINI.get(status, _rpc(status))}}
+    code = _OPENAI_CODES.get(status)
+    return {"error": {"message": message, "type": _OPENAI.get(status, _kind(status)), "param": None, "code": code}}
+
+
+def _kind(status: int) -> str:
+    return "api_error" if status >= 500 else "invalid_request_error"
+
+
+def _rpc(status: int) -> str:
+    return "INTERNAL" if status >= 500 else "INVALID_ARGUMENT"
+
+
+_ANTHROPIC = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+_GEMINI = {
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    501: "UNIMPLEMENTED",
+    502: "UNAVAILABLE",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+_OPENAI = {
+    401: "authentication_error",
+    403: "permission_error",
+    500: "server_error",
+    502: "server_error",
+    503: "server_error",
+    504: "server_error",
+}
+_OPENAI_CODES = {404: "not_found", 413: "request_too_large", 502: "upstream_unreachable", 504: "upstream_timeout"}

@@ -1,0 +1,112 @@
+"""Several processes that answer on one socket, and one that looks after them."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import get_context
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from threading import Thread, current_thread, main_thread
+from types import FrameType
+
+from refold.gateway.ops.logs import LOGGER
+
+PAUSE = 1.0
+"""Seconds before a process takes the place of one that has died."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+can_fork = hasattr(os, "fork")
+
+
+@contextmanager
+def surviving_hangup() -> Iterator[None]:
+    """Ignore SIGHUP within it, in this process and in those that it forks: a terminal that is closed ends nothing (C19).
+
+    Outside the main thread, and where the system has no such signal, nothing is changed.
+    """
+    if not hasattr(signal, "SIGHUP") or current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+class Processes:
+    """*count* processes that *work*, each forked from this one, which does nothing else.
+
+    One that dies is replaced. SIGINT and SIGTERM are passed on, after *stop* is called, and waited for. When this process is killed,
+    the others end as they do on SIGTERM.
+    """
+
+    def __init__(self, count: int, work: Callable[[], None], stop: Callable[[], None] = lambda: None) -> None:
+        self._work, self._count, self._stop = work, count, stop
+        self._context = get_context("fork")
+        self._alive, self._life = os.pipe()
+        self._running, self._asked = list[BaseProcess](), list[int]()
+        self._stopping = False
+
+    def run(self) -> None:
+        """Until a signal stops it and all have ended. Call it in the main thread."""
+        before = {number: signal.signal(number, self._note) for number in SIGNALS}
+        try:
+            while self._running or not self._stopping:
+                self._fill()
+                wait([process.sentinel for process in self._running], timeout=0.2)
+                self._pass_on()
+                self._bury()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            os.close(self._alive)
+            os.close(self._life)
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        self._stopping = True
+        self._asked.append(number)
+
+    def _pass_on(self) -> None:
+        if self._asked:
+            self._stop()
+        while self._asked:
+            number = self._asked.pop(0)
+            for process in self._running:
+                if process.pid is not None and process.exitcode is None:
+                    os.kill(process.pid, number)  # one that has ended was not waited for yet, so its id is its own
+
+    def _fill(self) -> None:
+        while len(self._running) < self._count and not self._stopping:
+            process = self._context.Process(target=self._child)
+            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # what comes now waits until there is who minds it
+            process.start()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+            self._running.append(process)
+
+    def _bury(self) -> None:
+        dead = [process for process in self._running if process.exitcode is not None]
+        self._running = [process for process in self._running if process.exitcode is None]
+        for process in dead if not self._stopping else ():
+            LOGGER.error("a worker is replaced", extra={"fields": {"pid": process.pid, "exit": process.exitcode}})
+        if dead and not self._stopping:
+            time.sleep(PAUSE)
+
+    def _child(self) -> None:
+        """In a group of its own, so that Ctrl-C comes once: from the process that looks after it."""
+        os.setpgrp()
+        os.close(self._life)
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        Thread(target=_end_with, args=(self._alive,), daemon=True).start()
+        with suppress(KeyboardInterrupt):
+            self._work()
+
+
+def _end_with(alive: int) -> None:
+    """Stop this process when the one that looks after it is gone: only that one holds the pipe's other end."""
+    os.read(alive, 1)
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,262 @@
+"""One request's way through the gateway, without HTTP: decode, identify, load, compact, save, encode."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from refold.codecs.prefix_cache import Beginnings
+from refold.errors import FormatError
+from refold.gateway.conversations.claims import Claiming
+from refold.gateway.conversations.conversations import Thread, Threads
+from refold.gateway.conversations.failures import passed_through, why
+from refold.gateway.conversations.outbox import Outbox
+from refold.gateway.conversations.timed_store import Watched
+from refold.gateway.conversations.turn import opened
+from refold.gateway.conversations.workers import Job, Workers
+from refold.gateway.ledger.listener import listener
+from refold.gateway.ledger.writer import Clerk
+from refold.gateway.messages import APIS, REASONS, Incoming, Outgoing, Refusal, is_aside, is_count
+from refold.gateway.ops.logs import LOGGER
+from refold.gateway.ops.metrics import Counters
+from refold.gateway.pipeline.accounting import Ticket, answered, learned
+from refold.gateway.pipeline.background import Ahead
+from refold.gateway.pipeline.deciding import Deciding
+from refold.gateway.pipeline.match import Belonging
+from refold.gateway.pipeline.trial import Trial
+from refold.gateway.pipeline.turns import Turns
+from refold.gateway.policy.fast_path import light_body, light_request
+from refold.gateway.settings import Settings
+from refold.models.fallback import Breaker
+from refold.stores.store import Store
+
+__all__ = ["REASONS", "Counters", "Exchange", "Incoming", "Outgoing", "Refusal", "Settings"]
+
+T = TypeVar("T")
+
+
+class Work(Protocol):
+    """What is done of a request in a worker's thread."""
+
+    def __call__(self, job: Job, incoming: Incoming) -> Outgoing:
+        """What is sent."""
+
+
+class Exchange:
+    """Prepares requests for their upstreams and learns from the answers. One process, one event loop at a time.
+
+    *closes* is called at the end: what lets go of the store, where nobody else uses it. *keep* is called after edits were
+    saved: it puts back what they cannot be found without.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        counters: Counters | None = None,
+        clerk: Clerk | None = None,
+        *,
+        closes: Iterable[Callable[[], None]] = (),
+        keep: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.settings, self.store, self.clerk = settings, store, clerk
+        self._closes, self._is_lost = tuple(closes), False
+        self.counters = counters or Counters()
+        self.threads = Threads(settings.conversations, settings.known_bytes)
+        self._workers = Workers(settings.compute_threads, settings.ask)
+        self.ahead = Ahead(settings, self.counters)
+        watched = Watched(store, self._storing, self._renewed, keep)
+        self.turns = Turns(settings, watched, self.counters, self.ask, Claiming(watched, self._patient))
+        self.belonging = Belonging(self.threads, self.turns)
+        if clerk is not None:
+            self.turns.listen = partial(listener, clerk, then=settings.on_event)
+            self.turns.survival = lambda: clerk.survival
+        self._breaker = Breaker(failures=3, rest=settings.store_cooldown_seconds)
+        self._outbox = Outbox(
+            self.threads, self.turns.store, self.counters, settings.decide_timeout_seconds, done=self._breaker.succeeded
+        )
+        begun = partial(opened, settings, begun=Beginnings(settings.conversations))
+        self._deciding = Deciding(settings, self.turns, self.belonging, begun, self._breaker)
+
+    # --- what the HTTP side calls ---------------------------------------------------------------
+
+    async def prepare(self, incoming: Incoming) -> Outgoing:
+        """What to send for *incoming*. Never raises: what cannot be read or decided in time goes through
+        unchanged, with a reason, a counter and a line in the log."""
+        if light := light_request(incoming, self.settings, self.turns.rooms.holds):
+            self._count("requests", incoming, light)
+            return light
+        outgoing = await self._guarded(incoming, self._deciding.decided, self.settings.decide_timeout_seconds)
+        self._count("requests", incoming, outgoing)
+        if isinstance(outgoing.thread, Ticket):
+            self.ahead.prepare(outgoing.thread.thread)
+        return outgoing
+
+    async def tried(self, incoming: Incoming) -> Outgoing:
+        """As `prepare`, for a caller of whom it is not known yet whether they are who they say: what was decided for that one
+        is shown, and nothing is kept until it is `accepted` (C7). Never raises."""
+        if light := light_request(incoming, self.settings, self.turns.rooms.holds):
+            self._count("requests", incoming, light)
+            return light
+        turns = self.turns.trying(Trial(self.turns.store))
+        belonging = Belonging(Threads(1, self.settings.known_bytes), turns)
+        trying = replace(self._deciding, turns=turns, belonging=belonging)
+        outgoing = await self._guarded(incoming, trying.decided, self.settings.decide_timeout_seconds)
+        self._count("requests", incoming, outgoing)
+        return outgoing
+
+    async def accepted(self, outgoing: Outgoing) -> None:
+        """The upstream has accepted what was `tried`: what was decided is kept. Never raises."""
+        store = outgoing.thread.thread.compactor.store if isinstance(outgoing.thread, Ticket) else None
+        if isinstance(store, Trial):
+            try:
+                await self.ahead.run(store.commit, self.settings.decide_timeout_seconds)
+            except Exception as error:  # noqa: BLE001 - it is decided again
+                passed_through(self.counters, "", why(error), error)
+
+    async def counted(self, incoming: Incoming) -> Outgoing:
+        """What to count in place of a conversation whose tokens are asked for: what would be sent of it, as it was decided
+        before. Anything else would be refused where it thinks (AN-12), and tell of a request that is not made. Never raises."""
+        if light_body(incoming, self.settings) is not None:
+            return Outgoing(incoming.body)
+        return await self._guarded(incoming, self._deciding.shown, self.settings.decide_timeout_seconds)
+
+    async def harder(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
+        """After the upstream's context error with this body: a smaller request to send once more. None when
+        it was tried before, or nothing is left to make smaller. Never raises."""
+        if (outgoing.outcome, outgoing.reason) == ("retried", "context"):
+            return None
+        return await self._retried("context_errors", self._deciding.smaller, incoming, outgoing, error)
+
+    async def unbound(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
+        """After the upstream's error that signed thinking is bound to another conversation (AN-7): the request without it, to
+        be sent once more. The first time without the block that was named and what was thought after it, then without
+        all of it; None when none is left. Never raises."""
+        return await self._retried("binding_errors", self._deciding.unbound, incoming, outgoing, error)
+
+    async def _retried(
+        self, counted: str, work: Callable[..., Outgoing], incoming: Incoming, outgoing: Outgoing, error: bytes
+    ) -> Outgoing | None:
+        """What *work* makes of a request that was refused, None where that is nothing new."""
+        aside = is_aside(incoming.path) and not is_count(incoming.path)
+        if outgoing.outcome == "refused" or incoming.api not in APIS or aside:
+            return None
+
+        def mended(job: Job, incoming: Incoming, *, stored: bool = True) -> Outgoing:
+            return work(job, incoming, outgoing, error, stored=stored)
+
+        retried = await self._guarded(
+            incoming, mended, self.settings.summary_timeout_seconds, spare=partial(mended, stored=False)
+        )
+        done = retried.outcome == "retried" and retried is not outgoing
+        result = "retried" if done else "given_up"
+        self.counters.add(counted, api=incoming.api, upstream=incoming.upstream, result=result)
+        return retried if done else None
+
+    def finished(self, incoming: Incoming, outgoing: Outgoing, usage: Any, status: int = 200) -> None:
+        """Tell what the upstream reported for *outgoing*: its usage object as parsed, None where it reported
+        none, and the answer's status. Tokens are counted from it from now on; the call is booked. Never raises."""
+        ticket, now = outgoing.thread, self.settings.clock()
+        if usage is not None and 200 <= status < 300 and outgoing.after:
+            self.turns.rooms.answered(incoming, outgoing.model, outgoing.after)
+        if self.clerk is not None and 200 <= status < 300 and incoming.api in APIS:
+            self.clerk.answered(answered(now, self.turns.rooms, incoming, outgoing, usage))
+        if isinstance(ticket, Ticket):
+            try:
+                learned(ticket, now, outgoing, usage)
+            except Exception as error:  # noqa: BLE001 - books are no reason to fail
+                passed_through(self.counters, incoming.api, "internal", error)
+
+    async def aside(self, work: Callable[[], T]) -> T:
+        """The outcome of *work* that no request waits for, in a thread; it may ask models. Raises `Late` after
+        `Settings.summary_timeout_seconds` seconds, models aside, and what *work* raises."""
+        return await self.ahead.run(work, self.settings.summary_timeout_seconds)
+
+    async def aclose(self) -> None:
+        """Stop background work, and let go of what is to be closed: only then does the file of a store hold all
+        that was written to it (C8)."""
+        await self.ahead.aclose()
+        await self._outbox.aclose()
+        self._workers.close()
+        if self.clerk is not None:
+            await asyncio.to_thread(self.clerk.close)
+        for close in self._closes:
+            await asyncio.to_thread(close)
+
+    # --- failing open -----------------------------------------------------------------------------
+
+    async def _guarded(self, incoming: Incoming, work: Work, longest: float, spare: Work | None = None) -> Outgoing:
+        """The outcome of *work*, or what goes through in its place: where the store is what fails, that of *spare*, which
+        does without. Nothing waits for the store longer than the deadline (C5)."""
+        job = Job(self.settings.summary_timeout_seconds)
+        try:
+            return await self._workers.run(
+                partial(work, job, incoming), job, self.settings.decide_timeout_seconds, longest
+            )
+        except FormatError:
+            return Outgoing(incoming.body, outcome="opaque", reason="unreadable")
+        except Exception as error:  # noqa: BLE001 - whatever it is, the request must flow
+            reason = why(error)
+            passed_through(self.counters, incoming.api, reason, error)
+            return await self._in_place(incoming, job, reason, longest, spare)
+        finally:
+            if self._is_lost or (job.thread is not None and job.thread.is_unsaved):
+                self._is_lost = False
+                self._outbox.wake()
+
+    async def _in_place(
+        self, incoming: Incoming, job: Job, reason: str, longest: float, spare: Work | None
+    ) -> Outgoing:
+        """What goes through in place of *job*, which failed."""
+        thread: Thread | None = job.thread
+        if reason == "store" or job.storing:
+            self._breaker.failed(reason)
+        if thread is None:
+            return Outgoing(incoming.body, outcome="failed", reason=reason)
+        thread.torn = True
+        if job.storing:
+            job.is_stuck, thread.stuck = True, job
+        lacking = reason == "store" or thread.is_stuck
+        left = Job(job.patience if reason == "store" else 0.0, thread=thread, told=job.told)
+        held = partial(self._deciding.held, incoming, thread, reason, without_store=lacking)
+        instead = partial(spare, left, incoming) if spare and lacking else held
+        try:
+            return await self._workers.run(instead, left, self.settings.decide_timeout_seconds, longest)
+        except Exception as error:  # noqa: BLE001 - likewise
+            passed_through(self.counters, incoming.api, why(error), error)
+            return Outgoing(incoming.body, outcome="failed", reason=reason)
+
+    # --- what those threads ask for ---------------------------------------------------------------
+
+    def ask(self, question: Any) -> Any:
+        """Ask the model that writes summaries, from a thread of ours."""
+        return self._mine().ask(question)
+
+    def _patient(self) -> AbstractContextManager[Callable[[float], bool]]:
+        return self._mine().patient()
+
+    def _mine(self) -> Workers:
+        return self._workers if self._workers.mine() else self.ahead.workers
+
+    def _renewed(self) -> None:
+        """The store is another, with nothing in it or with something else: all that is known is to be written again (C12)."""
+        self.counters.add("store_replaced")
+        LOGGER.warning("the store was deleted or replaced", extra={"fields": {"conversations": len(self.threads)}})
+        for thread in self.threads:
+            thread.is_lost = True
+        self._is_lost = True
+
+    def _storing(self, busy: bool) -> None:
+        if job := self._workers.mine():
+            (job.storing_begins if busy else job.storing_ends)()
+
+    # --- telling ----------------------------------------------------------------------------------
+
+    def _count(self, name: str, incoming: Incoming, outgoing: Outgoing) -> None:
+        labels = {"api": incoming.api if incoming.api in APIS else "other", "outcome": outgoing.outcome}
+        self.counters.add(name, 1, **labels, reason=outgoing.reason)
+        if outgoing.edits:
+            self.counters.add("tokens_before", outgoing.before, api=labels["api"])
+            self.counters.add("tokens_after", outgoing.after, api=labels["api"])

@@ -1,0 +1,103 @@
+"""What is shown of a conversation when its upstream has refused what was shown before."""
+
+from dataclasses import dataclass, replace
+
+from refold.compactor.signed_thinking import unsigned
+from refold.core.view import View
+from refold.errors import StoreError
+from refold.gateway.conversations.persistence import note
+from refold.gateway.messages import Outgoing
+from refold.gateway.pipeline.turns import Turn, Turns
+from refold.gateway.policy import output_cap as caps
+from refold.gateway.policy import thinking_errors as binding
+from refold.gateway.policy.context_errors import Figures
+
+FAR = 0.15
+"""The share of what was sent that is aimed at where nothing tells of the window: neither the error, nor a table, nor an
+answer to half as much. Less than a fifth, for a history may be handed to a server with a window five times smaller."""
+
+
+@dataclass(frozen=True, eq=False)
+class Again:
+    """Another view after a refusal. Who calls holds the conversation's lock."""
+
+    turns: Turns
+
+    # --- after a context error --------------------------------------------------------------------
+
+    def harder(self, turn: Turn, said: Figures, share: float, sent: int) -> View | None:
+        """A view that should fit after all, or None where nothing becomes smaller than the *sent* tokens."""
+        own, turns = turn.thread.compactor, self.turns
+        try:
+            view = turns.shown(turn)[0]
+            with turns.alone(turn.thread, view, wait=True) as had:
+                view = turns.shown(turn)[0] if had.waited else view
+                goal = self._goal(turn, view, said, share)
+                after = own.now(turn.history, to=goal, actor="auto (context error)")
+            note(turn.thread, after, turns.store)
+        except StoreError:
+            with turn.thread.memory:
+                return self.harder_in_memory(turn, said, share, sent)
+        turn.thread.base = after.tokens
+        return after if after.tokens < sent else None
+
+    def harder_in_memory(self, turn: Turn, said: Figures, share: float, sent: int) -> View | None:
+        """As `harder`, without the store. Who calls holds what is kept in memory."""
+        turn.thread.torn = True
+        view = self.turns.from_memory(turn)
+        goal = self._goal(turn, view, said, share)
+        self.turns.in_memory(turn).now(turn.history, to=goal, actor="auto (context error)")
+        after = self.turns.from_memory(turn)
+        turn.thread.base = after.tokens
+        return after if after.tokens < sent else None
+
+    def _goal(self, turn: Turn, view: View, said: Figures, share: float) -> int:
+        """Tokens, as they are estimated, that are *share* of the window as the upstream counts."""
+        rooms, window = self.turns.rooms, self.turns.limits(turn).window
+        room = _beside_the_answer(turn, said) or (window.room if window else 0) or view.tokens
+        if not said.limit and rooms.room(turn.incoming, turn.model) is None:
+            share = share if view.tokens < 2 * rooms.proved(turn) else FAR
+        really = max(said.tokens, view.tokens) if said.tokens else max(view.tokens, room)
+        return int(view.tokens * min(share, share * room / max(really, 1)))
+
+    # --- after an error of binding ----------------------------------------------------------------
+
+    def unbound(self, turn: Turn, sent: bytes, error: bytes, *, wholly: bool) -> View:
+        """A view without the signed thinking from the block on that the *error* names (AN-7, AN-10), or without all of it
+        (*wholly*, or where it names none). It stays so, for what is thought from now on is
+        bound to that."""
+        thread, turns = turn.thread, self.turns
+        first = 0 if wholly else binding.place_of(sent, error)
+        try:
+            view = turns.shown(turn)[0]
+            turns.store.save(unsigned(view, binding.position_of(view, first)))
+            after = turns.shown(turn)[0]
+            note(thread, after, turns.store)
+        except StoreError:
+            with thread.memory:
+                after = self.unbound_in_memory(turn, sent, error, wholly=wholly)
+        return after
+
+    def unbound_in_memory(self, turn: Turn, sent: bytes, error: bytes, *, wholly: bool) -> View:
+        """As `unbound`, without the store. Who calls holds what is kept in memory."""
+        turn.thread.torn = True
+        view = self.turns.from_memory(turn)
+        first = 0 if wholly else binding.place_of(sent, error)
+        turn.thread.spare.save(unsigned(view, binding.position_of(view, first)))
+        return self.turns.from_memory(turn)
+
+
+def _beside_the_answer(turn: Turn, said: Figures) -> int:
+    """What the upstream's limit leaves beside the answer, where it leaves anything; its cap will be lowered."""
+    cap = caps.cap_of(turn.incoming.api, turn.envelope.body)
+    answer = min(cap.tokens, caps.promised(turn.envelope.body) + caps.LEAST) if cap else said.output
+    return said.limit - answer if said.limit >= answer + caps.LEAST else said.limit
+
+
+def with_cap(turn: Turn, outgoing: Outgoing, said: Figures, *, keep: float) -> Outgoing | None:
+    """*outgoing* with the cap that its upstream's figures leave; None where there is none to be lowered."""
+    body = outgoing.body
+    changed = caps.fitted(turn.incoming.api, turn.envelope.body, said.room(outgoing.after), keep)
+    for cap in changed:
+        body = caps.written(body, cap)
+    return replace(outgoing, body=body, outcome="retried", reason="context") if changed else None

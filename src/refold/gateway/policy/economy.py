@@ -1,0 +1,116 @@
+"""Does it pay to compact this conversation now? Figures of a view, reckoned by `refold.economics.break_even`."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from refold.core.view import View
+from refold.economics.break_even import Offer, Worth, best_growth, worth
+from refold.economics.prices import Rates, find_rates
+from refold.economics.session_length import Survival
+from refold.edits import Edit
+from refold.gateway.settings import Settings
+
+TAIL = 0.25
+"""The share of the conversation that a compaction which need not be leaves, and the least of it in tokens."""
+TAIL_LEAST = 30_000
+REFETCHED = 0.05
+"""The share of what is removed that agents are taken to fetch again."""
+SUMMARY = 3_000
+"""Tokens of a summary, as long as there is none."""
+LEAST = 0.1
+"""The share of a request that must go for the trouble to be worth it."""
+
+_MARK = re.compile(rb'"cache_control"\s*:\s*\{[^{}]*\}')
+_HOUR = re.compile(rb'"ttl"\s*:\s*"1h"')
+
+
+class Case(NamedTuple):
+    """A compaction that might pay."""
+
+    offer: Offer
+    rates: Rates
+    past: int
+    """Calls that the session has made so far."""
+    goal: int
+    """Tokens to come down to."""
+
+    survival: Survival | None = None
+    """What is known of how long sessions are."""
+
+    def judged(self) -> Worth:
+        """Does it pay?"""
+        return worth(self.offer, self.rates, self.past, self.survival)
+
+    def as_made(self, view: View, edits: Sequence[Edit], removed: int) -> "Case":
+        """The same case with what *edits* of *view* really remove and rewrite."""
+        first = min((edit.start for edit in edits), default=len(view.transcript))
+        behind = view.lens.calibrate(view.ground.tokens(first, len(view.transcript)))
+        return self._replace(offer=replace(self.offer, removed=removed, rewritten=max(0, behind - removed)))
+
+
+def rates_of(settings: Settings, model: str, source: bytes) -> Rates | None:
+    """What tokens of this request's conversation cost."""
+    rates = find_rates(model, settings.prices)
+    return rates.for_an_hour() if rates is not None and keeps_for_an_hour(source) else rates
+
+
+def keeps_for_an_hour(source: bytes) -> bool:
+    """Does this request ask the cache to keep its end, the conversation, for an hour?
+
+    Anthropic takes marks of an hour only before those of five minutes: where there is one of five minutes, the end is
+    kept for five minutes, whatever is before it.
+    """
+    marks = _MARK.findall(source)
+    return bool(marks) and all(map(_HOUR.search, marks))
+
+
+def calls_of(view: View) -> int:
+    """How many calls a conversation has made, as far as its history says."""
+    return sum(message.role == "assistant" for message in view.transcript.messages)
+
+
+def case_of(
+    view: View,
+    rates: Rates,
+    *,
+    base: int | None,
+    idle: float | None,
+    asks: bool,
+    survival: Survival | None = None,
+) -> Case | None:
+    """The compaction to think of, or None while it is too early to think of one.
+
+    *base* is what the request had after the last compaction, *idle* the seconds since the cache was
+    used, None where that is not known. It is time when the request has grown by what is best between
+    two compactions, when the cache has lapsed, and before a price cliff.
+    """
+    past = calls_of(view)
+    fixed, tokens = view.lens.calibrate(view.lens.fixed), view.tokens
+    said = tokens - fixed
+    goal = fixed + max(TAIL_LEAST, int(TAIL * said))
+    answered = SUMMARY if asks else 0
+    removed = tokens - goal - answered
+    if past == 0 or removed < LEAST * tokens:
+        return None
+    offer = Offer(
+        removed=removed,
+        rewritten=goal - fixed + answered,
+        tokens=tokens,
+        growth=(view.said - fixed) / past,
+        asked=tokens if asks else 0,
+        answered=answered,
+        refetched=REFETCHED,
+        alive=0.0 if idle is not None and idle > rates.lifetime else 1.0,
+    )
+    case = Case(offer, rates, past, goal, survival)
+    return case if _is_time(case, tokens - (fixed if base is None else base)) else None
+
+
+def _is_time(case: Case, grown: int) -> bool:
+    offer, rates = case.offer, case.rates
+    if grown < LEAST * offer.tokens:
+        return False
+    steep = rates.factor(int(offer.tokens + offer.growth)) > rates.factor(case.goal)
+    return steep or not offer.alive or grown >= best_growth(offer, rates)

@@ -1,0 +1,130 @@
+"""What is done to one conversation: its limits, its budget and its strategies."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple
+
+from refold.budget.budget import Budget
+from refold.budget.triggers import Never
+from refold.compactor.defaults import TAIL, fill, summary_room
+from refold.core.strategy import Edits, Strategy, is_local
+from refold.core.view import View
+from refold.edits import Edit
+from refold.gateway.settings import Settings
+from refold.messages import Message, Opaque, Thinking
+from refold.strategies import (
+    ClearThinking,
+    ClearToolInputs,
+    ClearToolResults,
+    ClipResults,
+    DropDuplicates,
+    Summarize,
+)
+from refold.summarizers.model import ModelSummary
+from refold.tokens.windows import Window
+
+PINNED = frozenset({"compaction", "compaction_summary", "context_compaction", "additional_tools", "compaction_trigger"})
+"""Kinds of entries that a provider reads and nobody else can: a summary of them would lose them (OA-7, OA-8)."""
+NEVER = 10**15
+
+
+class Levels(NamedTuple):
+    """Figures for requests to one model, in tokens; None where its window is not known."""
+
+    window: Window | None
+    hard: int | None
+    soft: int | None
+    target: int
+
+
+def limits(settings: Settings, window: Window | None) -> Levels:
+    """What *settings* say for a window."""
+    if window is None:
+        return Levels(None, None, None, 60_000)
+    usable = window.room - min(settings.reserve_tokens, window.room // 5)
+    return Levels(
+        window,
+        int(usable * settings.hard),
+        int(usable * settings.soft),
+        int(usable * min(settings.target, settings.hard)),
+    )
+
+
+@lru_cache(maxsize=256)
+def idle(limits: Levels) -> Budget:
+    """A budget under which nothing runs: what was decided is shown, and no more."""
+    return Budget(NEVER, limits.target, window=limits.window)
+
+
+@lru_cache(maxsize=256)
+def active(limits: Levels) -> Budget:
+    """The budget of the hard and the soft level."""
+    if limits.hard is None:
+        return Budget(Never(), limits.target)
+    return Budget(limits.hard, limits.target, limits.soft, window=limits.window)
+
+
+def strategies_of(settings: Settings, target: int) -> tuple[Strategy, ...]:
+    """The strategies, gentlest first; local ones only where they are on time."""
+    chosen = default(target, asks=settings.ask is not None) if settings.strategies is None else settings.strategies
+    return tuple(Punctual(one) if is_local(one) else one for one in chosen)
+
+
+def default(target: int, *, asks: bool) -> tuple[Strategy, ...]:
+    """What is used unless told otherwise. A model is asked once; when it does not help enough, rules do the rest."""
+    room = summary_room(target)
+    first = (DropDuplicates(), ClipResults(limit=50_000), ClearThinking(keep=2))
+    last = (
+        ClearToolResults(keep=3),
+        ClearToolInputs(keep=3),
+        Summarize(keep=8, max_tokens=room, pin=pinned),
+        Summarize(keep=2, max_tokens=room, pin=pinned),
+    )
+    if asks:
+        return *first, fill(target, TAIL / 2, pin=pinned, summarizer=ModelSummary()), *last
+    return *first, fill(target, TAIL, pin=pinned), fill(target, TAIL / 2, pin=pinned), *last
+
+
+def gentle(strategies: tuple[Strategy, ...]) -> tuple[Strategy, ...]:
+    """Those of *strategies* that leave the words of user and model alone: for compaction that need not be."""
+    return tuple(
+        one
+        for one in strategies
+        if is_local(one) or isinstance(one, ClearThinking | ClearToolResults | ClearToolInputs)
+    )
+
+
+def pinned(message: Message) -> bool:
+    """Is this an entry that must stay as it is?"""
+    return any(isinstance(part, Opaque) and part.kind in PINNED for part in message.parts)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Punctual:
+    """A local strategy, kept from changing what signed thinking was bound to before it came (AN-7).
+
+    It is on time for a message that no signed thinking follows. What it did then is stored, since after
+    a restart it would be late.
+    """
+
+    strategy: Any
+    local: ClassVar[bool] = True
+
+    def __repr__(self) -> str:
+        return repr(self.strategy)
+
+    def __call__(self, view: View, since: int = 0) -> Edits:
+        """The strategy's edits that are on time."""
+        first = _after_thinking(view) if view.lens.rules.binds else 0
+        yield from (edit for edit in self.strategy(view, since) if isinstance(edit, Edit) and edit.start >= first)
+
+
+def _after_thinking(view: View) -> int:
+    """The position behind the last message with signed thinking."""
+    said = view.transcript.messages
+    signed = (at for at in range(len(said) - 1, -1, -1) if any(map(_is_signed, said[at].parts)))
+    return next(signed, -1) + 1
+
+
+def _is_signed(part: Any) -> bool:
+    return isinstance(part, Thinking) and bool(part.signature)

@@ -1,0 +1,127 @@
+"""Of what sort a failure is, and how it is told without telling a secret.
+
+Exceptions are recognised by what they carry (`status_code`, `response.headers`) and by their class
+names, so that no SDK is needed to read those of another.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from refold.core.strategy import Answer, Fault, FaultKind
+
+TOLD = 240
+"""Characters of a failure that are kept."""
+_READ = 4_000
+"""Characters of a failure that are looked at."""
+
+_OVERFLOW = re.compile(
+    r"context.?(?:length|window|size)|maximum context|(?:prompt|input|request) (?:is |was )?too (?:long|large)|too many tokens"
+    r"|(?:input|prompt) token(?: count|s)? .{0,40}exceed|exceeds? .{0,40}(?:token|context)|reduce the length",
+    re.IGNORECASE,
+)
+"""How providers say that a request is larger than the model's window."""
+_QUOTA = re.compile(r"insufficient_quota|exceeded your current quota|credit balance|billing", re.IGNORECASE)
+_SECRET = re.compile(
+    r"(?i:bearer\s+)\S+"
+    r"|(?i:(?:api|access|secret|auth)[-_ ]?(?:key|token)(?:\s+provided)?['\"]?\s*[:=]\s*['\"]?)[^\s'\",}]+"
+    r"|(?i:[?&](?:key|token|api_key|sig)=)[^\s&'\"]+"
+    r"|//[^/\s@]+@"
+    r"|\b(?:sk|pk|rk|gsk|xai|hf|ghp|AIza)[-_A-Za-z0-9*]{8,}"
+    r"|(?<![A-Za-z0-9_-])(?=[A-Za-z_-]*+[0-9])[A-Za-z0-9_-]{32,}"
+)
+"""What looks like a key: after words that announce one, with a known beginning, or long and random."""
+
+_KINDS: Mapping[int, FaultKind] = {
+    401: "auth",
+    402: "quota",
+    403: "auth",
+    408: "timeout",
+    409: "overload",
+    413: "overflow",
+    425: "overload",
+    429: "rate",
+    501: "request",
+    504: "timeout",
+}
+
+
+def failed(error: Exception, secrets: Iterable[str | None] = ()) -> Answer:
+    """The answer of a model whose call ended in *error*; *secrets* are struck out of what it says."""
+    return Answer("", "error", told(f"{type(error).__name__}: {error}", secrets), fault=fault_of(error))
+
+
+def refused(status: int, text: str, headers: Mapping[str, str], secrets: Iterable[str | None] = ()) -> Answer:
+    """The answer of a server that replied with an error's status."""
+    return Answer("", "error", told(f"HTTP {status}: {text}", secrets), fault=fault_of_status(status, text, headers))
+
+
+def late(seconds: float) -> Answer:
+    """The answer of a model that gave none in time."""
+    return Answer("", "error", f"no answer within {seconds:.3g} seconds", fault=Fault("timeout"))
+
+
+def told(text: str, secrets: Iterable[str | None] = ()) -> str:
+    """A failure's text on one short line, without *secrets* and without what looks like one."""
+    for secret in secrets:
+        if secret:
+            text = text.replace(secret, "***")
+    return " ".join(_SECRET.sub("***", text[:_READ]).split())[:TOLD]
+
+
+def fault_of(error: Exception) -> Fault:
+    """Of what sort an exception of any SDK is."""
+    name, status = type(error).__name__, getattr(error, "status_code", None)
+    if isinstance(error, TimeoutError) or "Timeout" in name:
+        return Fault("timeout")
+    if isinstance(error, OSError) or "Connection" in name or "Protocol" in name:
+        return Fault("connection")
+    if "ContextWindow" in name:
+        return Fault("overflow")
+    if "ResponseValidation" in name:
+        return Fault("reply")
+    if isinstance(status, int):
+        return fault_of_status(status, str(error), _headers(error))
+    return Fault("other")
+
+
+def fault_of_status(status: int, text: str, headers: Mapping[str, str]) -> Fault:
+    """Of what sort a reply with this status, text and headers is."""
+    if status == 429 and _QUOTA.search(text[:_READ]):
+        return Fault("quota")
+    if status in (400, 413, 422) and _OVERFLOW.search(text[:_READ]):
+        return Fault("overflow")
+    kind = _KINDS.get(status, "overload" if status >= 500 else "request")
+    return Fault(kind, retry_after(headers))
+
+
+def _headers(error: Exception) -> Mapping[str, str]:
+    """The headers of the reply; LiteLLM keeps them in a place of its own."""
+    headers = getattr(error, "litellm_response_headers", None) or getattr(
+        getattr(error, "response", None), "headers", None
+    )
+    return headers if isinstance(headers, Mapping) else {}
+
+
+def retry_after(headers: Mapping[str, Any]) -> float | None:
+    """Seconds to wait as `retry-after-ms` or `retry-after` says, the latter in seconds or as a date."""
+    lower = {str(name).lower(): str(value).strip() for name, value in headers.items()}
+    exact, said = _number(lower.get("retry-after-ms")), lower.get("retry-after", "")
+    if exact is not None:
+        return exact / 1_000
+    seconds = _number(said)
+    return _until(said) if seconds is None and said else seconds
+
+
+def _number(text: str | None) -> float | None:
+    return float(text) if text and re.fullmatch(r"\d{1,9}(?:\.\d{1,9})?", text, re.ASCII) else None
+
+
+def _until(date: str) -> float | None:
+    try:
+        when = parsedate_to_datetime(date)
+    except ValueError:
+        return None
+    return max(0.0, (when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds())

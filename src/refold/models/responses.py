@@ -1,0 +1,126 @@
+"""Replies of OpenAI's two APIs and of Anthropic's, as answers."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from refold.core.strategy import Answer, Fault
+from refold.models.errors import refused, told
+from refold.tokens.usage import read_usage
+
+_TAGS = r"(?:think|thinking|thought|thoughts|reasoning)"
+_LEADING = re.compile(rf"\s*+<({_TAGS})>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
+_HEADLESS = re.compile(rf"^[^\S\n]*+</{_TAGS}>[ \t]*+(?:\n|\Z)", re.IGNORECASE | re.MULTILINE)
+"""A closing tag alone on its line."""
+_OPENING = re.compile(rf"<{_TAGS}>", re.IGNORECASE)
+
+
+def unthought(text: str) -> str:
+    """*text* without the reasoning that it begins with: `<think>…</think>`, such a block that never
+    closes (then nothing is left), or one whose opening tag the chat template swallowed. Tags further
+    down, as in a summary that speaks of them, stay. Without reasoning the text comes back as it is."""
+    at = 0
+    while found := _LEADING.match(text, at):
+        at = found.end()
+    if at == 0 and (found := _HEADLESS.search(text)) and not _OPENING.search(text, 0, found.end()):
+        at = found.end()
+    return text[at:].strip() if at else text
+
+
+_FINISHES = {
+    "stop": "stop",
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "eos": "stop",
+    "completed": "stop",
+    "length": "length",
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "content_filter": "filter",
+    "refusal": "filter",
+    "tool_calls": "tool",
+    "function_call": "tool",
+    "tool_use": "tool",
+}
+"""Providers' words for why a model stopped."""
+
+
+def plain(reply: Any) -> Mapping[str, Any]:
+    """An SDK's reply as parsed JSON; empty where it is no object."""
+    if isinstance(reply, Mapping):
+        return reply
+    return reply.model_dump(warnings=False) if hasattr(reply, "model_dump") else {}
+
+
+def read_chat(reply: Mapping[str, Any]) -> Answer:
+    """A reply of Chat Completions."""
+    choices = _list(reply.get("choices"))
+    message = _object(_object(choices[0]).get("message")) if choices else {}
+    if not message:
+        return _unreadable(reply)
+    finish = _finish(_object(choices[0]).get("finish_reason"))
+    if message.get("tool_calls") or message.get("function_call"):
+        finish = "tool"
+    elif message.get("refusal"):
+        finish = "filter"
+    return _answer(reply, _text(message.get("content"), "text"), finish)
+
+
+def read_responses(reply: Mapping[str, Any]) -> Answer:
+    """A reply of the Responses API."""
+    status, output = reply.get("status"), reply.get("output")
+    if not isinstance(output, list) or status not in ("completed", "incomplete"):
+        return _unreadable(reply)
+    finish = _finish(status if status == "completed" else _object(reply.get("incomplete_details")).get("reason"))
+    kinds = [str(_object(item).get("type")) for item in output]
+    blocks = [block for item in output for block in _list(_object(item).get("content"))]
+    if any(kind.endswith("_call") for kind in kinds):
+        finish = "tool"
+    elif any(_object(block).get("type") == "refusal" for block in blocks):
+        finish = "filter"
+    return _answer(reply, _text(blocks, "output_text"), finish)
+
+
+def read_messages(reply: Mapping[str, Any]) -> Answer:
+    """A reply of Anthropic's Messages."""
+    if not isinstance(reply.get("content"), list):
+        return _unreadable(reply)
+    finish = _finish(reply.get("stop_reason"))
+    if any(_object(block).get("type") == "tool_use" for block in reply["content"]):
+        finish = "tool"
+    return _answer(reply, _text(reply["content"], "text"), finish)
+
+
+def _answer(reply: Mapping[str, Any], text: str, finish: str) -> Answer:
+    model = str(reply.get("model") or "")
+    return Answer(unthought(text).strip(), finish, model=model, usage=read_usage(reply.get("usage")))
+
+
+def _finish(word: Any) -> str:
+    """Our word for why it stopped; the provider's own where we have none."""
+    return _FINISHES.get(word, word) if isinstance(word, str) and word else "unknown"
+
+
+def _text(content: Any, kind: str) -> str:
+    if isinstance(content, str):
+        return content
+    blocks: Iterable[Mapping[str, Any]] = map(_object, _list(content))
+    return "".join(b["text"] for b in blocks if b.get("type") == kind and isinstance(b.get("text"), str))
+
+
+def _unreadable(reply: Mapping[str, Any]) -> Answer:
+    """A reply that came with a good status and holds no answer; some routers put errors there."""
+    error = _object(reply.get("error"))
+    code, text = error.get("code"), str(error.get("message") or "the reply holds no answer")
+    if isinstance(code, int) and code >= 400:
+        return refused(code, text, {})
+    return Answer("", "error", told(text), fault=Fault("reply"))
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()

@@ -1,7 +1,0 @@
-"""Bringing back what edits have hidden: search, and tools for the agent itself (docs/recall.md)."""
-
-from refold.recalling.index import Index
-from refold.recalling.search import Hit, recall
-from refold.recalling.tools import answer_call, recall_tools
-
-__all__ = ["Hit", "Index", "answer_call", "recall", "recall_tools"]

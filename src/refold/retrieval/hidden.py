@@ -1,0 +1,31 @@
+"""Which messages a view does not show as they were said."""
+
+from refold.core.edit_stack import Placed
+from refold.core.view import View
+from refold.text.plain import readable
+
+
+def hidden(view: View) -> dict[int, str]:
+    """Positions of messages that cannot be read in full, each with the short id of the edit that hides it.
+    A message that lost only its thinking is none of them."""
+    return {
+        at: name
+        for placed in view.top
+        if not _still_shown(view, placed)
+        for name in (placed.edit.id[:8],)
+        for at in range(placed.edit.start, placed.edit.stop)
+    }
+
+
+def newly_hidden(before: View | None, after: View) -> list[int]:
+    """Positions, in order, that *after* hides and *before* does not; all that it hides without *before*."""
+    known = hidden(before) if before is not None else {}
+    return sorted(hidden(after).keys() - known.keys())
+
+
+def _still_shown(view: View, placed: Placed) -> bool:
+    """Is one message shown instead of one, with all that could be read in it?"""
+    edit = placed.edit
+    if edit.stop - edit.start > 1 or len(edit.insert) != 1:
+        return False
+    return readable(view.transcript.messages[edit.start]) in readable(edit.insert[0])

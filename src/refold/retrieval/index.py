@@ -1,0 +1,91 @@
+"""A full-text index of what was said: costs only what is new, in memory or in a file.
+
+A message is known by the tip behind it, so one file serves any number of conversations, and what two
+branches of one have in common is in it once. The file holds no texts, only which terms stand where: texts are
+in the transcript.
+"""
+
+import os
+import sqlite3
+import weakref
+from collections.abc import Mapping
+
+from refold.stores.sql import Linked
+from refold.stores.sqlite_connection import Link, close_over_forks
+from refold.stores.sqlite_schema import INDEX_ID
+from refold.text.plain import readable
+from refold.text.terms import alternatives, phrase, terms
+from refold.transcript import Transcript
+
+MIGRATIONS = (
+    (
+        "CREATE TABLE heard (seq INTEGER PRIMARY KEY, tip TEXT NOT NULL UNIQUE)",
+        "CREATE VIRTUAL TABLE words USING fts5(terms, content='', tokenize='porter unicode61 remove_diacritics 2')",
+    ),
+)
+KNOWN = "SELECT 1 FROM heard WHERE tip = ?"
+HEAR = "INSERT OR IGNORE INTO heard (tip) VALUES (?)"
+LEARN = "INSERT INTO words (rowid, terms) VALUES (?, ?)"
+FIND = "SELECT heard.tip, -bm25(words) FROM words JOIN heard ON heard.seq = words.rowid WHERE words MATCH ?"
+EXACT = 100.0
+"""What a message that holds the query as it stands scores more than one that holds words of it."""
+
+
+class Index(Linked):
+    """Finds messages by their words, in the file at *path* or (`:memory:`) in memory alone.
+
+    *timeout* is how many seconds to wait for other writers. Usable from several threads and processes. The
+    file can be deleted at any time: it is made again from the transcripts. Raises `StoreError`.
+    """
+
+    _link: Link
+
+    def __init__(self, path: str | os.PathLike[str] = ":memory:", *, timeout: float = 30.0) -> None:
+        self._link = Link(os.fspath(path), timeout, "NORMAL", MIGRATIONS, INDEX_ID)
+        with self._link.at("open"):
+            close_over_forks(self._link)
+        weakref.finalize(self, self._link.close)
+
+    def add(self, transcript: Transcript, stop: int | None = None) -> int:
+        """Index `messages[:stop]` (all, without *stop*) as far as that has not been done; how many were new.
+        Takes the time of what is new. Raises `StoreError`."""
+        end = len(transcript) if stop is None else stop
+        start = self._known(transcript, end)
+        if start == end:
+            return 0
+        with self._link.writing() as connection:
+            return sum(_learn(connection, transcript, at) for at in range(start, end))
+
+    def find(self, hidden: Mapping[str, int], query: str) -> dict[int, float]:
+        """Positions by score, of the messages whose tips are in *hidden* (tip to position) and that hold
+        any word of *query*. Raises `StoreError`."""
+        found = dict[int, float]()
+        for wanted, more in ((alternatives(query), 0.0), (phrase(query), EXACT)):
+            for tip, score in self._matches(wanted):
+                if (at := hidden.get(tip)) is not None:
+                    found[at] = (found.get(at, 0.0) if more else score) + more
+        return found
+
+    def _matches(self, wanted: str) -> list[tuple[str, float]]:
+        if not wanted:
+            return []
+        with self._link.at("read") as connection:
+            return connection.execute(FIND, (wanted,)).fetchall()
+
+    def _known(self, transcript: Transcript, end: int) -> int:
+        """How many messages from the beginning are indexed: who knows one tip knows all before it."""
+        low, high = 0, end
+        with self._link.at("read") as connection:
+            while low < high:
+                middle = (low + high + 1) // 2
+                known = connection.execute(KNOWN, (transcript.tips[middle],)).fetchone()
+                low, high = (middle, high) if known else (low, middle - 1)
+        return low
+
+
+def _learn(connection: sqlite3.Connection, transcript: Transcript, at: int) -> int:
+    """Index one message unless another process was faster; 1 if it was new."""
+    told = connection.execute(HEAR, (transcript.tips[at + 1],))
+    if told.rowcount:
+        connection.execute(LEARN, (told.lastrowid, " ".join(terms(readable(transcript.messages[at])))))
+    return told.rowcount

@@ -1,0 +1,195 @@
+"""Search and unfold as tools for the agent itself, in the wire form of each provider."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from refold.core.view import View
+from refold.errors import FormatError, RefoldError
+from refold.messages import Text, ToolCall, ToolResult
+from refold.retrieval.index import Index
+from refold.retrieval.search import recall
+from refold.text.clip import floor
+from refold.text.plain import readable
+
+
+class Call(NamedTuple):
+    """A call taken out of its wire form."""
+
+    name: str
+    arguments: Any
+    """What it was called with: an object as a rule, JSON text where the format has it so."""
+    answer: Callable[[str, bool], Any]
+    """From a text, and whether it says what went wrong, to the result in the call's own form."""
+
+    def text(self, field: str) -> str:
+        """A string that must be there. Raises ValueError."""
+        value = self._object().get(field)
+        if not isinstance(value, str) or not value.strip():
+            raise ValueError(f"the argument `{field}` must be a text that is not empty")
+        return value
+
+    def number(self, field: str, default: int) -> int:
+        """A whole number, *default* where it is missing or null. Raises ValueError."""
+        value = self._object().get(field)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, str) and value.strip().lstrip("-").isdecimal():
+            value = int(value[:20])
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError(f"the argument `{field}` must be a whole number")  # noqa: TRY004 - it is a value that a model wrote
+        return value
+
+    def _object(self) -> Mapping[str, Any]:
+        found = self.arguments
+        if isinstance(found, str):
+            try:
+                found = json.loads(found)
+            except (ValueError, RecursionError):
+                raise ValueError("the arguments are no JSON") from None
+        if not isinstance(found, Mapping):
+            raise ValueError("the arguments are no JSON object")  # noqa: TRY004 - likewise
+        return found
+
+
+def open_call(call: Any) -> Call | None:
+    """The call in *call*, which may be in any wire form, or an SDK's object of one; None if there is none."""
+    if isinstance(call, ToolCall):
+        return Call(call.name, call.arguments, lambda text, bad: ToolResult(call.id, (Text(text),), bad, call.name))
+    wire = call.model_dump() if hasattr(call, "model_dump") else call
+    match wire:
+        case {"type": "tool_use", "id": id, "name": str(name)}:
+            return Call(name, wire.get("input"), lambda text, bad: _anthropic(id, text, bad))
+        case {"type": "function_call", "call_id": id, "name": str(name)}:
+            return Call(name, wire.get("arguments"), lambda text, _: _responses(id, text))
+        case {"id": id, "function": {"name": str(name)} as function}:
+            return Call(name, function.get("arguments"), lambda text, _: _chat(id, text))
+        case {"functionCall": {"name": str(name)} as function} | {"function_call": {"name": str(name)} as function}:
+            return Call(name, function.get("args") or {}, lambda text, bad: _gemini(function, text, bad))
+        case _:
+            return None
+
+
+def _anthropic(id: Any, text: str, bad: bool) -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": id, "content": text} | ({"is_error": True} if bad else {})
+
+
+def _responses(id: Any, text: str) -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": id, "output": text}
+
+
+def _chat(id: Any, text: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": id, "content": text}
+
+
+def _gemini(call: Mapping[str, Any], text: str, bad: bool) -> dict[str, Any]:
+    named = {key: call[key] for key in ("id", "name") if call.get(key)}
+    return {"functionResponse": {**named, "response": {"error" if bad else "output": text}}}
+
+
+RECALL = "recall"
+UNFOLD = "unfold"
+MOST = 50
+"""Hits of one search at most."""
+
+_FUNCTIONS: tuple[dict[str, Any], ...] = (
+    {
+        "name": RECALL,
+        "description": "Search the earlier part of this conversation, which is shown to you only as summaries and "
+        "stubs. Returns the messages that match best, each with the id of the edit that hides it, its position and "
+        "the passage that matches. Search for names, paths, numbers or words that were used there, in its language.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "query": {"type": "string", "description": "Words to look for; nothing in it is syntax."},
+                "limit": {"type": "integer", "description": f"How many messages at most: 1 to {MOST}, by default 10."},
+            },
+            "required": ["query"],
+        },
+    },
+    {
+        "name": UNFOLD,
+        "description": "Read in full what was hidden from this conversation: all messages that an edit hides, or one.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "edit": {"type": "string", "description": "Id of the edit, as stubs and `recall` name it."},
+                "position": {"type": "integer", "description": "Only the message at this position."},
+                "offset": {"type": "integer", "description": "Go on from this character, as the last answer said."},
+            },
+            "required": ["edit"],
+        },
+    },
+)
+
+_WRAPPERS: dict[str, Callable[[], list[dict[str, Any]]]] = {
+    "anthropic": lambda: [
+        {"name": f["name"], "description": f["description"], "input_schema": f["parameters"]} for f in _FUNCTIONS
+    ],
+    "openai_chat": lambda: [{"type": "function", "function": dict(f)} for f in _FUNCTIONS],
+    "openai_responses": lambda: [{"type": "function", **f, "strict": False} for f in _FUNCTIONS],
+    "gemini": lambda: [{"functionDeclarations": [dict(f) for f in _FUNCTIONS]}],
+}
+
+
+def recall_tools(format: str) -> list[dict[str, Any]]:
+    """The tools `recall` and `unfold` as entries of a request's `tools`, for the wire format `anthropic`,
+    `openai_chat`, `openai_responses` or `gemini`. Raises `FormatError` for another name."""
+    if format not in _WRAPPERS:
+        raise FormatError(f"no wire format is called {format!r}; there are {', '.join(_WRAPPERS)}")
+    return _WRAPPERS[format]()
+
+
+def answer_call(view: View, call: Any, *, index: Index | None = None, size: int = 8_000) -> Any:
+    """Run a model's call of `recall` or `unfold` against *view* and return the result to send back.
+
+    *call* is what the model sent: an entry of `tool_calls` (Chat Completions), a `function_call` item
+    (Responses), a `tool_use` block (Anthropic), a part with `functionCall` (Gemini), or a `ToolCall`; the
+    result is in the same form (`tool` message, `function_call_output` item, `tool_result` block, part with
+    `functionResponse`, `ToolResult`). None for a call of another tool. The text has at most *size* characters and
+    a line for what is left out. What is wrong with a call is said in the result, marked as an error
+    where the format can; nothing is raised.
+    """
+    opened = open_call(call)
+    if opened is None or opened.name not in {RECALL, UNFOLD}:
+        return None
+    try:
+        text = (_recall if opened.name == RECALL else _unfold)(view, opened, index, size)
+    except (RefoldError, ValueError) as error:
+        return opened.answer(f"{opened.name} failed: {error}"[:size], True)
+    return opened.answer(text, False)
+
+
+def _recall(view: View, call: Call, index: Index | None, size: int) -> str:
+    query = call.text("query")
+    limit = max(1, min(MOST, call.number("limit", 10)))
+    hits = recall(view, query, limit + 1, index=index, width=max(40, min(600, size // limit - 60)))
+    if not hits:
+        return "No hidden message matches. Try fewer or other words."
+    lines = [f"[edit {hit.edit}, position {hit.position}, {hit.role}] {hit.snippet}" for hit in hits[:limit]]
+    if len(hits) > limit:
+        lines.append(f"[… more messages match than these {limit}; narrow the query, or ask for up to {MOST}]")
+    return _clipped("\n".join(lines), 0, size, "narrow the query or ask for fewer")
+
+
+def _unfold(view: View, call: Call, _index: Index | None, size: int) -> str:
+    edit, at, offset = view.find(call.text("edit")), call.number("position", -1), call.number("offset", 0)
+    if at >= 0 and not edit.start <= at < edit.stop:
+        raise ValueError(f"edit {edit.id[:8]} hides positions {edit.start} to {edit.stop - 1}, not {at}")
+    first, stop = (at, at + 1) if at >= 0 else (edit.start, edit.stop)
+    said = view.transcript.messages
+    text = "\n\n".join(f"[position {n}, {said[n].role}]\n{readable(said[n])}" for n in range(first, stop))
+    if not 0 <= offset <= len(text):
+        raise ValueError(f"offset {offset} is outside of the text, which has {len(text)} characters")
+    return _clipped(text, offset, size)
+
+
+def _clipped(text: str, offset: int, size: int, advice: str = "") -> str:
+    """At most *size* characters from *offset* on, the last line saying what is left."""
+    if len(text) - offset <= size:
+        return text[offset:]
+    stop = floor(text, max(offset + 1, offset + size - 80))
+    left = f"[… {len(text) - stop} characters left; {advice or f'go on with offset {stop}'}]"
+    return f"{text[offset:stop]}\n{left}"

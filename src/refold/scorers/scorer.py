@@ -1,0 +1,72 @@
+"""How much the messages of a conversation matter: the port that clearing, clipping and retention use."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from refold.core.profile import Lens
+from refold.core.view import View
+from refold.messages import Message
+
+Scorer = Callable[[View], Sequence[float]]
+"""How much each message matters: one score for each position of the view's transcript, higher for
+what should rather stay. The scorers of `refold.scorers` keep to 0.0 to 1.0, so that weights compare.
+
+A scorer judges what was said (`view.transcript`), not how it is shown, and gives the same scores
+for the same transcript. A strategy's repr names its edits, so a scorer's repr must state its
+settings: a frozen dataclass with `__call__` does by itself, a bare function has its address there.
+"""
+
+
+def scores(scorer: Scorer, view: View) -> Sequence[float]:
+    """What *scorer* says. Raises ValueError unless it is one score for each message."""
+    found = scorer(view)
+    if len(found) != len(view.transcript):
+        raise ValueError(f"{scorer!r} gave {len(found)} scores for {len(view.transcript)} messages")
+    return found
+
+
+def least_first(scorer: Scorer | None, view: View, positions: Iterable[int]) -> list[int]:
+    """*positions*, least important first and of equals the oldest; without a scorer oldest first. The
+    scorer is not asked where there is nothing to choose."""
+    order = sorted(positions)
+    if scorer and len(order) > 1:
+        found = scores(scorer, view)
+        order.sort(key=lambda at: found[at])
+    return order
+
+
+def score_alone(scorer: Scorer, message: Message, lens: Lens) -> float:
+    """The score of a message seen alone, at most 1.0 and at least 0.0: for local strategies, which
+    may not depend on what comes later."""
+    return min(1.0, max(0.0, scores(scorer, View.of([message], lens=lens))[0]))
+
+
+@dataclass(frozen=True)
+class Important:
+    """A predicate of messages: those that matter, out of one view. Made by `important`."""
+
+    scorer: Scorer
+    over: float
+    max_tokens: int
+    also: Callable[[Message], bool] | None = None
+    messages: frozenset[Message] = field(default=frozenset(), repr=False)
+
+    def __call__(self, message: Message) -> bool:
+        """Is this one of them?"""
+        return message in self.messages or bool(self.also and self.also(message))
+
+
+def important(
+    scorer: Scorer, view: View, over: float, max_tokens: int, also: Callable[[Message], bool] | None = None
+) -> Important:
+    """The messages that *scorer* gives *over* or more, at most *max_tokens* tokens of them: those with
+    the highest scores, of equals the newest. And whatever *also* accepts."""
+    found = scores(scorer, view)
+    messages, left = set[Message](), max_tokens
+    matter = sorted((score, at) for at, score in enumerate(found) if score >= over)
+    for _, at in reversed(matter):
+        left -= view.ground.tokens(at, at + 1)
+        if left < 0:
+            break
+        messages.add(view.transcript.messages[at])
+    return Important(scorer, over, max_tokens, also, frozenset(messages))

@@ -1,0 +1,129 @@
+"""What was said lately matters more."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from refold.core.view import View
+from refold.messages import Message
+from refold.scorers.scorer import Scorer, scores
+from refold.summarizers.heuristic.lexicon import STRESSING
+
+
+@dataclass(frozen=True)
+class Recency:
+    """1.0 for the newest message, half of that for one that is *half* messages older, a third for
+    one that is twice as old again. Raises ValueError for a *half* that is not positive."""
+
+    half: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.half <= 0:
+            raise ValueError("half must be positive")
+
+    def __call__(self, view: View) -> Sequence[float]:
+        """A score for each message."""
+        last = len(view.transcript) - 1
+        return [1 / (1 + (last - at) / self.half) for at in range(last + 1)]
+
+
+@dataclass(frozen=True)
+class Brevity:
+    """1.0 for nothing, a half for a message of *half* tokens, less for a longer one: with it the
+    clearing of one long result comes before that of ten short ones. Raises ValueError for a *half*
+    that is not positive."""
+
+    half: float = 1_000.0
+
+    def __post_init__(self) -> None:
+        if self.half <= 0:
+            raise ValueError("half must be positive")
+
+    def __call__(self, view: View) -> Sequence[float]:
+        """A score for each message."""
+        tokens = (view.ground.tokens(at, at + 1) for at in range(len(view.transcript)))
+        return [self.half / (self.half + count) for count in tokens]
+
+
+SCANNED = 100_000
+"""Characters of a text that are looked at."""
+
+
+@dataclass(frozen=True)
+class Emphasis:
+    """1.0 for a message of one of *roles* whose text holds a word of emphasis, 0.0 for any other
+    (what a tool answers is never emphasis). *words*, if given, are looked for instead of the
+    built-in ones of nine languages (`refold.summarizers.heuristic.lexicon`), as they are written or in
+    another case; `Emphasis(("assistant",), ("important",))` finds the responses that seed row S3-25 keeps. Raises ValueError for an empty word.
+    """
+
+    roles: Collection[str] = ("user",)
+    words: Collection[str] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("roles", "words"):  # sorted, so that the repr is always the same
+            value = getattr(self, name)
+            object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(sorted(set(value))))
+        if "" in self.words:
+            raise ValueError("an empty word is in every text")
+
+    def __call__(self, view: View) -> Sequence[float]:
+        """A score for each message."""
+        return [float(self.holds(message)) for message in view.transcript.messages]
+
+    def holds(self, message: Message) -> bool:
+        """Does this message say that something matters? Also good as a predicate of messages to pin."""
+        if message.role not in self.roles:
+            return False
+        text = message.text[:SCANNED]
+        if not self.words:
+            return STRESSING.within(text)
+        lower = text.lower()
+        return any(word.lower() in lower for word in self.words)
+
+
+@dataclass(frozen=True)
+class Roles:
+    """A score by who speaks; tool results count as *tool* in whichever role they are sent."""
+
+    user: float = 1.0
+    system: float = 1.0
+    assistant: float = 0.5
+    tool: float = 0.2
+
+    def __call__(self, view: View) -> Sequence[float]:
+        """A score for each message."""
+        return [self._of(message) for message in view.transcript.messages]
+
+    def _of(self, message: Message) -> float:
+        match "tool" if message.role == "user" and message.results else message.role:
+            case "user":
+                return self.user
+            case "system" | "developer":
+                return self.system
+            case "assistant":
+                return self.assistant
+            case _:
+                return self.tool
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """The weighted sum of scorers, divided by the sum of the weights, so that it keeps to 0.0 to 1.0
+    when they do: `Weighted(((1.0, Recency()), (0.5, Freshness())))`. Scorers of weight 0 are not
+    asked. Raises ValueError for a negative weight, or when none is positive.
+    """
+
+    terms: tuple[tuple[float, Scorer], ...]
+    """Weight and scorer."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "terms", tuple((weight, scorer) for weight, scorer in self.terms))
+        weights = [weight for weight, _ in self.terms]
+        if min(weights, default=0) < 0 or not any(weights):
+            raise ValueError("weights must not be negative, and one must be positive")
+
+    def __call__(self, view: View) -> Sequence[float]:
+        """A score for each message."""
+        terms = [(weight, scores(scorer, view)) for weight, scorer in self.terms if weight]
+        total = sum(weight for weight, _ in terms)
+        return [sum(weight * found[at] for weight, found in terms) / total for at in range(len(view.transcript))]

@@ -1,0 +1,192 @@
+"""An error that nobody has mended matters; one that was mended is history."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from posixpath import normpath
+from typing import NamedTuple
+
+from refold.core.tool_groups import Pair, groups
+from refold.core.view import View
+from refold.messages import Message, Text, ToolCall, ToolResult
+from refold.summarizers.heuristic import shell
+from refold.summarizers.heuristic.calls import act
+from refold.summarizers.heuristic.names import Tally, note
+from refold.text.failures import is_failure
+from refold.text.tool_arguments import fields, path_of
+
+
+class Exchange(NamedTuple):
+    """A call that was answered."""
+
+    call: ToolCall
+    made: int
+    """Position of the call."""
+    answered: int
+    """Position of the result."""
+    failed: bool
+    """Does the result report a failure?"""
+
+
+def exchanges(view: View) -> list[Exchange]:
+    """All answered calls of the transcript, oldest call first."""
+    pairs = (pair for group in groups(view.transcript.messages) for pair in group)
+    return [_exchange(view, pair, pair.answered) for pair in pairs if pair.answered is not None]
+
+
+def _exchange(view: View, pair: Pair, answered: int) -> Exchange:
+    parts = view.transcript.messages[answered].parts
+    results = [part for part in parts if isinstance(part, ToolResult) and part.id == pair.call.id]
+    failed = any(part.error or is_failure(part.text) for part in results)
+    return Exchange(pair.call, pair.made, answered, failed)
+
+
+@dataclass(frozen=True)
+class Errors:
+    """1.0 for a tool result that reports a failure and for its call, *resolved* if the same was
+    tried again later and worked, 0.5 for every other message.
+
+    The same is: the same tool with the same command (set-up and trimming left aside), on the same
+    files, or with the same arguments. Of several results in one message the weightiest counts.
+    """
+
+    resolved: float = 0.0
+
+    def __call__(self, view: View) -> Sequence[float]:
+        """A score for each message."""
+        said = view.transcript.messages
+        loose = (any(isinstance(p, ToolResult) and (p.error or is_failure(p.text)) for p in m.parts) for m in said)
+        found = [1.0 if failed else 0.5 for failed in loose]
+        best: dict[int, float] = {}
+        worked = set[tuple[str, ...]]()
+        for one in reversed(exchanges(view)):
+            key = _subject(one)
+            score = 0.5 if not one.failed else self.resolved if key in worked else 1.0
+            for at in (one.made, one.answered):
+                best[at] = max(best.get(at, score), score)
+            if not one.failed:
+                worked.add(key)
+        for at, score in best.items():
+            found[at] = score
+        return found
+
+
+def _subject(one: Exchange) -> tuple[str, ...]:
+    """What was tried."""
+    done = act(one.call)
+    if done.command:
+        return (one.call.name, shell.name(done.command))
+    return (one.call.name, *(path for path, _ in done.files)) if done.files else (one.call.name, one.call.arguments)
+
+
+@dataclass(frozen=True)
+class Freshness:
+    """1.0 for what still holds; *written* for a read or a write of files that were all written
+    again later; *repeated* for one that was repeated later: the same call, or a read of the whole
+    file. What failed replaces nothing. Of several calls or results in one message the freshest
+    counts. Messages that have nothing to do with files are fresh.
+    """
+
+    written: float = 0.3
+    repeated: float = 0.0
+
+    def __call__(self, view: View) -> Sequence[float]:
+        """A score for each message."""
+        found: dict[int, float] = {}
+        later = _Later()
+        for one in reversed(exchanges(view)):
+            score = self._of(one, later)
+            for at in (one.made, one.answered):
+                found[at] = max(found.get(at, score), score)
+            if not one.failed:
+                later.note(one)
+        return [found.get(at, 1.0) for at in range(len(view.transcript))]
+
+    def _of(self, one: Exchange, later: "_Later") -> float:
+        if (one.call.name, one.call.arguments) in later.calls:
+            return self.repeated
+        paths = [path for path, _ in _files(one)]
+        return max((self._of_path(path, later) for path in paths), default=1.0)
+
+    def _of_path(self, path: str, later: "_Later") -> float:
+        if path in later.read:
+            return self.repeated
+        return self.written if path in later.written else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Later:
+    """What happened after the call that is looked at."""
+
+    calls: set[tuple[str, str]] = field(default_factory=set)
+    read: set[str] = field(default_factory=set)
+    """Files read whole."""
+    written: set[str] = field(default_factory=set)
+
+    def note(self, one: Exchange) -> None:
+        self.calls.add((one.call.name, one.call.arguments))
+        for path, state in _files(one):
+            if state != "read":
+                self.written.add(path)
+            elif _is_whole(one):
+                self.read.add(path)
+
+
+def _files(one: Exchange) -> list[tuple[str, str]]:
+    return [(normpath(path), state) for path, state in act(one.call).files]
+
+
+def _is_whole(one: Exchange) -> bool:
+    """A read by a tool that names no lines: commands, which may print a part, are none."""
+    given = fields(one.call)
+    return not act(one.call).command and all(isinstance(value, str) for value in given.values())
+
+
+@dataclass(frozen=True)
+class References:
+    """How much of a tool result is used by later messages: each later call or text that names one of
+    its identifiers or paths, or the file that it was about, is a reference.
+
+    A reference goes to the latest result that holds the name, and weighs less with age: 1.0 now,
+    half after *half* messages. The score is r / (r + *enough*) for references of weight r, so 0.0
+    for what nobody refers to. Raises ValueError for figures that are not positive.
+    """
+
+    half: float = 60.0
+    enough: float = 3.0
+
+    def __post_init__(self) -> None:
+        if min(self.half, self.enough) <= 0:
+            raise ValueError("half and enough must be positive")
+
+    def __call__(self, view: View) -> Sequence[float]:
+        """A score for each message."""
+        said = view.transcript.messages
+        weights = [0.0] * len(said)
+        holder: dict[str, int] = {}
+        words = Tally()
+        about: dict[str, str] = {}
+        for at, message in enumerate(said):
+            age = len(said) - 1 - at
+            for name in _names(words, _used(message)):
+                if name in holder:
+                    weights[holder[name]] += 1 / (1 + age / self.half)
+            about.update((part.id, path_of(part)) for part in message.parts if isinstance(part, ToolCall))
+            for part in message.parts:
+                if isinstance(part, ToolResult):
+                    held = _names(words, [part.text, about.get(part.id, "")])
+                    holder.update((name, at) for name in held)
+        return [weight / (weight + self.enough) for weight in weights]
+
+
+def _used(message: Message) -> list[str]:
+    """What a message itself says: texts, and the arguments of its calls."""
+    texts = [part.text for part in message.parts if isinstance(part, Text)]
+    return texts + [part.arguments for part in message.parts if isinstance(part, ToolCall)]
+
+
+def _names(words: Tally, texts: list[str]) -> list[str]:
+    """The identifiers of texts, each once; *words* remembers what each word was found to be."""
+    found = Tally(names=words.names, kinds=words.kinds)
+    for text in texts:
+        note(found, text, 0)
+    return list(found.last)

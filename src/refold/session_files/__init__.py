@@ -1,0 +1,91 @@
+"""Session files of other tools, read and never written.
+
+`read` recognises a file by its content; `discover` finds the sessions on this machine.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from refold.errors import FormatError
+from refold.session_files import (
+    claude_code,
+    codex,
+    gemini_cli,
+    mini_swe,
+    opencode,
+    opencode_files,
+    pi,
+    plain,
+    qwen,
+    tau,
+)
+from refold.session_files.discover import Found, discover
+from refold.session_files.session import FIELDS, Compaction, Format, Problem, Session
+from refold.session_files.source import Reader, Source, Stored, open_bytes, open_path
+from refold.session_files.text_actions import with_calls
+
+__all__ = [
+    "FIELDS",
+    "READERS",
+    "Compaction",
+    "Format",
+    "Found",
+    "Problem",
+    "Reader",
+    "Session",
+    "discover",
+    "read",
+    "read_all",
+    "read_bytes",
+    "with_calls",
+]
+
+READERS: tuple[Reader, ...] = (
+    qwen.READER,
+    claude_code.READER,
+    codex.READER,
+    gemini_cli.READER,
+    pi.READER,
+    opencode.READER,
+    opencode_files.READER,
+    tau.READER,
+    mini_swe.READER,
+    plain.READER,
+)
+"""Who is asked whether a file is theirs, in this order."""
+
+
+def read(path: Path | str, id: str = "") -> Session:
+    """Read the session in a file: of several the one whose id starts with *id*, else the latest.
+
+    Raises `FormatError` when it is no session file (the message names what was tried and why it was
+    not that), `OSError` when it cannot be opened.
+    """
+    return _one(open_path(Path(path)), id)
+
+
+def read_bytes(data: bytes, name: str = "stdin", id: str = "") -> Session:
+    """Read the session in a file's content, such as standard input. Raises `FormatError`."""
+    return _one(open_bytes(data, name), id)
+
+
+def read_all(path: Path | str) -> Iterator[Session]:
+    """Every session in a file, one at a time, the latest last. Raises as `read` does."""
+    return (stored.load() for stored in _stored(open_path(Path(path))))
+
+
+def _one(source: Source, id: str) -> Session:
+    found = [stored for stored in _stored(source) if stored.id.startswith(id)]
+    if not found:
+        raise FormatError(f"{source.path.name} has no session {id!r}" if id else f"{source.path.name} has no sessions")
+    return found[-1].load()
+
+
+def _stored(source: Source) -> Sequence[Stored]:
+    reasons = list[str]()
+    for reader in READERS:
+        reason = reader.refuses(source)
+        if not reason:
+            return reader.sessions(source)
+        reasons.append(f"{reader.client} ({reason})")
+    raise FormatError(f"{source.path.name} is no session file that Refold knows. Tried: {'; '.join(reasons)}")

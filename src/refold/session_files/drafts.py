@@ -1,0 +1,245 @@
+"""Compactions of session files, and drafts of them: made, looked at, and kept later without asking again.
+
+A draft stands in a file of its own beside the edits (`session.jsonl.refold-draft`), one line a session:
+it belongs to whoever may read the edits, survives the process, and is nothing that a store would load
+as edits. It is found again by what was said, as edits are.
+"""
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from refold.compactor.ledger_rows import about
+from refold.compactor.preview import Preview
+from refold.core.strategy import Strategy
+from refold.edits import Attempt, Edit
+from refold.errors import EditError, StoreError
+from refold.models.driver import Asker
+from refold.session_files.workfile import WorkFile, looker, trier
+from refold.stores import MemoryStore
+from refold.stores.edit_json import FORMAT, dump, edit_fields, edit_of, load
+from refold.stores.store import Action, Row
+
+SUFFIX = ".refold-draft"
+"""Not `.jsonl`: agents take every `*.jsonl` in their folders for a session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A compaction of one session that is not kept yet."""
+
+    tip: str
+    """Names the history that it was made for."""
+    session: tuple[str, str]
+    """Absolute path and id of the session."""
+    to: int
+    """Tokens it was to come down to."""
+    base: tuple[str, ...]
+    """Ids of the edits that were kept then."""
+    edits: tuple[Edit, ...]
+    """What accepting keeps, in this order."""
+    attempts: tuple[Attempt, ...] = ()
+    """How each strategy's run ended."""
+
+
+# --- making and keeping ----------------------------------------------------------------------
+
+
+def try_out(
+    work: WorkFile,
+    strategies: Iterable[Strategy],
+    to: int,
+    *,
+    ask: Asker | None = None,
+    actor: str = "manual",
+    action: Action = "preview",
+) -> tuple[Preview, tuple[Row, ...]]:
+    """What *strategies* would make of a session so that it fits *to* tokens, and the ledger's rows about it.
+
+    *ask* answers strategies that need a model. Nothing is written. A session that fits already is
+    left as it is, and no model is asked. Unlike a compactor's, these edits hold those of local
+    strategies too: whoever looks at the file later has no strategies.
+    """
+    if work.view.tokens <= to:
+        return Preview(work.view, work.view, ()), ()
+    books = MemoryStore()
+    made = trier(work, strategies, to, ask, books).preview(work.payload, to=to, actor=actor)
+    known, fresh = {edit.id for edit in work.view.edits}, {edit.id for edit in made.edits}
+    edits = tuple(edit for edit in made.view.edits if edit.id not in known)
+    local = [edit for edit in edits if edit.id not in fresh]
+    booked = tuple(replace(row, action=action) for row in books.ledger())
+    when = booked[0].when if booked else time.time()
+    sighted = work.view.keep(local)  # what comes before the others
+    return Preview(work.view, made.view, edits), (*about(action, when, actor, sighted, local), *booked)
+
+
+def book(work: WorkFile, rows: Sequence[Row]) -> None:
+    """Put rows into the session's ledger, where its store keeps one. Raises `StoreError`."""
+    if rows and (record := getattr(work.store, "record", None)):
+        record(rows)
+
+
+def keep(work: WorkFile, made: Preview, rows: Sequence[Row]) -> WorkFile:
+    """Keep a compaction at once: its edits and what the ledger says about it. Raises `StoreError`."""
+    if made.edits:
+        work.store.save(made.edits)
+    book(work, rows)
+    return replace(work, view=made.view)
+
+
+def accept(work: WorkFile, made: Preview, actor: str = "manual") -> WorkFile:
+    """Keep exactly the edits of a preview; the ledger says who did (S2-51, S2-53). No model is asked.
+
+    Raises `EditError` when edits that were kept since stand in the way, `StoreError`; then nothing is kept.
+    """
+    return replace(work, view=looker(work).accept(made, actor=actor))
+
+
+def amend(made: Preview, id: str, text: str, actor: str) -> Preview:
+    """*made* with another text in a summary, said so in the attempt that made it. Raises `EditError`."""
+    other, edit = made.amend(id, text), made.view.find(id)
+    told = tuple(_amended(one, actor) if one.by == edit.by else one for one in made.attempts)
+    return replace(other, view=replace(other.view, attempts=told))
+
+
+def _amended(attempt: Attempt, actor: str) -> Attempt:
+    return replace(attempt, reason="; ".join(filter(None, (attempt.reason, f"amended by {actor}"))))
+
+
+# --- drafts ----------------------------------------------------------------------------------
+
+
+def draft_of(work: WorkFile, made: Preview, to: int) -> Draft:
+    """A preview as a draft that `resumed` makes a preview of again."""
+    base = tuple(edit.id for edit in work.view.edits)
+    return Draft(work.view.transcript.tips[-1], _session(work), to, base, made.edits, made.attempts)
+
+
+def resumed(work: WorkFile, draft: Draft) -> Preview:
+    """The draft as a preview of the session as it is now; what was said since stays as it is.
+
+    Raises `EditError` when the session's edits are no longer those that the draft builds on.
+    """
+    if {edit.id for edit in work.view.edits} != set(draft.base):
+        raise EditError(f"the edits of {work.name} have changed since the preview; preview it again")
+    view = work.view.apply(*draft.edits)
+    return Preview(work.view, replace(view, attempts=draft.attempts), draft.edits)
+
+
+def draft_file(work: WorkFile) -> Path | None:
+    """Where the drafts of a session are: `FILE.refold-draft` beside its edits; None if those have no file."""
+    return work.place and work.place.with_name(work.place.name.removesuffix(".refold") + SUFFIX)
+
+
+def find_draft(work: WorkFile) -> Draft | None:
+    """The draft of a session; of a file that was moved or copied, the latest of which it is a continuation.
+
+    Raises `EditError` for a draft of this session whose history has changed since, `StoreError`.
+    """
+    found = _matching(work, read_drafts(draft_file(work)))
+    if found and found.tip not in work.view.transcript.tips:
+        raise EditError(f"the history in {work.name} has changed since the preview; preview it again")
+    return found
+
+
+def put_draft(work: WorkFile, draft: Draft) -> Path:
+    """Keep a draft in place of the earlier one of the session. Raises `StoreError`."""
+    path = draft_file(work)
+    if path is None:
+        raise StoreError(f"{work.name}: there is no place for a draft; name a store")
+    left = [one for one in read_drafts(path) if one.session != draft.session and one.tip != draft.tip]
+    _write(path, [*left, draft])
+    return path
+
+
+def drop_draft(work: WorkFile) -> bool:
+    """Forget the draft of a session, an outdated one too; tell if there was one. Raises `StoreError`."""
+    path = draft_file(work)
+    drafts = read_drafts(path)
+    gone = _matching(work, drafts)
+    if path and gone:
+        _write(path, [draft for draft in drafts if draft != gone])
+    return gone is not None
+
+
+def _matching(work: WorkFile, drafts: Sequence[Draft]) -> Draft | None:
+    session, tips = _session(work), set(work.view.transcript.tips)
+    own = [draft for draft in drafts if draft.session == session]
+    found = own or [draft for draft in drafts if draft.tip in tips]
+    return found[-1] if found else None
+
+
+def _session(work: WorkFile) -> tuple[str, str]:
+    """Which session it is; one from standard input is known by what it says alone."""
+    if work.session.path == Path("-"):
+        return "-", work.view.transcript.tips[-1]
+    return str(work.session.path.resolve()), work.session.id
+
+
+# --- the file --------------------------------------------------------------------------------
+
+
+def read_drafts(path: Path | None) -> list[Draft]:
+    """The drafts in a file, the latest last; none, if there is no file. Raises `StoreError`."""
+    try:
+        lines = path.read_bytes().splitlines() if path else []
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StoreError(f"{path}: cannot read: {error.strerror or error}") from error
+    try:
+        return [_draft(line) for line in lines]
+    except (StoreError, KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"{path}: not a Refold draft, or a damaged one: {error}") from error
+
+
+def _draft(line: bytes) -> Draft:
+    value = load(line)["draft"]
+    path, id = value["session"]
+    names = {field.name for field in fields(Attempt)}
+    return Draft(
+        tip=str(value["tip"]),
+        session=(path, id),
+        to=int(value["to"]),
+        base=tuple(value["base"]),
+        edits=tuple(edit_of(edit) for edit in value["edits"]),
+        attempts=tuple(Attempt(**{k: v for k, v in one.items() if k in names}) for one in value["attempts"]),
+    )
+
+
+def _line(draft: Draft) -> bytes:
+    value: dict[str, Any] = {
+        "tip": draft.tip,
+        "session": list(draft.session),
+        "to": draft.to,
+        "base": list(draft.base),
+        "edits": [edit_fields(edit) for edit in draft.edits],
+        "attempts": [asdict(attempt) for attempt in draft.attempts],
+    }
+    return dump({"refold": FORMAT, "draft": value}).encode() + b"\n"
+
+
+def _write(path: Path, drafts: Sequence[Draft]) -> None:
+    """The drafts as the file, whole or not at all; no drafts, no file."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        if not drafts:
+            path.unlink(missing_ok=True)
+            return
+        write_private(beside, b"".join(map(_line, drafts)))
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise StoreError(f"{path}: cannot write: {error.strerror or error}") from error
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file that nobody else may read: what was said in a session is nobody else's. Raises `OSError`."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

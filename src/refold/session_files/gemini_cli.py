@@ -1,0 +1,140 @@
+"""Gemini CLI: `~/.gemini/tmp/<project>/chats/session-<time>-<id>.jsonl`, older ones one `.json`.
+
+A message is written again, whole, each time it grows: the last one counts, in the first one's
+place. The results of tool calls stand inside the model's message and become a message of their own,
+as they were sent. The headings of thoughts that the file keeps were never sent back to the model
+and are left out.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from refold.session_files.session import Problem, Session, Wire
+from refold.session_files.shape import mapping, mappings, moment, sequence, text
+from refold.session_files.source import Reader, Source, Stored
+
+CLIENT = "gemini_cli"
+
+
+def refuses(source: Source) -> str:
+    """Why this is no Gemini CLI session; empty if it is one."""
+    for record in source.objects():
+        if text(record, "sessionId") and ("projectHash" in record or "startTime" in record):
+            return ""
+    return "no line has sessionId and projectHash or startTime"
+
+
+def sessions(source: Source) -> Sequence[Stored]:
+    """The one session of a file."""
+    return [Stored("", lambda: read(source))]
+
+
+def read(source: Source) -> Session:
+    """Read a session."""
+    problems = list[Problem]()
+    meta, records = _load(source, problems)
+    messages, usage = list[Wire](), list[tuple[int, Mapping[str, Any]]]()
+    for record in records.values():
+        messages += _wires(record)
+        if record.get("type") == "gemini" and mapping(record, "tokens"):
+            at = len(messages) - (1 if messages and messages[-1]["role"] == "user" else 0)
+            usage.append((at, mapping(record, "tokens")))
+    if not messages:
+        problems.append(Problem(0, "no messages: the file has only records about the session"))
+    stamps = [text(record, "timestamp") for record in records.values() if text(record, "timestamp")]
+    models = [text(record, "model") for record in records.values() if text(record, "model")]
+    return Session(
+        path=source.path,
+        client=CLIENT,
+        format="gemini",
+        id=text(meta, "sessionId"),
+        messages=messages,
+        body={"model": models[-1]} if models else {},
+        usage=tuple(usage),
+        problems=tuple(problems),
+        title=text(meta, "summary"),
+        cwd=next((one for one in sequence(meta, "directories") if isinstance(one, str)), ""),
+        started=moment(meta.get("startTime")) or moment(min(stamps, default="")),
+        updated=moment(meta.get("lastUpdated")) or moment(max(stamps, default="")),
+    )
+
+
+# --- the lines -------------------------------------------------------------------------------
+
+
+def _load(source: Source, problems: list[Problem]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """What is known of the session, and its messages by id."""
+    meta, messages = dict[str, Any](), dict[str, dict[str, Any]]()
+    for line, record in source.records(problems):
+        if "$rewindTo" in record:
+            messages = _rewound(messages, text(record, "$rewindTo"))
+        elif "$set" in record:
+            meta |= mapping(record, "$set")
+            messages = _rebuilt(record["$set"], messages)
+        elif "type" in record and "sessionId" not in record:
+            messages[text(record, "id") or f"line {line}"] = record
+        else:
+            meta |= record
+            messages = _rebuilt(record, messages)
+    return meta, messages
+
+
+def _rebuilt(record: Any, messages: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """A list of messages takes the place of all that was there."""
+    if not isinstance(mapping(record).get("messages"), list):
+        return messages
+    return {text(one, "id") or f"message {at}": one for at, one in enumerate(mappings(record, "messages"))}
+
+
+def _rewound(messages: dict[str, dict[str, Any]], to: str) -> dict[str, dict[str, Any]]:
+    """Without the message *to* and all that follow; without any when it is unknown."""
+    ids = list(messages)
+    return {one: messages[one] for one in ids[: ids.index(to)]} if to in messages else {}
+
+
+# --- messages --------------------------------------------------------------------------------
+
+
+def _wires(record: Mapping[str, Any]) -> Iterator[Wire]:
+    """A record as contents: notes to the user (info, error, warning) are none."""
+    parts = list(_parts(record.get("content")))
+    if record.get("type") == "user" and parts:
+        yield {"role": "user", "parts": parts}
+    if record.get("type") == "gemini":
+        yield from _answer(parts, list(mappings(record, "toolCalls")))
+
+
+def _answer(parts: list[Wire], calls: Sequence[Mapping[str, Any]]) -> Iterator[Wire]:
+    known = {text(part, "functionCall", "id") for part in parts if "functionCall" in part}
+    parts += [_call(call) for call in calls if not (text(call, "id") and text(call, "id") in known)]
+    if parts:
+        yield {"role": "model", "parts": parts}
+    results = [part for call in calls for part in _result(call)]
+    if results:
+        yield {"role": "user", "parts": results}
+
+
+def _parts(content: Any) -> Iterator[Wire]:
+    """A PartListUnion: a text, a part, or a list of both."""
+    for one in content if isinstance(content, list) else [content]:
+        if isinstance(one, str) and one:
+            yield {"text": one}
+        elif isinstance(one, dict) and one:
+            yield one
+
+
+def _call(call: Mapping[str, Any]) -> Wire:
+    named = {"id": text(call, "id")} if text(call, "id") else {}
+    return {"functionCall": {**named, "name": text(call, "name"), "args": dict(mapping(call, "args"))}}
+
+
+def _result(call: Mapping[str, Any]) -> Iterable[Wire]:
+    """The result as it was sent; a call that was interrupted has none and stays open."""
+    result = call.get("result")
+    if isinstance(result, str):
+        named = {"id": text(call, "id")} if text(call, "id") else {}
+        return [{"functionResponse": {**named, "name": text(call, "name"), "response": {"output": result}}}]
+    return list(_parts(result))
+
+
+READER = Reader(CLIENT, refuses, sessions)

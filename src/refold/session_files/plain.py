@@ -1,0 +1,111 @@
+"""Conversations with no client around them: a list of messages, a request body, or a log of requests.
+
+JSON or JSONL, in any of the four wire formats. In a log each line is a request body, or an object
+with one under `body`, `request` or `payload`; the last one is the conversation, and each of them can
+be had. A line with `kind` other than `main` is a side request and comes before all others.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from refold.session_files.session import FIELDS, Format, Problem, Session, Wire
+from refold.session_files.shape import mapping, mappings, text, without
+from refold.session_files.source import Reader, Source, Stored
+
+CLIENT = "plain"
+HOLDERS = ("body", "request", "payload")
+"""Where a log keeps the request body."""
+BLOCKS = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document", "server_tool_use"})
+"""Kinds of blocks that only Anthropic's format has."""
+SPOKEN = frozenset({"input_text", "output_text", "input_image", "input_file"})
+"""Kinds of parts that only the Responses format has."""
+
+
+def refuses(source: Source) -> str:
+    """Why this is no list of messages, request or log of requests; empty if it is one."""
+    document = source.document
+    if isinstance(document, list):
+        return "" if not document or any(_is_entry(one) for one in document) else "a list, but not of messages"
+    if any(_request(record) is not None or _is_entry(record) for record in source.objects()):
+        return ""
+    return f"no object has a role or one of {', '.join(dict.fromkeys(FIELDS.values()))}"
+
+
+def sessions(source: Source) -> Sequence[Stored]:
+    """Every conversation of the file; in a log the latest main request at the end."""
+    if isinstance(source.document, list):
+        return [Stored("", lambda: _session(source, source.document, source.notes, {}, ""))]
+    problems, entries = list[Problem](), list[Wire]()
+    found = list[tuple[bool, str, Mapping[str, Any]]]()
+    for line, record in source.records(problems):
+        request = _request(record)
+        if request is not None:
+            found.append((record.get("kind", "main") == "main", str(line), request))
+        elif _is_entry(record):
+            entries.append(record)
+    if not found:
+        return [Stored("", lambda: _session(source, entries, problems, {}, ""))]
+    found.sort(key=lambda one: one[0])
+    return [Stored(line, partial(_of_request, source, line, request, problems)) for _, line, request in found]
+
+
+def _is_entry(value: Any) -> bool:
+    """Whether this is one entry of a conversation, in any format."""
+    return bool(text(value, "role")) or isinstance(mapping(value).get("parts"), list) or "call_id" in mapping(value)
+
+
+def _request(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The request body in a line; None where there is no conversation in it."""
+    for body in (record, *(mapping(record, holder) for holder in HOLDERS)):
+        if any(isinstance(body.get(field), list) for field in FIELDS.values()) or isinstance(body.get("input"), str):
+            return body
+    return None
+
+
+def _of_request(source: Source, id: str, request: Mapping[str, Any], problems: Sequence[Problem]) -> Session:
+    field = next(one for one in FIELDS.values() if isinstance(request.get(one), list | str))
+    value = request[field]
+    items = [{"role": "user", "content": value}] if isinstance(value, str) else value
+    name = "" if source.document is not None else id
+    return replace(_session(source, items, problems, without(request, field), field), id=name)
+
+
+def _session(
+    source: Source, items: Sequence[Wire], problems: Sequence[Problem], body: Mapping[str, Any], field: str
+) -> Session:
+    entries = [item for item in items if isinstance(item, dict)]
+    notes = (
+        [Problem(0, f"{len(items) - len(entries)} entries are no JSON objects")] if len(entries) < len(items) else []
+    )
+    empty = [] if entries else [Problem(0, "the conversation is empty")]
+    return Session(
+        path=source.path,
+        client=CLIENT,
+        format=guess(body, entries, field),
+        messages=entries,
+        body=body,
+        problems=(*problems, *notes, *empty),
+    )
+
+
+def guess(body: Mapping[str, Any], items: Sequence[Wire], field: str = "") -> Format:
+    """The wire format of a conversation, by its shape."""
+    if field == "contents" or any(isinstance(item.get("parts"), list) for item in items):
+        return "gemini"
+    kinds = {text(part, "type") for item in items for part in mappings(item, "content")}
+    if field == "input" or kinds & SPOKEN or any(text(item, "call_id") for item in items):
+        return "openai_responses"
+    if any(text(item, "role") in {"tool", "function", "developer"} or "tool_calls" in item for item in items):
+        return "openai_chat"
+    if kinds & BLOCKS or "system" in body or "anthropic_version" in body or _tools_are_anthropic(body):
+        return "anthropic"
+    return "openai_chat"
+
+
+def _tools_are_anthropic(body: Mapping[str, Any]) -> bool:
+    return any("input_schema" in tool for tool in mappings(body, "tools"))
+
+
+READER = Reader(CLIENT, refuses, sessions)

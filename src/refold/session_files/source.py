@@ -1,0 +1,193 @@
+"""A file opened for reading: lines of JSON, one JSON document, or a database."""
+
+import importlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from refold.errors import FormatError
+from refold.session_files.session import Problem, Session
+
+SAMPLE = 64
+"""Lines looked at to tell whose file it is."""
+
+BOM = b"\xef\xbb\xbf"
+SQLITE = b"SQLite format 3\0"
+ZSTD = b"\x28\xb5\x2f\xfd"
+ZSTD_MODULES = ("compression.zstd", "zstandard")
+"""Modules that can open a `.zst` file: in Python 3.14 and later, and on any."""
+
+Line = tuple[int, Any]
+"""Line number and parsed value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a reader gets. Lines are read anew, one at a time, each time they are asked for."""
+
+    path: Path
+    open: Callable[[], BinaryIO]
+    sample: tuple[Line, ...] = ()
+    """The first lines that are JSON."""
+    document: Any = None
+    """The file as one JSON value, if it is one."""
+    notes: tuple[Problem, ...] = ()
+    """What is wrong with the document."""
+    database: bool = False
+    """An SQLite file."""
+
+    def records(self, problems: list[Problem]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Every line that is a JSON object, with its number; what is wrong with others goes to *problems*."""
+        problems += self.notes
+        if self.document is not None:
+            yield from _only_objects(self.sample, problems)
+            return
+        with self.open() as stream:
+            yield from _only_objects(parse_lines(stream, problems), problems)
+
+    def objects(self) -> list[dict[str, Any]]:
+        """The JSON objects of the sample."""
+        return [value for _, value in self.sample if isinstance(value, dict)]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A session inside a file, not yet read."""
+
+    id: str
+    load: Callable[[], Session]
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How the sessions of one client are read."""
+
+    client: str
+    refuses: Callable[[Source], str]
+    """Why a file is not this client's; empty if it is."""
+    sessions: Callable[[Source], Sequence[Stored]]
+    """What is in the file, the latest last. Raises `FormatError`."""
+
+
+def open_path(path: Path) -> Source:
+    """Look at a file. Raises `FormatError` (`OSError` when it cannot be opened at all)."""
+    with path.open("rb") as stream:
+        magic = stream.read(len(SQLITE))
+    if magic.startswith(ZSTD):
+        return open_bytes(path.read_bytes(), str(path))
+    if magic == SQLITE:
+        return Source(path, lambda: path.open("rb"), database=True)
+    return _of_text(path, lambda: path.open("rb"))
+
+
+def open_bytes(data: bytes, name: str) -> Source:
+    """Look at the content of a file. Raises `FormatError`."""
+    if data.startswith(ZSTD):
+        data = unzstd(data, name)
+    if data.startswith(SQLITE):
+        return Source(Path(name), lambda: BytesIO(data), database=True)
+    return _of_text(Path(name), lambda: BytesIO(data))
+
+
+def _of_text(path: Path, reopen: Callable[[], BinaryIO]) -> Source:
+    found = list[Problem]()
+    with reopen() as stream:
+        sample = tuple(islice(parse_lines(stream, found), SAMPLE))
+    if len(sample) == 1 and not found:
+        return Source(path, reopen, sample, sample[0][1])
+    if found and found[0].line == 1:
+        document, notes, broken = _document(reopen)
+        if document is not None:
+            return Source(path, reopen, ((1, document),), document, notes)
+        if broken and not any(isinstance(value, dict) for _, value in sample):
+            raise FormatError(f"{path.name}: broken JSON ({broken})")
+    if not sample:
+        raise FormatError(f"{path.name}: {_nothing(found)}")
+    return Source(path, reopen, sample)
+
+
+def _nothing(found: Sequence[Problem]) -> str:
+    return f"neither JSON nor lines of JSON ({found[0]})" if found else "the file is empty"
+
+
+def _document(reopen: Callable[[], BinaryIO]) -> tuple[Any, tuple[Problem, ...], str]:
+    """The whole file as one JSON value, and what was wrong with it; or where it stops being one, if that is
+    behind its first line."""
+    notes = list[Problem]()
+    with reopen() as stream:
+        raw = stream.read().removeprefix(BOM)
+    try:
+        return _loads(_decode(raw, 0, notes)), tuple(notes), ""
+    except json.JSONDecodeError as error:
+        told = f"line {error.lineno:,}, column {error.colno:,}: {error.msg}" if error.lineno > 1 else ""
+        return None, (), told
+    except (ValueError, RecursionError):
+        return None, (), ""
+
+
+def _only_objects(lines: Iterable[Line], problems: list[Problem]) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, value in lines:
+        if isinstance(value, dict):
+            yield number, value
+        else:
+            problems.append(Problem(number, f"a JSON object was expected, not {type(value).__name__}"))
+
+
+_loads = json.JSONDecoder(strict=False).decode
+"""Control characters in a text are let pass."""
+
+
+def parse_lines(stream: BinaryIO, problems: list[Problem]) -> Iterator[Line]:
+    """Each line's JSON value with its number. Blank lines are passed over; a line that is no JSON is
+    a problem, and so are bytes that are no UTF-8 (they are replaced) and NUL bytes around a line.
+    """
+    for number, raw in enumerate(stream, 1):
+        line = raw.removeprefix(BOM) if number == 1 else raw
+        bare = line.strip(b"\0 \t\r\n")
+        if b"\0" in line and (b"\0" in bare or not bare or bare != line.strip()):
+            problems.append(Problem(number, "NUL bytes in the line"))
+        if not bare:
+            continue
+        try:
+            yield number, _loads(_decode(bare, number, problems))
+        except (ValueError, RecursionError) as error:
+            problems.append(Problem(number, f"no JSON: {_reason(error)}"))
+
+
+def _decode(line: bytes, number: int, problems: list[Problem]) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        problems.append(Problem(number, f"bytes that are no UTF-8, at byte {error.start}; replaced"))
+        return line.decode("utf-8", "replace")
+
+
+def _reason(error: Exception) -> str:
+    return "nested too deeply to read" if isinstance(error, RecursionError) else str(error)[:200]
+
+
+def unzstd(data: bytes, name: str, modules: Sequence[str] = ZSTD_MODULES) -> bytes:
+    """The decompressed *data*. Raises `FormatError` when none of *modules* is installed, or the data
+    are damaged.
+    """
+    for module in modules:
+        try:
+            zstd = importlib.import_module(module)
+        except ImportError:
+            continue
+        try:
+            return cast("bytes", _zstd_reader(zstd, BytesIO(data)).read())
+        except (zstd.ZstdError, EOFError, OSError, ValueError) as error:
+            raise FormatError(f"{name}: damaged zstd data ({error})") from error
+    raise FormatError(f"{name} is compressed with zstd: install it with `pip install zstandard`, or use Python 3.14")
+
+
+def _zstd_reader(zstd: Any, stream: BinaryIO) -> Any:
+    """A stream of the decompressed data, all frames of it. The two modules differ in how to ask."""
+    if hasattr(zstd, "ZstdFile"):
+        return zstd.ZstdFile(stream)
+    return zstd.ZstdDecompressor().stream_reader(stream, read_across_frames=True)

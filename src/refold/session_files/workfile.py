@@ -1,0 +1,194 @@
+"""Session files with their edits: what the command line works on.
+
+A session file is only ever read. Its edits stand beside it (`FILE.refold`) or in a store of the
+user's choice, and are found again by what was said, not by the file's name.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from refold.budget.budget import Budget
+from refold.codecs.codec import Codec
+from refold.compactor.calibration import Reports
+from refold.compactor.compactor import Compactor
+from refold.compactor.engine import first_sight
+from refold.core.strategy import Strategy, is_local
+from refold.core.view import View
+from refold.edits import Edit
+from refold.errors import EditError, FormatError
+from refold.models.driver import Asker
+from refold.session_files import Session
+from refold.session_files.discover import Refused, files_below
+from refold.stores import MemoryStore, SidecarStore
+from refold.stores.store import Recorder, Row, Store
+from refold.tokens.count import Counter, count_message
+from refold.tokens.priors import no_prior
+
+SUFFIXES = (".jsonl", ".json", ".jsonl.zst", ".db")
+"""How session files end; nothing else in a directory is looked at."""
+NEVER = Budget(sys.maxsize, 0)
+"""The budget of who only looks."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkFile:
+    """A session, where its edits are kept, and how they show it."""
+
+    name: str
+    session: Session
+    payload: Any
+    """The conversation as a request: the file's own bytes where the file is one, else a body."""
+    store: Store
+    view: View
+    """With the stored edits."""
+    count: Counter = count_message
+    place: Path | None = None
+    """The file that the edits are kept in; None where they are kept in memory alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one strategy's edits do in a view."""
+
+    by: str
+    edits: int
+    saved: int
+    """Estimated tokens."""
+    outcome: str = "applied"
+    reason: str = ""
+
+
+def session_files(directory: Path, refused: Refused) -> list[Path]:
+    """The files below *directory* that may be session files, in order of their names; *refused* is told which
+    directories may not be looked into."""
+    return sorted(path for path in files_below(directory, "**/*", refused) if path.name.endswith(SUFFIXES))
+
+
+def open_work(
+    session: Session,
+    data: bytes | None,
+    store: Store | None,
+    *,
+    format: str | None = None,
+    count: Counter = count_message,
+    place: Path | None = None,
+) -> WorkFile:
+    """Look at a session through its stored edits. *data* is the file's content where it may be a
+    request itself; *format* overrides what the reader found; *place* is the file of *store* (without
+    a store, the file beside the session). Raises `FormatError`, `StoreError`."""
+    if store is None:
+        store = beside = SidecarStore.beside(session.path)
+        place = beside.path
+    look = Compactor((), NEVER, store, format=format or session.format, count=count, reports=Reports(no_prior))
+    for payload in (data, session.payload):
+        if payload is not None:
+            try:
+                return WorkFile(str(session.path), session, payload, store, look(payload), count, place)
+            except FormatError:
+                if payload is session.payload:
+                    raise
+    return WorkFile(str(session.path), session, session.payload, store, look(session.payload), count, place)
+
+
+def looker(work: WorkFile) -> Compactor:
+    """A compactor over the session's stored edits that makes none itself."""
+    return Compactor((), NEVER, work.store, format=_codec(work), count=work.count, reports=Reports(no_prior))
+
+
+def trier(
+    work: WorkFile, strategies: Iterable[Strategy], to: int, ask: Asker | None = None, ledger: Recorder | None = None
+) -> Compactor:
+    """A compactor that starts from the session's edits and keeps new ones in memory alone."""
+    memory = MemoryStore()
+    memory.save(work.view.edits)
+    format, reports = _codec(work), Reports(no_prior)  # one counter for one screen: as estimated (F15, F17)
+    return Compactor(
+        strategies, Budget(to, to), memory, ask=ask, format=format, count=work.count, reports=reports, ledger=ledger
+    )
+
+
+def _codec(work: WorkFile) -> str | Codec:
+    return work.view.envelope.codec if work.view.envelope is not None else work.session.format
+
+
+def take_back(work: WorkFile, ids: Sequence[str] = (), *, before: str = "", actor: str = "manual") -> WorkFile:
+    """The session without the edits of *ids*; without *before* and all edits made after it; without any,
+    if nothing is named (S2-53). They leave the store, and the ledger says so (`Compactor.revert`).
+
+    Thinking that was signed while an edit showed is bound to it and goes (AN-7). Where all edits from
+    one on are taken back and nothing was said since they were made, nothing is bound to them: then
+    the session is exactly as it was before. Raises `EditError` for an id that is none of its edits, `StoreError`.
+    """
+    edits = work.view.edits
+    if not edits:
+        return work
+    first = edits.index(work.view.find(before)) if before else 0
+    named = [edit.id for edit in work.view.find_all(ids) or edits[first:]]
+    untouched = not ids and _unseen(work, named)
+    view = looker(work).revert(work.payload, *named, actor=actor)
+    if untouched and view.edits != edits[:first]:
+        stay = {edit.id for edit in edits[:first]}
+        work.store.remove(edit.id for edit in view.edits if edit.id not in stay)
+        view = looker(work)(work.payload)
+    return replace(work, view=view)
+
+
+def missing(before: View, after: View) -> list[Edit]:
+    """The edits of one view that another has no longer."""
+    left = {edit.id for edit in after.edits}
+    return [edit for edit in before.edits if edit.id not in left]
+
+
+def _unseen(work: WorkFile, ids: Iterable[str]) -> bool:
+    """Was nothing said since these edits were kept, as far as the ledger knows?"""
+    now = work.view.transcript.tips[-1]
+    kept = [row for row in rows_of(work) if row.action in ("compact", "accept")]
+    late, early = ({row.edit for row in kept if (row.tip == now) is is_late} for is_late in (True, False))
+    return set(ids) <= late - early
+
+
+def rows_of(work: WorkFile) -> tuple[Row, ...]:
+    """What the ledger says of the session, oldest first. Raises `StoreError`."""
+    return looker(work).records(work.payload)
+
+
+def holder(works: Iterable[WorkFile], id: str) -> WorkFile:
+    """The one among *works* that has the edit *id*. Raises `EditError` when none or several do."""
+    found = [work for work in works if any(edit.id.startswith(id) for edit in work.view.edits)]
+    if len(found) > 1:
+        raise EditError(f"more than one session has an edit that starts with {id!r}")
+    if not found:
+        raise EditError(f"no edit starts with {id!r}")
+    found[0].view.find(id)
+    return found[0]
+
+
+def shares(before: View, after: View, strategies: Iterable[Strategy] = ()) -> list[Share]:
+    """What each strategy did on the way from one view to the next, in the order in which they ran."""
+    new = {edit.id for edit in after.edits} - {edit.id for edit in before.edits}
+    told = [_local_share(before, one, new) for one in strategies if is_local(one)] if new else []
+    return told + [Share(one.by, one.edits, one.before - one.after, one.outcome, one.reason) for one in after.attempts]
+
+
+def _local_share(before: View, strategy: Strategy, new: set[str]) -> Share:
+    """A local strategy's edits that are left at the end: later ones replace what they hide too."""
+    made = first_sight(before, [strategy])
+    left = [saving(before, edit) for edit in made if edit.id in new]
+    reason = "" if left else "later strategies took over" if made else "nothing to do"
+    return Share(repr(strategy), len(left), sum(left), "applied" if made else "noop", reason)
+
+
+def saving(view: View, edit: Edit) -> int:
+    """Tokens between what was said and what the edit shows."""
+    return view.ground.tokens(edit.start, edit.stop) - sum(map(view.lens.count, edit.insert))
+
+
+def standing(view: View) -> list[Share]:
+    """What the edits that show save now, by strategy; the largest saving first."""
+    by = dict[str, list[int]]()
+    for edit, _ in view.top:
+        by.setdefault(edit.by, []).append(saving(view, edit))
+    return sorted((Share(name, len(saved), sum(saved)) for name, saved in by.items()), key=lambda one: -one.saved)

@@ -1,0 +1,44 @@
+"""The store that an address names: a file, a database on a server, or this process's memory."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import cast
+
+from refold.errors import StoreError
+from refold.stores.sidecar import SUFFIX, SidecarStore
+from refold.stores.sqlite import SQLiteStore
+from refold.stores.sqlite_connection import MEMORY
+from refold.stores.store import Store
+
+SERVER = re.compile("postgres(ql)?://")
+
+
+def open_store(address: str, *, connect: bool = True, read_only: bool = False) -> Store:
+    """The store at *address*: `postgresql://...`, a text file `NAME.refold`, or any other file for SQLite, of
+    which `:memory:` is none. Without *connect* a server is asked for by the first call only. With *read_only*
+    a file must be there, and an SQLite file and its directory are not written to.
+    Raises `StoreError`, and ImportError where the extra `postgresql` is missing."""
+    if is_server(address):
+        make = import_module("refold.stores.postgresql").PostgreSQLStore
+        return cast("Store", make(address, connect=connect))
+    if read_only:
+        insist_on(address)
+    return SidecarStore(address) if address.endswith(SUFFIX) else SQLiteStore(address, read_only=read_only)
+
+
+def insist_on(address: str) -> None:
+    """Raise `StoreError` for the address of a file that is not there."""
+    file = file_of(address)
+    if file is not None and not file.exists():
+        raise StoreError(f"{address}: there is no such store")
+
+
+def is_server(address: str) -> bool:
+    """Does *address* name a database on a server?"""
+    return SERVER.match(address) is not None
+
+
+def file_of(address: str) -> Path | None:
+    """The file that *address* names; None where it names none."""
+    return None if is_server(address) or address == MEMORY else Path(address)

@@ -1,0 +1,141 @@
+"""The tables of a store in SQLite, and how a file gets them: from nothing, or from an older version."""
+
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+
+from refold.errors import StoreError
+
+APPLICATION_ID = 0x52464C44
+"""`RFLD` in the file's header: says that the file is ours (`PRAGMA application_id`)."""
+MEMORIES_ID = 0x52464C4D
+"""`RFLM`: a file of memories (`refold.memory`)."""
+INDEX_ID = 0x52464C49
+"""`RFLI`: a full-text index (`refold.retrieval`)."""
+OURS = frozenset({APPLICATION_ID, MEMORIES_ID, INDEX_ID})
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        "CREATE TABLE edits (seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, tip TEXT NOT NULL, json TEXT NOT NULL)",
+        "CREATE INDEX edits_by_tip ON edits (tip)",
+    ),
+    (
+        "CREATE TABLE ledger (seq INTEGER PRIMARY KEY, edit TEXT, json TEXT NOT NULL)",
+        "CREATE INDEX ledger_by_edit ON ledger (edit)",
+    ),
+    ("CREATE TABLE claims (name TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID",),
+    (
+        "ALTER TABLE ledger ADD COLUMN tip TEXT",
+        # In a row's JSON `"tip":` is the field and nothing else: inside a text a quotation mark has a stroke before it.
+        """UPDATE ledger SET tip = CASE WHEN instr(json, '"tip":') = 0 THEN '""' WHEN instr(json, '"tip":"') > 0 THEN
+            substr(json, instr(json, '"tip":"') + 7, instr(substr(json, instr(json, '"tip":"') + 7), '"') - 1) END""",
+        """UPDATE ledger SET tip = NULL WHERE tip <> '""' AND (tip = '' OR tip GLOB '*[^0-9A-Za-z]*')""",
+        "CREATE INDEX ledger_by_tip ON ledger (tip)",
+    ),
+)
+"""Step n brings a file from version n to version n + 1 (`PRAGMA user_version`). Steps are only ever added.
+
+A row's tip is NULL where it is not known what a look-up would ask for: tips of other characters than letters and digits in
+rows that schema 3 wrote, and rows that a process which opened the file as schema 3 goes on to write. They are read with
+every look-up (`refold.stores.sql`)."""
+
+
+def prepare(
+    connection: sqlite3.Connection,
+    timeout: float,
+    migrations: Sequence[Sequence[str]] = MIGRATIONS,
+    owner: int = APPLICATION_ID,
+) -> None:
+    """Give the database behind *connection* (autocommit, its own busy timeout of *timeout* seconds) the
+    tables of *migrations* and our settings; *owner* is the application id of such files. Several processes
+    may do so at once. Raises `StoreError`, `sqlite3.Error`.
+    """
+    deadline = time.monotonic() + timeout
+    insist(deadline, lambda: _inspect(connection, len(migrations), owner))
+    # SQLite answers "locked" at once, busy timeout or not, when two connections change the journal mode.
+    insist(deadline, lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone())
+    if _pragma(connection, "user_version") < len(migrations):
+        insist(deadline, lambda: _migrate(connection, migrations, owner))
+
+
+def brought_forward(
+    connection: sqlite3.Connection, deadline: float, migrations: Sequence[Sequence[str]], owner: int
+) -> sqlite3.Connection:
+    """*connection*, or where its database is of an older version, one to a copy in memory with all of *migrations*.
+
+    Nothing is written. Raises `StoreError`, `sqlite3.Error`.
+    """
+    insist(deadline, lambda: _inspect(connection, len(migrations), owner))
+    if _pragma(connection, "user_version") == len(migrations):
+        return connection
+    copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    connection.backup(copy)
+    connection.close()
+    _migrate(copy, migrations, owner)
+    return copy
+
+
+def insist(deadline: float, act: Callable[[], object]) -> None:
+    """Do *act*, again while the database is locked, until *deadline* (`time.monotonic`)."""
+    while True:
+        try:
+            act()
+        except sqlite3.OperationalError as error:
+            if not is_busy(error) or time.monotonic() >= deadline:
+                raise
+            time.sleep(0.002)
+        else:
+            return
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Tell whether it failed only because of what another connection is doing at the moment."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
+
+
+def _inspect(connection: sqlite3.Connection, newest: int, owner: int) -> None:
+    """Look at the file as it was at one moment: another process may be giving it its tables."""
+    connection.execute("BEGIN")
+    try:
+        _refuse_foreign(connection, newest, owner)
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _refuse_foreign(connection: sqlite3.Connection, newest: int, owner: int) -> None:
+    """Raise `StoreError` for a database of another kind, or newer than we are; nothing is written."""
+    version = _pragma(connection, "user_version")
+    found = _pragma(connection, "application_id")
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if found != owner and (found or version or tables):
+        raise StoreError("an SQLite database, but not one of Refold's" + " of this kind" * (found in OURS))
+    check_version(version, newest)
+
+
+def check_version(version: int, newest: int) -> None:
+    """Raise `StoreError` for a schema that is newer than we are."""
+    if version > newest:
+        raise StoreError(f"written with schema {version}; this version of Refold knows schemas up to {newest}")
+
+
+def _migrate(connection: sqlite3.Connection, migrations: Sequence[Sequence[str]], owner: int) -> None:
+    """Take the steps that are missing, in one transaction, under the write lock."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        _refuse_foreign(connection, len(migrations), owner)
+        for step in migrations[_pragma(connection, "user_version") :]:
+            for statement in step:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {owner}")
+        connection.execute(f"PRAGMA user_version = {len(migrations)}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])

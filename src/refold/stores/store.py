@@ -1,0 +1,123 @@
+"""Where retrospective edits live. Four methods make a store."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, cast
+
+from refold.edits import Edit, Outcome
+
+
+class Store(Protocol):
+    """Keeps edits by the tip they were made for. Nothing of the conversation need be in it."""
+
+    def load(self, tips: Sequence[str]) -> Sequence[Edit]:
+        """Every edit made for one of *tips*, in the order in which they were saved.
+
+        Raises `StoreError`."""
+
+    def save(self, edits: Iterable[Edit]) -> None:
+        """Keep *edits*; when this returns they are safe. One id is kept once, the later wins.
+
+        All or none of them are kept. Raises `StoreError`."""
+
+    def remove(self, ids: Iterable[str]) -> None:
+        """Forget the edits with these full ids; unknown ids are passed over. Raises `StoreError`."""
+
+    def version(self) -> int:
+        """A number that changes whenever anybody else may have changed the store; cheap to ask."""
+
+
+def renewals(store: object) -> int:
+    """How often *store* has noticed that its file or table is another than before, deleted or replaced while it was open
+    (its `renewed`, where it has that): what is known is then to be written again (C12)."""
+    return int(getattr(store, "renewed", 0))
+
+
+class Claims(Protocol):
+    """A store in which several processes tell each other what they are at. Optional: a store without it is a
+    whole store."""
+
+    def claim(self, name: str, owner: str, seconds: float) -> bool:
+        """Take *name* for so many seconds from now, or longer where *owner* has it already; False where somebody
+        else has it. What nobody renews is free when its time is over. Raises `StoreError`."""
+
+    def release(self, name: str, owner: str) -> None:
+        """Give *name* back, if *owner* has it. Raises `StoreError`."""
+
+
+Grade = Literal["", "exact", "recoverable", "lossy"]
+"""What an edit costs in content: nothing, it shows what was said; nothing while the transcript is kept, the model can
+ask for it; something. `""` is unknown."""
+
+Action = Literal["compact", "preview", "accept", "revert"]
+"""What was done: edits made and kept; made and not kept; kept as previewed; taken back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of the ledger: one edit and how it came about, or one attempt that made none.
+
+    Where an attempt made several edits, each has a row of its own with the tokens before and after
+    it; what the attempt cost stands in the first, so sums over rows are right.
+    """
+
+    when: float
+    """Seconds since 1970-01-01 UTC."""
+    outcome: Outcome
+    edit: str | None = None
+    """Full id of the edit that was made; None where none was."""
+    by: str = ""
+    """The repr of the strategy that tried."""
+    reason: str = ""
+    """Why it ended so, in a sentence; the rung reached for `degraded`."""
+    before: int = 0
+    """Tokens of the view before, as they are counted (`View.counted`): so rows of different times can be compared."""
+    after: int = 0
+    """Tokens of the view after; equal to `before` where nothing was done."""
+    calls: int = 0
+    """Model calls made for it."""
+    cost: float = 0.0
+    """What those calls cost, in US dollars."""
+    model: str = ""
+    prompt: str = ""
+    """Name and version of the prompt that was used."""
+    grade: Grade = ""
+    action: Action = "compact"
+    actor: str = ""
+    """Who wanted it: `auto` for a trigger, `manual`, or the name that was given."""
+    trigger: str = ""
+    """What the trigger read, in words."""
+    run: str = ""
+    """The same for all rows of one compaction."""
+    tip: str = ""
+    """The transcript's tip then: names the history that was compacted."""
+
+
+class Recorder(Protocol):
+    """A store that keeps a ledger too. Optional: a store without these two is a whole store."""
+
+    def record(self, rows: Iterable[Row]) -> None:
+        """Add *rows* to the ledger, all or none. Raises `StoreError`."""
+
+    def ledger(self, edit: str | None = None) -> Sequence[Row]:
+        """All rows, or those about the edit with this full id, in the order of recording.
+
+        Raises `StoreError`.
+        """
+
+
+class Indexed(Recorder, Protocol):
+    """A ledger that finds the rows about one history among those of all others. Optional: one without it is read whole
+    for that (`rows_of`)."""
+
+    def ledger_of(self, tips: Sequence[str]) -> Sequence[Row]:
+        """The rows whose tip is one of *tips*, in the order of recording. Raises `StoreError`."""
+
+
+def rows_of(ledger: Recorder, tips: Sequence[str]) -> Sequence[Row]:
+    """The rows about the history with these *tips* and about what it branched from, in the order of recording. Costs
+    what is found where the ledger is `Indexed`, else what the ledger holds. Raises `StoreError`."""
+    if hasattr(ledger, "ledger_of"):
+        return cast("Indexed", ledger).ledger_of(tips)
+    wanted = set(tips)
+    return tuple(row for row in ledger.ledger() if row.tip in wanted)

@@ -1,0 +1,223 @@
+"""What a tool call touches: files, commands and plans, by the tool names and argument names in use."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from refold.messages import ToolCall
+from refold.summarizers.heuristic import shell
+from refold.summarizers.heuristic.digest import Todo
+from refold.summarizers.heuristic.words import one_line
+from refold.text.failures import EXIT, is_failure
+from refold.text.tool_arguments import without_escapes
+
+LONGEST = 400_000
+"""Characters of a call's arguments that are parsed."""
+
+_PATH_KEYS = (
+    "file_path",
+    "path",
+    "filePath",
+    "filepath",
+    "absolute_path",
+    "notebook_path",
+    "target_file",
+    "filename",
+    "file",
+)
+_COMMAND_KEYS = ("command", "cmd", "script", "commands")
+_WORD = re.compile(r"[a-z]+|[A-Z][a-z]*")
+_VERBS = {
+    "read": "read", "view": "read", "open": "read", "cat": "read",
+    "write": "created", "create": "created",
+    "edit": "modified", "replace": "modified", "insert": "modified", "update": "modified", "patch": "modified",
+    "append": "modified", "multi": "modified",
+    "delete": "deleted", "remove": "deleted",
+}  # fmt: skip
+_PATCH = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.*\S)|^\*\*\* Move to: (.*\S)", re.MULTILINE)
+_PATCHED = {"Add": "created", "Update": "modified", "Delete": "deleted"}
+_STATUS = {
+    "completed": "done", "done": "done", "complete": "done", "finished": "done", "cancelled": "done",
+    "in_progress": "active", "in-progress": "active", "active": "active", "doing": "active",
+}  # fmt: skip
+
+
+class Act(NamedTuple):
+    """What one call does if it succeeds."""
+
+    tool: str
+    files: tuple[tuple[str, str], ...] = ()
+    """(path, state), in order."""
+    command: str = ""
+    todos: tuple[Todo, ...] | None = None
+    said: str = ""
+    """Everything its arguments say, for the index of names."""
+
+
+def act(call: ToolCall) -> Act:
+    """Understand a tool call. Never raises, whatever its arguments are."""
+    arguments = _arguments(call.arguments)
+    command = _command(arguments)
+    said = "\n".join(_texts(arguments))
+    files = (*_by_name(call.name, arguments), *_patched(said), *(shell.effects(command) if command else ()))
+    return Act(call.name, files, command, _todos(arguments), said)
+
+
+def shell_act(command: str) -> Act:
+    """A command that an assistant wrote as text (mini-swe-agent)."""
+    return Act("shell", (*_patched(command), *shell.effects(command)), command, None, command)
+
+
+def _arguments(text: str) -> Any:
+    try:
+        return json.loads(text) if len(text) <= LONGEST else text
+    except (ValueError, RecursionError):
+        return text
+
+
+def _command(arguments: Any) -> str:
+    if not isinstance(arguments, Mapping):
+        return ""
+    for key in _COMMAND_KEYS:
+        value = arguments.get(key)
+        if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
+            value = value[-1] if len(value) == 3 and value[1] in {"-c", "-lc"} else " ".join(value)
+        if isinstance(value, str) and value.strip() and not _is_editor_verb(value, arguments):
+            return value
+    return ""
+
+
+def _is_editor_verb(value: str, arguments: Mapping[str, Any]) -> bool:
+    """`str_replace_editor` has a `command` too: view, create, str_replace, insert, undo_edit."""
+    return "path" in arguments and value.isidentifier()
+
+
+def _by_name(name: str, arguments: Any) -> Iterator[tuple[str, str]]:
+    if not isinstance(arguments, Mapping):
+        return
+    verb = arguments.get("command")
+    state = _state(verb) if isinstance(verb, str) and _is_editor_verb(verb, arguments) else _state(name)
+    if not state:
+        return
+    for key in _PATH_KEYS:
+        path = arguments.get(key)
+        if isinstance(path, str) and 0 < len(path) <= 500 and "\n" not in path:
+            yield path, state
+            return
+
+
+def _state(name: str) -> str:
+    words = [word.lower() for word in _WORD.findall(name[:200])]
+    if "str" in words or "edit" in words:
+        words = [word for word in words if word not in {"create", "view"}] or words
+    return next((_VERBS[word] for word in words if word in _VERBS), "")
+
+
+def _patched(text: str) -> Iterator[tuple[str, str]]:
+    """Files of a Codex patch."""
+    if "*** " not in text:
+        return
+    last = ""
+    for kind, path, moved in _PATCH.findall(text):
+        if moved:
+            yield from ((last, "deleted"), (moved, "created"))
+        else:
+            yield path, _PATCHED[kind]
+            last = path
+
+
+def _todos(arguments: Any) -> tuple[Todo, ...] | None:
+    """The items of TodoWrite, update_plan, write_todos and their kin; None if this is none of them."""
+    if not isinstance(arguments, Mapping):
+        return None
+    for key in ("todos", "plan", "todoList", "items"):
+        rows = arguments.get(key)
+        if isinstance(rows, list) and all(isinstance(row, Mapping) and "status" in row for row in rows):
+            return tuple(Todo(_label(row), _STATUS.get(str(row["status"]).lower(), "pending")) for row in rows)
+    return None
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    keys = ("content", "step", "description", "title", "text", "subject")
+    return next((str(row[key]) for key in keys if row.get(key)), "")
+
+
+def _texts(value: Any, depth: int = 0) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif depth > 20 or value is None or isinstance(value, bool):
+        return
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _texts(item, depth + 1)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item, depth + 1)
+    else:
+        yield str(value)
+
+
+_ERROR = re.compile(
+    r"^[^\n]{0,200}?(?:\b\w*(?:Error|Exception|Panic)\b\s*[:(]|\berror(?:\[\w+\]|\s+TS\d+)?:|\bfatal:|\bFAILED\b|\bpanicked at\b|"
+    r"No such file|not found|[Pp]ermission denied|错误[:：]|失败[:：]|异常[:：]|エラー|오류)[^\n]{0,300}",
+    re.MULTILINE,
+)
+_ENDED = re.compile(
+    r"(?<![\w.])[1-9]\d{0,9} (?:\w{1,20} )?(?:fail(?:ed|ing|ures?)\b|errors?\b(?! \())|\bERR!|\bError \d|"
+    r"(?<!\d)[1-9]\d{0,9} ?[个個项項]?(?:测试|測試|用例)?(?:失败|失敗|错误|錯誤)",
+)
+"""How test runners and build tools sum up a failure: `1 failed`, `Found 3 errors`, `make: *** [all] Error 2`."""
+_ANY_WORD = re.compile(r"\w+")
+_CODE_ONLY = re.compile(
+    r"(?:(?:command|process|tool) )?(?:exit|return)\w*(?: with)?(?: (?:code|status))?(?<!\d) ?\d+", re.IGNORECASE
+)
+"""The words of a line that tells an exit code and nothing else, one blank between them."""
+ENDS = 4_000
+"""Characters at either end of a result where errors are looked for; exit codes in the first and last 400."""
+
+
+def exit_code(text: str) -> int | None:
+    """The exit code a result states, at its end or else at its beginning; None if it states none."""
+    for part in map(without_escapes, (text[-400:], text[:400])):
+        if found := EXIT.findall(part):
+            return int(found[-1])
+    return None
+
+
+def outcome(text: str, *, error: bool) -> str:
+    """`ok`, `exit N` or `error`."""
+    code = exit_code(text)
+    if code:
+        return f"exit {code}"
+    return "error" if error else "ok"
+
+
+def ends_badly(text: str) -> bool:
+    """Does the output of work (a build, a test, a push) say that it failed, where no exit code and no API does (F4)?"""
+    end = without_escapes(text[-400:])
+    return is_failure(text) or bool(_ENDED.search(end) or _errors(end))
+
+
+def error_line(text: str) -> str:
+    """The line that says what went wrong: the last one that names an error, else the last line with
+    more to say than an exit code. A hint (`hint: Updates were rejected ...`) is none (F4).
+    """
+    end = without_escapes(text[-ENDS:])
+    found = _errors(end) or _errors(without_escapes(text[:ENDS]))
+    rows = [row for row in end.splitlines() if row.strip() and not _says_code_only(row) and not _is_hint(row)]
+    line = found[-1] if found else rows[-1] if rows else ""
+    return one_line(line.strip(), 240)
+
+
+def _says_code_only(row: str) -> bool:
+    return bool(_CODE_ONLY.fullmatch(" ".join(_ANY_WORD.findall(row))))
+
+
+def _errors(text: str) -> list[str]:
+    return [row for row in _ERROR.findall(text) if not _is_hint(row)]
+
+
+def _is_hint(row: str) -> bool:
+    """Does this line say what to do about an error?"""
+    return row.lstrip().lower().startswith(("hint:", "help:", "note:", "提示：", "提示:"))

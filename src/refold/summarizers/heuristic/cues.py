@@ -1,0 +1,112 @@
+"""Sentences that bind, and sentences that conclude: found by cue words, weighed by what else they hold.
+
+The words that bind are those of `wording`, in nine languages."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from refold.summarizers.heuristic.lexicon import BINDING
+from refold.summarizers.heuristic.words import one_line, scanned, sentences
+
+LONGEST = 300
+"""Characters of a kept sentence; a longer one is cut."""
+SHORTEST = 4
+"""Bytes of a sentence that binds: `只读` may, `ok` may not."""
+
+_CONCLUDES = re.compile(
+    r"\b(?:decid\w+|decision|root cause|caused by|because|the (?:issue|problem|bug|reason|fix|solution|culprit) (?:is|was)|"
+    r"turns out|found (?:that|the|it)|confirm\w*|conclu\w+|therefore|instead of|chose|choos\w+|will use|we use|switch\w* to|"
+    r"agreed|fix(?:ed|es)|resolved|works? (?:now|because)|fails? (?:because|with)|important|note that|the key|"
+    r"implemented|refactored|renamed|moved|replaced|unable to|cannot|not (?:possible|permitted|allowed|supported)|"
+    r"is (?:now|defined|located|stored|set|called)|successfully)\b"
+    r"|决定|決定|结论|結論|原因|因为|因為|由于|根源|改用|采用|採用|选择|选用|确认|確認|发现|發現|修复|修復|解决|解決|最终|"
+    r"注意|关键|關鍵|说明|表明|因此|所以|问题(?:是|在)|已(?:经|將|将)?(?:完成|实现|修改|更新|预订|取消|添加|删除)|无法|不支持|成功|推荐|建议"
+    r"|最終|說明|問題(?:是|在)|已(?:經)?(?:完成|實現|修改|更新|預訂|取消|添加|刪除|新增)|無法|建議|推薦|選用",
+    re.IGNORECASE,
+)
+_ENTITY = re.compile(
+    r"`[^`\n]{2,80}`|\b\w+[_/.]\w+|\b[a-z]++[A-Z]\w*|\b[A-Z]{2}\w*\d|\d{2,}|「[^」\n]{1,40}」|“[^”\n]{1,40}”"
+)
+_PLAN = re.compile(r"^(?:let me|let's|i'll|i will|i need to|now (?:i|let)|next,? i|让我|我来|接下来)", re.IGNORECASE)
+
+
+_HEADING = re.compile(r"\s{0,3}#{1,6}\s|\s{0,3}\*\*[^*\n]{1,100}\*\*\s{0,8}:?\s{0,8}\Z")
+_COMMENT = re.compile(r"\s{0,40}(?://|/\*|\*/|<!--|#(?:!|\s{0,8}(?:TODO|FIXME|NOTE)\b))")
+_GUESS = re.compile(
+    r"\b(?:maybe|perhaps|probably|possibly|might|may be|could be|I (?:think|guess|suspect|assume)|seems?|likely|my guess)\b"
+    r"|可能|也许|也許|大概|似乎|好像|怀疑|懷疑|估计|估計|猜",
+    re.IGNORECASE,
+)
+_STATUS = re.compile(
+    r"\W{0,8}(?:(?:all|the|now|\d+)\s{1,4}){0,3}(?:unit |integration )?(?:tests?|checks?|builds?|lint\w{0,12}|suite)\s{1,4}"
+    r"(?:(?:are|is|have|has|all|now|still)\s{1,4}){0,3}(?:pass\w{0,12}|green|succe\w{1,12}|ok|clean)(?:\s{1,4}(?:now|again|successfully))?\W{0,8}\Z"
+    r"|(?:所有|全部)?(?:测试|測試|检查|檢查|构建|構建)(?:都|均|全部)?(?:已)?(?:通过|通過|成功)\W{0,8}\Z",
+    re.IGNORECASE,
+)
+"""A line that says how things stand: the next run says it anew."""
+
+
+def typed(text: str) -> str:
+    """Of a user's text what was typed rather than pasted: without fenced blocks and quotes. A style guide or
+    another's orders in those are no rule for this work by themselves (F4)."""
+    return "\n".join(line for line in _unfenced(text) if not line.lstrip().startswith(">"))
+
+
+def _prose(text: str) -> str:
+    """A model's text without fenced code, comments and headings."""
+    return "\n".join(line for line in _unfenced(text) if not _HEADING.match(line) and not _COMMENT.match(line))
+
+
+def _unfenced(text: str) -> Iterator[str]:
+    """The lines outside of fences; one that never closes fences nothing."""
+    inside = list[str]()
+    fence = ""
+    for line in text.splitlines():
+        mark = line.lstrip()[:3]
+        if fence:
+            inside.append(line)
+            if mark == fence:
+                fence, inside = "", []
+        elif mark in ("```", "~~~"):
+            fence, inside = mark, [line]
+        else:
+            yield line
+    yield from inside
+
+
+def constraints(text: str) -> Iterator[str]:
+    """Sentences of a user's text that state a standing rule."""
+    for sentence in sentences(text):
+        long_enough = len(sentence.encode("utf-8", "replace")) >= SHORTEST
+        if long_enough and not sentence.endswith(("?", "？")) and BINDING.within(sentence[: 2 * LONGEST]):
+            yield one_line(sentence, LONGEST)
+
+
+def conclusions(text: str, *, final: bool) -> Iterator[tuple[float, str]]:
+    """Sentences of an assistant's text that decide or conclude, each with its weight; in a *final*
+    text, one that ends a turn, they weigh 1 more. A question is none.
+    """
+    for sentence in sentences(_prose(scanned(text))):
+        if len(sentence.encode("utf-8", "replace")) >= 12 and not sentence.endswith(("?", "？", ":", "：")):
+            found = 0.0 if _STATUS.match(sentence) else weight(sentence)
+            if found > 0:
+                yield found + final, one_line(sentence, LONGEST)
+
+
+def weight(sentence: str) -> float:
+    """How much a sentence decides: its different cues, plus half a point for each of at most three
+    entities (paths, names, numbers, quotes), less 2 where it only announces the next step or guesses.
+    Without a cue 0.
+    """
+    head = sentence[: 2 * LONGEST]
+    cues = len({cue.lower() for cue in _CONCLUDES.findall(head)})
+    return cues and cues + min(3, len(_ENTITY.findall(head))) / 2 - 2 * bool(_PLAN.match(head) or _GUESS.search(head))
+
+
+def strongest(weighed: Iterable[tuple[float, str]], most: int) -> tuple[str, ...]:
+    """The *most* weightiest sentences, each once, in the order in which they were said."""
+    best: dict[str, tuple[float, int]] = {}
+    for at, (weight, sentence) in enumerate(weighed):
+        best[sentence] = max(best.get(sentence, (weight, at)), (weight, at))
+    ranked = sorted(best.items(), key=lambda item: (-item[1][0], -item[1][1]))[:most]
+    return tuple(sentence for sentence, _ in sorted(ranked, key=lambda item: item[1][1]))

@@ -1,0 +1,279 @@
+"""A digest as text: Markdown sections in a fixed order, within a budget of tokens."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from refold.summarizers.heuristic.chat import Place, counted, shown
+from refold.summarizers.heuristic.cues import weight
+from refold.summarizers.heuristic.digest import Digest, Todo
+from refold.summarizers.heuristic.names import Entry
+from refold.summarizers.heuristic.words import middle_cut
+
+Cost = Callable[[str], int]
+"""Tokens of a text."""
+
+SHARES = {
+    "Requests": 0.30,
+    "Constraints": 0.25,
+    "Decisions": 0.15,
+    "Open work": 0.08,
+    "Notes": 0.25,
+    "Files": 0.15,
+    "Commands": 0.06,
+    "Talk": 0.4,
+}
+"""Share of the budget that each section may use. What they leave over goes to the index, what that leaves over to
+the requests, and what those leave over to what the assistant noted beside its calls."""
+CHAT = {
+    "Requests": 0.15,
+    "Constraints": 0.10,
+    "Decisions": 0.05,
+    "Open work": 0.08,
+    "Notes": 0.25,
+    "Files": 0.15,
+    "Commands": 0.0,
+    "Talk": 1.0,
+}
+"""The shares where no tool was ever called: the talk gets what the others leave over."""
+BESIDE = {
+    "Requests": 0.30,
+    "Constraints": 0.35,
+    "Decisions": 0.05,
+    "Open work": 0.25,
+    "Notes": 0.0,
+    "Files": 0.25,
+    "Commands": 0.05,
+    "Talk": 0.0,
+}
+"""The shares beside the words of a model, which tells of decisions itself."""
+LATEST = 0.2
+"""Share of the budget that the latest request may use alone: while it is open, it stands beside the summary whole (D3)."""
+FIRST = 0.10
+"""Share of the budget for the first request, the task itself, where the others leave no room for it."""
+TITLE = 4
+"""Tokens of a section's title."""
+SMALLEST = 40
+"""Tokens below which a request is left out rather than cut."""
+MARKS = {"pending": " ", "active": "~", "done": "x"}
+
+_PART = re.compile(r"[./]")
+_PLAIN_PATH = re.compile(r"[^\s\"'{},:]+")
+
+
+def render(
+    digest: Digest, room: int, cost: Cost, shares: Mapping[str, float] = SHARES, talk: Sequence[Place] = ()
+) -> str:
+    """*digest* in about *room* tokens by *cost*; what is newest or most useful stays. *talk* is its talk, ranked."""
+    counts = _section("Counts", [_counts(digest)])
+    left = room - cost(counts)
+    said = [counted(text, digest.repeated.get(text, 1)) for text in digest.requests]
+    latest = _fit(said[-1], int(left * LATEST), cost) if said else ""
+    left = max(0, left - cost(latest))
+    wanted = cost("\n".join(said[:-1])) + len(said[:-1])
+    earlier = min(max(0, int(room * shares["Requests"]) - cost(latest)), wanted)
+    made = {name: lines(int(max(0, left - earlier) * share), cost) for name, share, lines in _sections(digest, shares)}
+    left -= sum(cost(section) for section in made.values())
+    first = int(room * FIRST)
+    requests = _requests(said, latest, min(left, earlier), first, cost)
+    words = "\n".join((*requests, *made.values()))
+
+    def talk_in(rest: int) -> str:
+        return _section("Talk", shown(talk, int(min(shares["Talk"] * room, rest)) - TITLE, cost, words))
+
+    told = "" if digest.calls else talk_in(left - cost("\n".join(requests[:-1])))
+    left -= cost(told)
+    index = index_lines(digest.index, left - cost("\n".join(requests[:-1])), cost, words + told)
+    requests = requests if told else _requests(said, latest, left - cost(index), first, cost)
+    if digest.calls:  # names come before notes: a later call can do with less than a sentence
+        told = talk_in(left - cost(index) - cost("\n".join(requests[:-1])))
+    parts = (_section("Requests", map(item, requests)), *made.values(), told, index, counts)
+    return "\n".join(part for part in parts if part)
+
+
+def _sections(digest: Digest, shares: Mapping[str, float]) -> Iterator[tuple[str, float, Callable[[int, Cost], str]]]:
+    """Title, share of the room and maker of each section between the requests and the index."""
+
+    def made(title: str, lines: Callable[[int, Cost], list[str]]) -> tuple[str, float, Callable[[int, Cost], str]]:
+        return title, shares[title], lambda room, cost: _section(title, lines(room, cost))
+
+    yield made("Constraints", lambda room, cost: _newest(map(item, digest.constraints), room, cost))
+    yield made("Decisions", lambda room, cost: _strongest(digest.decisions, room, cost))
+    yield made("Open work", lambda room, cost: _open(digest, room, cost))
+    yield made("Notes", lambda room, cost: _notes(digest.notes, room, cost))
+    yield made("Files", lambda room, cost: _files(digest.files, room, cost))
+    yield made("Commands", lambda room, cost: _newest(_commands(digest.commands), room, cost))
+
+
+def _notes(notes: Sequence[str], room: int, cost: Cost) -> list[str]:
+    return [item(text) for text in (_fit(note, room // len(notes), cost) for note in notes) if text]
+
+
+def _section(title: str, lines: Iterable[str]) -> str:
+    body = "\n".join(lines)
+    return f"## {title}\n{body}" if body else ""
+
+
+def item(text: str) -> str:
+    """A text as a list item: later lines are indented, so that none can pass for a heading."""
+    return "- " + text.replace("\n", "\n  ")
+
+
+def _newest(items: Iterable[str], room: int, cost: Cost) -> list[str]:
+    """As many of the last items as fit, in order."""
+    chosen = list[str]()
+    for text in reversed(list(items)):
+        room -= cost(text) + 1
+        if room < 0:
+            break
+        chosen.append(text)
+    return chosen[::-1]
+
+
+def _strongest(sentences: Sequence[str], room: int, cost: Cost) -> list[str]:
+    """The weightiest sentences for their length that fit, in order; of equal ones the later."""
+    newest = len(sentences)
+    keys = [(-(weight(s) + 2 * at / newest), -at) for at, s in enumerate(sentences)]
+    chosen = set[int]()
+    for at in sorted(range(newest), key=keys.__getitem__):
+        price = cost(item(sentences[at])) + 1
+        if price <= room:
+            room -= price
+            chosen.add(at)
+    return [item(sentences[at]) for at in sorted(chosen)]
+
+
+def _open(digest: Digest, room: int, cost: Cost) -> list[str]:
+    """Items of the plan that are not done, the first ones first to stay; then the newest of what else is open."""
+    plan: Sequence[Todo] = digest.todos or ()
+    todos = [f"- [{MARKS[todo.status]}] {' '.join(todo.text.split())}" for todo in plan if todo.status != "done"]
+    kept = _newest(todos[::-1], room, cost)[::-1]
+    left = room - sum(cost(text) + 1 for text in kept)
+    return [*kept, *_newest(map(item, digest.open), left if len(kept) == len(todos) else 0, cost)]
+
+
+def _commands(commands: Mapping[str, str]) -> Iterator[str]:
+    return (f"- [{outcome}] {command}" for command, outcome in commands.items())
+
+
+def _counts(digest: Digest) -> str:
+    calls = sorted(digest.calls.items(), key=lambda row: (-row[1], row[0]))[:20]
+    tools = ", ".join(f"{_quoted(tool)} {count}" for tool, count in calls)
+    return f"messages {digest.messages}" + (f"; calls {tools}" if tools else "")
+
+
+# --- requests --------------------------------------------------------------------------------
+
+
+def _requests(requests: Sequence[str], latest: str, room: int, first: int, cost: Cost) -> list[str]:
+    """The latest, before it as many as fit, newest first, and the first one; in order."""
+    if not requests:
+        return []
+    chosen, earlier = [latest], list(requests[:-1])
+    kept_for_first = min(first, room, cost(earlier[0]) + 1) if earlier else 0
+    room -= kept_for_first
+    while len(earlier) > 1:
+        text = _fit(earlier.pop(), room, cost)
+        room -= cost(text) + 1
+        if not text:
+            break
+        chosen.append(text)
+    if earlier and (text := _fit(earlier[0], max(room, 0) + kept_for_first, cost)):
+        chosen.append(text)
+    return chosen[::-1]
+
+
+def _fit(text: str, room: int, cost: Cost) -> str:
+    """*text*, with its middle left out if it costs more than *room*; empty if too little would be left."""
+    price = cost(text)
+    if price <= room:
+        return text
+    if room < SMALLEST:
+        return ""
+    limit = len(text)
+    while price > room and limit > 8:
+        limit = min(limit - 1, int(limit * max(0.1, room / price * 0.95)))
+        price = cost(middle_cut(text, limit))
+    return middle_cut(text, limit) if price <= room else ""
+
+
+# --- files and names -------------------------------------------------------------------------
+
+
+def _files(files: Mapping[str, str], room: int, cost: Cost) -> list[str]:
+    """Paths by state: what was changed before what was only read, in each the last touched first to stay."""
+    order = ("deleted", "created", "modified", "read")
+    chosen: dict[str, list[str]] = {state: [] for state in order}
+    folders = set[str]()
+    ranks = sorted(enumerate(files.items()), key=lambda row: (row[1][1] == "read", -row[0]))
+    for _, (path, state) in ranks:
+        room -= _path_cost(path, folders, cost)
+        if room < 0:
+            break
+        chosen[state].append(path)
+    return [f"{state}: {' '.join(grouped(chosen[state][::-1]))}" for state in reversed(order) if chosen[state]]
+
+
+def index_lines(index: Sequence[Entry], room: int, cost: Cost, shown: str = "") -> str:
+    """As much of the index as fits, the most useful first: listed paths, ids by field, names. What
+    stands in *shown* already, or inside an entry chosen before, is not repeated.
+    """
+    chosen: dict[str, list[Entry]] = {"path": [], "value": [], "name": []}
+    folders, fields, parts = set[str](), set[str](), set[str]()
+    for entry in index:
+        if room <= 0:
+            break
+        if entry.text in parts or entry.text in shown:
+            continue
+        price = _path_cost(entry.text, folders, cost) if entry.kind == "path" else cost(f" {entry.text}")
+        price += cost(entry.field) + 2 if entry.field and entry.field not in fields else 0
+        room -= price
+        fields.add(entry.field)
+        parts.update(_PART.split(entry.text))
+        chosen[entry.kind].append(entry)
+    listed = grouped([entry.text for entry in chosen["path"]])
+    rows = (
+        ("Listed", _row(listed)),
+        ("Ids", _values(chosen["value"])),
+        ("Names", _row(entry.text for entry in chosen["name"])),
+    )
+    return "\n".join(filter(None, (_section(title, lines) for title, lines in rows)))
+
+
+def _row(words: Iterable[str]) -> list[str]:
+    line = " ".join(words)
+    return [line] if line else []
+
+
+def _values(entries: Iterable[Entry]) -> Iterator[str]:
+    fields: dict[str, list[str]] = {}
+    for entry in entries:
+        fields.setdefault(entry.field, []).append(entry.text)
+    return (f"{field}: {' '.join(texts)}" for field, texts in fields.items())
+
+
+def _path_cost(path: str, folders: set[str], cost: Cost) -> int:
+    folder, _, name = path.rpartition("/")
+    if folder in folders:
+        return cost(name) + 1
+    folders.add(folder)
+    return cost(path) + 1
+
+
+def grouped(paths: Sequence[str]) -> Iterator[str]:
+    """Paths, those of one folder as `folder/{a,b}`; odd ones as JSON strings."""
+    plain = [path for path in paths if _PLAIN_PATH.fullmatch(path)]
+    yield from (_quoted(path) for path in paths if not _PLAIN_PATH.fullmatch(path))
+    folders: dict[str, list[str]] = {}
+    for path in plain:
+        folder, slash, name = path.rpartition("/")
+        folders.setdefault(folder + slash, []).append(name)
+    for folder, names in folders.items():
+        if len(names) > 1 and folder and all(names):
+            yield f"{folder}{{{','.join(names)}}}"
+        else:
+            yield from (folder + name for name in names)
+
+
+def _quoted(text: str) -> str:
+    return text if _PLAIN_PATH.fullmatch(text) else json.dumps(text, ensure_ascii=False)

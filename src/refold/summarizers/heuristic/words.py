@@ -1,0 +1,210 @@
+"""Words of a text that may be names, in any script.
+
+Where words are parted by spaces, a name is a run of letters, digits and `_$@~./-`. Chinese, Japanese, Korean and Thai
+text has no space between a name and what is said about it, so such letters belong to a name only where a `/`, a file
+extension, a `_` or a quote says so: `请修改src/订单/服务.py里的函数` holds `src/订单/服务.py`. What no mark tells apart
+stays together: of `请修改订单.py` nobody knows without a dictionary where the name begins.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Literal
+
+Source = Literal["said", "call", "result"]
+HEAD = 16
+"""Characters of such a script before the first `/` or the extension; more of them are prose."""
+TAIL = 8
+"""Characters of such a script behind the last `/` where no extension says that the name ends there."""
+EXTENSIONS = (
+    "py|pyi|ipynb|jsx?|mjs|cjs|tsx?|vue|svelte|mdx?|jsonl?|ya?ml|toml|txt|rst|rs|go|java|kt|swift|scala|php|rb|lua|[ch]|cc|cpp|hpp|cs|"
+    "exs?|sh|bat|ps1|s?css|less|html?|sql|cfg|conf|ini|env|lock|xml|csv|tsv|log|proto|db|sqlite|pdf|docx?|xlsx?|pptx?|png|jpe?g|gif|svg|zip|tar|gz"
+)
+
+_DENSE = (
+    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17dd\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u318e"
+    "\u31a0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f\U00020000-\U000323af"
+)
+_MARKS = "\u0300-\u036f\u064b-\u0652\u0900-\u0963\u0966-\u0dff"
+"""Vowels and accents that are letters of their own (decomposed file names, Indic scripts)."""
+_ASCII = re.compile(r"https?://[^\s\"'<>`)\]},;|\\]{3,}|[A-Za-z0-9_$@~./-]{4,}")
+_URL = re.compile(r"https?://[^\s\"'<>`)\]},;|\\、。，；：！？（）「」『』《》【】“”‘’…]{3,}")
+_WIDE = rf"{_URL.pattern}|[\w{_MARKS}{_DENSE}$@~./-]{{4,}}"
+_BACKSLASHES = re.compile(
+    r"(?<![A-Za-z0-9])[A-Za-z]:(?:\\{1,2}[\w$@~.-]++)++"  # a path of Windows: they part its names
+    r"|\\(?:u[0-9a-fA-F]{4}|[nrt])"  # an escape of JSON: no letter of the word behind it
+)
+_LETTER = rf"[^\W\d_{_DENSE}]"
+_BARE = re.compile(r"[^/._]*")
+_IS_DENSE = f"[{_DENSE}]"
+_FILE_ENDS = rf"(?i:(\.(?:{EXTENSIONS}))(?=[{_DENSE}]))"
+_FILE = rf"(?i:\.(?:{EXTENSIONS})\Z)"
+_BEGINS = rf"(?<=[{_DENSE}])(?:(?:{_LETTER}|[~$@])[^{_DENSE}]*|\.\.?)\Z"
+_STOPS = rf"[^{_DENSE}]+(?<![_-])(?=[{_DENSE}])"
+_JOINT = rf"(?<=[{_DENSE}])(?={_LETTER})|(?<=[^\W_{_DENSE}])(?=[{_DENSE}])"
+"""Patterns of wide ranges of letters, from `_WIDE` on, take milliseconds to compile: only text in such letters pays."""
+_WIDE_CHARACTER = re.compile(r"[^\x00-\x7f]")
+_BEHIND = frozenset(
+    ("里", "裡", "中", "内", "內", "下", "上", "的", "の", "に", "を", "で", "は", "에", "을", "를", "의")
+)
+"""What is said of a folder right behind its `/`: in, under, of."""
+_OPENS, _CLOSES = frozenset("`\"'“‘「『《"), frozenset("`\"'”’」』》")
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+def candidates(text: str, source: Source = "said") -> set[str]:
+    """Words of *text* that may be names. In a `result` what stands at the end of a line is one as it stands
+    there, as in a listing. Tags (`<exit_code>`), type arguments and what stands behind a backslash keep their
+    first letter (F3). In time linear in the length of *text*."""
+    if "\\" in text:
+        text = _BACKSLASHES.sub(_parted, text)
+    if text.isascii():
+        return set(_ASCII.findall(text))
+    lines = text.split("\n")
+    words = set(_ASCII.findall("\n".join(line for line in lines if line.isascii())))
+    for line in {line for line in lines if not line.isascii()}:
+        words.update(_of_line(line, source))
+    return words
+
+
+def _parted(found: re.Match[str]) -> str:
+    return " " if found[0].startswith("\\") else found[0].replace("\\", " ")
+
+
+def skeleton(word: str) -> str:
+    """*word* with `a`, `A` or `0` for each letter or digit outside of ASCII: what its form tells."""
+    return word if word.isascii() else _WIDE_CHARACTER.sub(_sign, word)
+
+
+def _sign(found: re.Match[str]) -> str:
+    return "A" if found[0].isupper() else "0" if found[0].isdecimal() else "a"
+
+
+def _of_line(line: str, source: Source) -> Iterator[str]:
+    if not _compiled(_IS_DENSE).search(line):
+        yield from _compiled(_WIDE).findall(line)
+        return
+    yield from _URL.findall(line)
+    line = _URL.sub(" ", line)
+    for found in _compiled(_WIDE).finditer(line):
+        word = found[0]
+        if word.isascii() or not _compiled(_IS_DENSE).search(word):
+            yield word
+        elif _BARE.fullmatch(word):
+            yield from _ASCII.findall(word)
+        elif _is_whole(
+            word, line[max(0, found.start() - 1) : found.start()], line[found.end() : found.end() + 1], source
+        ):
+            yield word
+        else:
+            yield from _in_run(word)
+
+
+def _is_whole(word: str, before: str, after: str, source: Source) -> bool:
+    """Is *word* a name as it stands: marked as one, and what is *before* and *after* it says where it begins and ends?
+    Quotes do, and in a result the end of the line."""
+    if before in _OPENS and after in _CLOSES:
+        return "_" in word or _is_file_or_folder(word)
+    listed = source == "result" and (not before or before.isspace()) and after in {"", "\r", ":"}
+    return listed and _is_file_or_folder(word)
+
+
+def _is_file_or_folder(word: str) -> bool:
+    return bool(_compiled(_FILE).search(word)) or (not _compiled(_FILE_ENDS).search(word) and _is_folder(word))
+
+
+def _is_folder(word: str) -> bool:
+    """A path without extension, rather than two words with a slash between them (`输入/输出`, `iOS/安卓`)."""
+    parts = word.split("/")
+    rooted = parts[0] in {"", ".", "..", "~"}
+    spelled = any(
+        part.strip(".~") and not _compiled(_IS_DENSE).search(part) and re.search(_LETTER, part) for part in parts
+    )
+    return (len(parts) > 2 and (spelled or rooted)) or (len(parts) == 2 and spelled and (rooted or not parts[-1]))
+
+
+def _in_run(run: str) -> Iterator[str]:
+    """The names in letters of a script without spaces, and what of ASCII stands among them."""
+    for chunk in _compiled(_FILE_ENDS).sub(r"\1\n", run).split("\n"):
+        name = _named(chunk) if "/" in chunk or _compiled(_FILE).search(chunk) else ""
+        if name:
+            yield name
+            chunk = chunk.replace(name, "\n")  # noqa: PLW2901 - what is left of it
+        for token in _compiled(_JOINT).split(chunk) if "_" in chunk else [chunk]:
+            if "_" in token and len(token) <= 2 * HEAD and "/" not in token and not token.isascii():
+                yield token
+            else:
+                yield from _ASCII.findall(token)
+
+
+def _named(chunk: str) -> str:
+    """The path or file at the end of *chunk*; empty if there is none."""
+    head, slash, rest = chunk.partition("/")
+    begins = _compiled(_BEGINS).search(head)
+    head = begins[0] if begins else head
+    if len(head) > HEAD and not head.isascii():
+        return ""
+    name = head + slash + rest
+    if _compiled(_FILE).search(name):
+        return name
+    folder, _, last = name.rpartition("/")
+    stops = _compiled(_STOPS).match(last)
+    last = stops[0] if stops else "" if last in _BEHIND else last
+    name = f"{folder}/{last if len(last) <= TAIL or last.isascii() else ''}"
+    return name if _is_folder(name) else ""
+
+
+SCANNED = 200_000
+"""Characters of one text that are looked at: the first and the last half of that many. A tool
+result of 100 MB costs no more than one of 200 kB."""
+LONGEST = 200
+"""Characters of a word that is not cut; a longer one is data."""
+
+_WORD = re.compile(r"[\w$@~./-]")
+_LAST_WORD = re.compile(r"(?<![\w$@~./-])[\w$@~./-]++\Z")
+_FIRST_WORD = re.compile(r"[\w$@~./-]++(?=[^\w$@~./-])")
+_SENTENCE = re.compile(r"(?<=[.!?])[\"')\]]?\s+|(?<=[。！？；])|\n+")
+_MARK = re.compile(r"^\s*(?:[-*+•>#]+|\d{1,3}[.)、])\s+")
+
+
+def scanned(text: str) -> str:
+    """*text*, or of a very long one its two ends, cut between words where there are some (F3)."""
+    if len(text) <= SCANNED:
+        return text
+    start, stop = SCANNED // 2, len(text) - SCANNED // 2
+    if _is_inside(text, start) and (cut := _LAST_WORD.search(text, start - LONGEST, start)):
+        start = cut.start()
+    if _is_inside(text, stop) and (cut := _FIRST_WORD.match(text, stop, stop + LONGEST)):
+        stop = cut.end()
+    return f"{text[:start]}\n{text[stop:]}"
+
+
+def _is_inside(text: str, at: int) -> bool:
+    return bool(_WORD.match(text[at - 1]) and _WORD.match(text[at]))
+
+
+def sentences(text: str) -> Iterator[str]:
+    """The sentences of a text without list marks: Western and CJK stops and line ends part them."""
+    for piece in _SENTENCE.split(scanned(text)):
+        if sentence := _MARK.sub("", piece).strip():
+            yield sentence
+
+
+def one_line(text: str, limit: int) -> str:
+    """*text* on one line of at most *limit* characters."""
+    line = " ".join(text[: limit * 4].split())
+    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+def middle_cut(text: str, limit: int) -> str:
+    """*text* with its middle left out, so that at most about *limit* characters of it stay."""
+    if len(text) <= limit:
+        return text
+    head = limit * 2 // 3
+    tail = limit - head
+    end = text[len(text) - tail :] if tail else ""
+    return f"{text[:head].rstrip()}\n[… {len(text) - limit} characters left out …]\n{end.lstrip()}"

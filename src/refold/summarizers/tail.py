@@ -1,0 +1,112 @@
+"""Where the kept tail of a conversation begins."""
+
+from bisect import bisect_left, bisect_right
+from itertools import accumulate
+from typing import NamedTuple
+
+from refold.core.view import View
+from refold.speakers import has_person, heard_in
+from refold.text.summary_wrapper import opening, previous
+
+
+class _Marks(NamedTuple):
+    """What a view offers for a split. All are positions of the transcript, ascending."""
+
+    starts: list[int]
+    """Where each item of the view starts."""
+    sums: list[int]
+    """Tokens shown before each item, and of all of them at the end."""
+    turns: list[int]
+    """Legal cuts before a user's request, 0 left out."""
+    steps: list[int]
+    """Legal cuts before an assistant message that follows a tool result: inside a turn."""
+
+
+def tail_start(view: View, keep: float) -> int:
+    """The position where the kept tail begins; 0 when nothing older could be folded.
+
+    *keep* as an int is a number of messages: at least that many stay, from the latest legal cut on.
+    As a float it is a share of the tokens shown, between 0 and 1: the tail begins at the first
+    user request at or after that point; where that leaves less than half of the share, or in one long
+    turn, before an assistant message that follows a tool result; a conversation that ends in a plain
+    answer may be folded whole (conformance cases 3 to 8).
+    When all of it would be kept, only the latest exchange is (case 11). A summary at the beginning
+    is no request (case 9), and nothing but a summary is nothing to fold.
+    Raises ValueError for a negative number or a share above 1.
+    """
+    if keep < 0 or (isinstance(keep, float) and keep > 1):
+        raise ValueError(f"keep is a number of messages or a share from 0.0 to 1.0, not {keep}")
+    if len(view.transcript) < 2:
+        return 0
+    marks = _marks(view)
+    found = _by_share(view, marks, keep) if isinstance(keep, float) else _by_count(view, keep)
+    return found if found > _first(view) else _latest_exchange(view, marks)
+
+
+def _by_count(view: View, keep: float) -> int:
+    limit = len(view.transcript) - keep
+    return max((cut for cut in view.cuts if cut <= limit), default=0)
+
+
+def _by_share(view: View, marks: _Marks, keep: float) -> int:
+    end, total = len(view.transcript), marks.sums[-1]
+    at = bisect_left(marks.sums, total * (1 - keep))
+    target = marks.starts[at] if at < len(marks.starts) else end
+    if target == 0:
+        return 0
+    after, step = _at_or_after(marks.turns, target), _at_or_after(marks.steps, target)
+    if after:
+        near = 0 < step < after and _tokens_from(marks, after) < keep * total / 2
+        return step if near else after
+    last, plain = _before(marks.turns, target), _ends_plain(view)
+    if last and not plain and _tokens_from(marks, last) <= 2 * keep * total:
+        return last
+    if inner := step or _before([cut for cut in marks.steps if cut > last], target):
+        return inner
+    return end if plain else last
+
+
+def _latest_exchange(view: View, marks: _Marks) -> int:
+    first = _first(view)
+    turns = [cut for cut in marks.turns if cut > first]
+    steps = [cut for cut in marks.steps if cut > first]
+    return (turns or steps or [0])[-1]
+
+
+def _first(view: View) -> int:
+    """Where the conversation begins: behind the summary it starts with, if it starts with one."""
+    first = next(view.each(), None)
+    if first and first.edit and any(previous(message) is not None for message in first.shown):
+        return first.stop
+    return opening(view.transcript.messages)
+
+
+def _marks(view: View) -> _Marks:
+    starts = [item.start for item in view.each()]
+    sums = list(accumulate((item.tokens for item in view.each()), initial=0))
+    cuts = [cut for cut in starts if cut and cut in view.cuts]
+    said = view.transcript.messages
+    spoken = heard_in(view)
+    turns = [cut for cut in cuts if said[cut].role == "user" and has_person(spoken[cut])]
+    steps = [cut for cut in cuts if said[cut].role == "assistant" and said[cut - 1].results]
+    return _Marks(starts, sums, turns, steps)
+
+
+def _ends_plain(view: View) -> bool:
+    end = len(view.transcript)
+    last = view.transcript.messages[end - 1]
+    return last.role == "assistant" and not last.calls and end in view.cuts
+
+
+def _tokens_from(marks: _Marks, start: int) -> int:
+    return marks.sums[-1] - marks.sums[bisect_left(marks.starts, start)]
+
+
+def _at_or_after(cuts: list[int], position: int) -> int:
+    at = bisect_left(cuts, position)
+    return cuts[at] if at < len(cuts) else 0
+
+
+def _before(cuts: list[int], position: int) -> int:
+    at = bisect_right(cuts, position)
+    return cuts[at - 1] if at else 0

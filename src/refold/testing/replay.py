@@ -1,0 +1,225 @@
+"""Replay a recorded conversation under a policy: what is sent, and is what a call needs still in it?
+
+At each model call the policy shows a view of everything said before. Artifact recall counts the
+identifiers that the call's arguments use for the first time and that a tool result brought up. No model is asked: a string that is still sent may still be overlooked, so
+recall by string is an upper bound on what a model recalls.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+from refold.codecs.detect import decode_all, open_payload
+from refold.compactor.compactor import Compactor
+from refold.core.view import View
+from refold.messages import Message, Text, ToolCall, ToolResult
+from refold.text.plain import plain_text
+from refold.tokens.count import count_fixed, count_message
+
+STRUCTURED = re.compile(
+    r"\b[A-Za-z_]\w*(?:[._/\-]\w+)+"  # dotted names, paths, kebab case
+    r"|\b[a-z]+(?:[A-Z]\w*)+"  # camelCase
+    r"|\b[A-Za-z]+_\w+"  # snake_case, UPPER_CASE
+    r"|\b[A-Z][a-z]+[A-Z]\w+"  # PascalCase
+    r"|\b[0-9a-f]{7,40}\b"  # hashes
+)
+"""Identifiers of programs: words that are recognisable by their structure alone."""
+
+_GROUP = re.compile(r"(?<![^\s\"{}])([^\s\"{}]{1,1000}+(?<=/))\{([^\s\"{}]++)\}")
+"""Paths of one folder, which is no longer than `LONGEST` of `refold.summarizers.heuristic.parse`."""
+
+Place = Literal["tail", "stub", "summary"]
+"""Where an identifier is still to be read: in a message as it was said, else in what is shown
+instead of one message, else in what is shown instead of several."""
+
+
+class Need(NamedTuple):
+    """An identifier that a call uses for the first time, and that a tool result brought up."""
+
+    at: int
+    """Position of the message that makes the call."""
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What a policy sent and what of it was needed, over all calls of one recording."""
+
+    calls: int = 0
+    """Model calls."""
+    tokens: int = 0
+    """Tokens of all requests together: whatever the views show, stubs and summaries included. The
+    system prompt and the tools, which no edit touches, are left out."""
+    breaks: int = 0
+    """Calls whose request does not continue the one before, so that a prompt cache breaks."""
+    needed: int = 0
+    """Identifiers that the calls needed."""
+    kept: Mapping[Place, int] = field(default_factory=dict)
+    """Of these, how many the request held, by the first place where they stand."""
+
+    @property
+    def recall(self) -> float:
+        """Share of the needed identifiers that were sent; 1.0 if none was needed."""
+        return sum(self.kept.values()) / self.needed if self.needed else 1.0
+
+    def __add__(self, other: "Replay") -> "Replay":
+        """Both replays as one."""
+        kept = Counter(self.kept) + Counter(other.kept)
+        return Replay(
+            self.calls + other.calls,
+            self.tokens + other.tokens,
+            self.breaks + other.breaks,
+            self.needed + other.needed,
+            kept,
+        )
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A recorded conversation, ready to be replayed under any number of policies."""
+
+    payload: dict[str, Any]
+    """A request body with the whole conversation."""
+    pattern: re.Pattern[str] = STRUCTURED
+    """What counts as an identifier."""
+
+    @cached_property
+    def messages(self) -> Sequence[Message]:
+        """Everything that was said."""
+        return decode_all(open_payload(self.payload))
+
+    @cached_property
+    def calls(self) -> tuple[int, ...]:
+        """Positions at which the model was called: of the first message of each answer."""
+        said = self.messages
+        answers = (at for at, message in enumerate(said) if message.role == "assistant")
+        return tuple(at for at in answers if at and said[at - 1].role != "assistant")
+
+    @cached_property
+    def needs(self) -> tuple[Need, ...]:
+        """What the calls need, in order."""
+        head = open_payload(self.payload).system
+        system = "\n".join(part.text for part in head if isinstance(part, Text))
+        return tuple(_needs(self.messages, self.pattern, system))
+
+    @property
+    def size(self) -> int:
+        """Tokens of the whole conversation, without system prompt and tools."""
+        return sum(map(count_message, self.messages))
+
+    @property
+    def fixed(self) -> int:
+        """Tokens of system prompt and tools: what a budget has to allow besides the conversation."""
+        envelope = open_payload(self.payload)
+        return count_fixed(envelope.system, envelope.tools)
+
+    @cached_property
+    def wanted(self) -> dict[int, list[str]]:
+        """The needed identifiers by the position of the model call."""
+        wanted: dict[int, list[str]] = {}
+        for need in self.needs:
+            wanted.setdefault(max((at for at in self.calls if at <= need.at), default=-1), []).append(need.name)
+        return wanted
+
+    @cached_property
+    def found(self) -> dict[str, list[int]]:
+        """For each needed identifier the messages whose text holds it."""
+        texts = [plain_text(message) for message in self.messages]
+        return {name: [at for at, text in enumerate(texts) if name in text] for name in {n.name for n in self.needs}}
+
+    def replay(self, compactor: Compactor) -> Replay:
+        """Send every request of the recording as *compactor* would have had it.
+
+        Raises what the compactor raises. Takes the time of a session of this length.
+        """
+        total, sent = Replay(), tuple[Message, ...]()
+        for at, view in self._requests(compactor):
+            wanted = self.wanted.get(at, ())
+            kept = Counter(place for place in places(view, wanted, self.found) if place)
+            tokens = view.tokens - view.lens.calibrate(view.lens.fixed)
+            broke = view.messages[: len(sent)] != sent
+            sent = view.messages
+            total += Replay(1, tokens, int(broke), len(wanted), kept)
+        return total
+
+    def _requests(self, compactor: Compactor) -> Iterator[tuple[int, View]]:
+        """Position and view of each model call."""
+        envelope = open_payload(self.payload)
+        name, head = envelope.codec.FIELD, envelope.head
+        entries = self.payload[name]
+        for at in self.calls:
+            yield at, compactor({**self.payload, name: entries[: head + at]})
+
+
+def _needs(messages: Iterable[Message], pattern: re.Pattern[str], system: str) -> Iterator[Need]:
+    said, brought, used = set(pattern.findall(system)), set[str](), set[str]()
+    for at, message in enumerate(messages):
+        now = [name for part in message.parts if isinstance(part, ToolCall) for name in names(part, pattern)]
+        for name in dict.fromkeys(now):
+            if name in brought and name not in used:
+                yield Need(at, name)
+        used.update(now)
+        said.update(name for name in (*now, *pattern.findall(message.text)) if name not in brought)
+        for part in message.parts:
+            if isinstance(part, ToolResult):
+                brought.update(name for name in pattern.findall(part.text) if name not in said)
+
+
+def names(call: ToolCall, pattern: re.Pattern[str]) -> Iterator[str]:
+    """The identifiers in the strings of a call's arguments (in values, not in field names)."""
+    try:
+        arguments = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        arguments = call.arguments
+    for text in _strings(arguments):
+        yield from pattern.findall(text)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """All strings in a JSON value, without recursion."""
+    left = [value]
+    while left:
+        match left.pop():
+            case str() as text:
+                yield text
+            case dict() as fields:
+                left += reversed(fields.values())
+            case list() as items:
+                left += reversed(items)
+            case _:
+                pass
+
+
+def places(view: View, wanted: Sequence[str], found: dict[str, list[int]]) -> list[Place | None]:
+    """Where *view* still shows each name; *found* says which messages hold it as they were said."""
+    if not wanted:
+        return []
+    swapped = "\n".join(_inserted(view, several=False))
+    folded = written_out("\n".join(_inserted(view, several=True)))
+    hidden = {at for placed in view.top for at in range(placed.edit.start, placed.edit.stop)}
+    end = len(view.transcript)
+
+    def place(name: str) -> Place | None:
+        if any(at < end and at not in hidden for at in found[name]):
+            return "tail"
+        return "stub" if name in swapped else "summary" if name in folded else None
+
+    return [place(name) for name in wanted]
+
+
+def written_out(text: str) -> str:
+    """A summary's text, and after it the paths of each of its groups: `src/{a.py,b.py}` says
+    `src/a.py` and `src/b.py` (docs/summaries.md)."""
+    groups = _GROUP.findall(text)
+    return "\n".join((text, *(folder + name for folder, listed in groups for name in listed.split(","))))
+
+
+def _inserted(view: View, *, several: bool) -> Iterator[str]:
+    """Texts shown instead of single messages, or of several."""
+    for edit, _ in view.top:
+        if (edit.stop - edit.start > 1) == several:
+            yield from map(plain_text, edit.insert)

@@ -1,0 +1,117 @@
+"""For tests of the gateway: a real server in a thread, and an exchange out of functions."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Thread
+from types import TracebackType
+from typing import Any, Self
+
+import uvicorn
+
+from refold.gateway.app import Application, Gateway
+from refold.gateway.config.config import Config
+from refold.gateway.messages import Incoming, Outgoing
+from refold.gateway.ops.metrics import Counters
+from refold.gateway.proxy.port import Core
+from refold.gateway.serve import server
+
+
+def _as_it_is(incoming: Incoming) -> Outgoing:
+    return Outgoing(incoming.body)
+
+
+def _no_smaller(incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:  # noqa: ARG001 - the shape
+    return None
+
+
+@dataclass
+class ScriptedExchange:
+    """In the place of an `Exchange`: what to send is told by functions, what came is kept."""
+
+    prepared: Callable[[Incoming], Outgoing] = _as_it_is
+    hardened: Callable[[Incoming, Outgoing, bytes], Outgoing | None] = _no_smaller
+    freed: Callable[[Incoming, Outgoing, bytes], Outgoing | None] = _no_smaller
+    counters: Counters = field(default_factory=Counters)
+    incoming: list[Incoming] = field(default_factory=list)
+    finishes: list[tuple[Outgoing, Any]] = field(default_factory=list)
+    errors: list[bytes] = field(default_factory=list)
+
+    async def prepare(self, incoming: Incoming) -> Outgoing:
+        """What the function makes of it."""
+        self.incoming.append(incoming)
+        return self.prepared(incoming)
+
+    async def tried(self, incoming: Incoming) -> Outgoing:
+        """What the function makes of it."""
+        return await self.prepare(incoming)
+
+    async def accepted(self, outgoing: Outgoing) -> None:
+        """Nothing waits."""
+
+    async def counted(self, incoming: Incoming) -> Outgoing:
+        """As it came."""
+        return Outgoing(incoming.body)
+
+    async def harder(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
+        """What the function makes of it."""
+        self.errors.append(error)
+        return self.hardened(incoming, outgoing, error)
+
+    async def unbound(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
+        """What the function makes of it."""
+        self.errors.append(error)
+        return self.freed(incoming, outgoing, error)
+
+    def finished(self, incoming: Incoming, outgoing: Outgoing, usage: Any, status: int = 200) -> None:  # noqa: ARG002 - the shape
+        """Keep it."""
+        self.finishes.append((outgoing, usage))
+
+    async def aclose(self) -> None:
+        """Nothing runs in the background."""
+
+
+class Serving:
+    """An ASGI application on a free port of this machine: `with Serving(gateway) as served: served.url`.
+
+    The server is the one that `refold serve` runs, in a thread with an event loop of its own.
+    """
+
+    def __init__(self, gateway: Gateway, app: Application | None = None) -> None:
+        self.gateway = gateway
+        self._socket = socket.create_server(("127.0.0.1", 0), backlog=512)
+        self.server: uvicorn.Server = server(gateway.config, app or gateway)
+        self._thread = Thread(target=self._run, daemon=True)
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._socket.getsockname()[1])
+
+    @property
+    def url(self) -> str:
+        """The base URL for clients, without a path."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def stop(self) -> None:
+        """Ask it to stop; streams are finished first."""
+        self.server.should_exit = True
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        self._thread.join(20)
+
+    def _run(self) -> None:
+        asyncio.run(self.server.serve(sockets=[self._socket]))
+
+
+def serving(config: Config, exchange: Core | None = None) -> Serving:
+    """A gateway with an exchange that changes nothing, or the one given."""
+    return Serving(Gateway(config, exchange or ScriptedExchange()))

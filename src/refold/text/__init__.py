@@ -1,0 +1,1 @@
+"""Characters and words: clipping, plain text of messages, canonical JSON, the wrapper around a summary."""

@@ -1,0 +1,121 @@
+"""Where a tool's output says that something went wrong: exit codes, errors, tracebacks."""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+
+from refold.text.clip import ceiling, floor
+from refold.text.tool_arguments import without_escapes
+
+SCAN = 1_000_000
+"""Characters that are looked at, from the end, where errors stand."""
+TRIES = 2_000
+"""Words that are looked at, so that a text that says nothing but `error` costs no more."""
+OPENS = 2_000
+"""Characters in which a text opens."""
+WIDTH = 160
+"""Characters kept of a line that says something went wrong."""
+
+EXIT = re.compile(
+    r"(?:exit(?:ed)?(?:[ _-]with)?[ _-]?(?:code|status)|return[ _-]?code|退出码|退出代码|返回码|終了コード|종료 코드)"
+    r"[^\d\n-]{0,12}(-?[0-9]{1,10})",
+    re.IGNORECASE,
+)
+"""An exit code, as shells, agents and test runners write it."""
+CODES = ("code", "status")
+"""One of these is in every exit code in English: finding a word is a hundred times faster than the pattern."""
+CODES_ELSEWHERE = ("退出码", "退出代码", "返回码", "終了コード", "종료 코드")
+"""Those in Chinese, Japanese and Korean."""
+ERRORS = ("error", "exception", "fail", "fatal", "panic", "traceback", "denied", "not found", "abort", "segfault")
+ERRORS_ELSEWHERE = ("错误", "失败", "异常", "报错", "出错", "拒绝", "錯誤", "失敗", "エラー", "例外", "오류", "실패")
+"""Words of failure in Chinese, Japanese and Korean."""
+NONE = re.compile(r"(?:\b0|\bno) $", re.IGNORECASE)
+"""What stands before `errors` where there are none."""
+TRACE = "Traceback (most recent call last):"
+TRACEBACK = re.compile(
+    r"Traceback \(most recent call last\):\n(?:[ \t](?![^\n]*Traceback \(most)[^\n]*+\n|\n)*+(\S[^\n]*)"
+)
+"""A Python traceback; its last line is the error. Of one within another the inner: no line is read for both."""
+OPENING = re.compile(
+    r"""\s*(?:<\w+>\s*)?[{\["']*(?:error|fatal|traceback|exception|错误|失败|异常|报错|エラー|오류)"""
+    r"""(?![\w-]*["']?\s*[:=]\s*(?:null|none|false|0(?![\dx.])|""|''|\[\s*\]|\{\s*\}))""",
+    re.IGNORECASE,
+)
+"""A text that opens by saying that it is an error; `{"error": null` and `Errors: 0` say that there is none."""
+
+
+def is_failure(text: str) -> bool:
+    """Does a tool's output report a failure?
+
+    It does with an exit code other than 0 at its start or end, with a traceback, and with an error
+    as its first word.
+    """
+    start = without_escapes(text[:OPENS])
+    ends = without_escapes(f"{text[:200]}\n{text[-400:]}" if len(text) > 600 else text)
+    lower = ends.lower()
+    if any(word in lower for word in _codes(lower)) and any(int(found[1]) for found in EXIT.finditer(ends)):
+        return True
+    return bool(OPENING.match(start)) or start.startswith(TRACE) or text.find(f"\n{TRACE}", -20_000) >= 0
+
+
+def _codes(text: str) -> Sequence[str]:
+    """What may announce an exit code in *text*."""
+    return CODES if text.isascii() else (*CODES, *CODES_ELSEWHERE)
+
+
+def telling_lines(text: str, room: int) -> list[str]:
+    """Lines that say what went wrong, in order: exit codes first, then what tracebacks end with, then
+    other errors, the last before those ahead of it; together at most *room* characters. Of a long
+    line the surroundings of the word are kept."""
+    text = text[-SCAN:]
+    chosen: dict[int, str] = {}
+    for start in _by_weight(text):
+        line = _snippet(text, start)
+        if line in chosen.values():
+            continue
+        room -= len(line) + 1
+        if room < 0:
+            break
+        chosen[start] = line
+    return [line for _, line in sorted(chosen.items())]
+
+
+def _by_weight(text: str) -> Iterator[int]:
+    """Where something is said to have gone wrong, weightiest first."""
+    lower = text.lower()
+    if len(lower) != len(text):  # a letter like İ, which is two in lower case
+        lower = text
+    words = ERRORS if text.isascii() else (*ERRORS, *ERRORS_ELSEWHERE)
+    codes = (
+        found.start()
+        for at in _backwards(lower, _codes(text))
+        if (found := EXIT.search(text, max(0, at - 16), at + 40))
+    )
+    ends = (found.start(1) for at in _backwards(text, (TRACE,)) if (found := TRACEBACK.match(text, at)))
+    errors = (at for at in _backwards(lower, words) if not NONE.search(text, max(0, at - 4), at))
+    return chain(codes, ends, errors)
+
+
+def _backwards(text: str, words: Sequence[str]) -> Iterator[int]:
+    """Where one of *words* stands, the last first."""
+    return islice(_found(text, words), TRIES)
+
+
+def _found(text: str, words: Sequence[str]) -> Iterator[int]:
+    last = {word: at for word in words if (at := text.rfind(word)) >= 0}
+    while last:
+        word = max(last, key=last.__getitem__)
+        at = last[word]
+        yield at
+        last[word] = text.rfind(word, 0, at)
+        if last[word] < 0:
+            del last[word]
+
+
+def _snippet(text: str, start: int) -> str:
+    """The line around *start*, at most about `WIDTH` characters of it."""
+    reach = max(0, start - WIDTH // 2)
+    line = text.rfind("\n", reach, start)
+    left = line + 1 if line >= 0 else 0 if reach == 0 else ceiling(text, start - WIDTH // 4)
+    end = text.find("\n", start, left + WIDTH)
+    return text[left : end if end >= 0 else floor(text, min(len(text), left + WIDTH))].strip()
