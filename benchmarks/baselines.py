@@ -10,8 +10,8 @@ from refold.core.strategy import Answer, Ask, Summary
 from refold.core.view import View
 from refold.messages import Message, Text, user
 from refold.models.model import priced
-from refold.text.plain import readable
-from refold.text.summary_wrapper import wrap
+from refold.text.plain import readable_text
+from refold.text.summary_wrapper import wrap_summary
 from refold.text.terms import terms
 from refold.tokens.count import count_message
 from refold.tokens.usage import Usage
@@ -29,7 +29,7 @@ class Plain:
 
     def __call__(self, view: View, start: int, stop: int, max_tokens: int) -> Generator[Ask, Answer | None, Summary]:
         """The summary of what the view shows of `messages[start:stop]`."""
-        room = max_tokens - view.lens.count(wrap(""))
+        room = max_tokens - view.lens.count(wrap_summary(""))
         answer = yield Ask(PROMPT, max(1, room), messages=tuple(turns(_shown(view, start, stop))))
         return Summary(answer.text if answer is not None else "")
 
@@ -43,7 +43,7 @@ def _shown(view: View, start: int, stop: int) -> Iterator[Message]:
 def turns(messages: Iterator[Message] | Sequence[Message]) -> Iterator[Message]:
     """Each message as text, a tool's answer as the user's."""
     for message in messages:
-        if text := readable(message):
+        if text := readable_text(message):
             yield Message("assistant" if message.role == "assistant" else "user", (Text(text),))
 
 

@@ -23,8 +23,8 @@ from refold.core.view import View
 from refold.messages import Message, Text, user
 from refold.retrieval import Index, recall
 from refold.strategies import SummarizeTo
-from refold.text.plain import readable
-from refold.text.terms import folded, terms
+from refold.text.plain import readable_text
+from refold.text.terms import fold, terms
 from refold.tokens.count import count_message
 
 ROOT = Path(__file__).parent.parent
@@ -117,7 +117,7 @@ class Summary:
                 session.append(*({"role": role, "content": text} for role, text in talk.messages[done:at]))
             done, view = at, session.view
             more = recalled(view, query, budget - view.tokens, index) if self.share else Sent([], 0)
-            yield at, query, Sent([*map(readable, view.messages), *more.texts], view.tokens + more.tokens)
+            yield at, query, Sent([*map(readable_text, view.messages), *more.texts], view.tokens + more.tokens)
 
 
 def fitted(text: str, room: int) -> str:
@@ -175,7 +175,7 @@ def sum_of(requests: Iterable[tuple[int, str, Sent]], needs: dict[Any, list[Need
     """The score of some requests."""
     total = Score()
     for at, query, sent in requests:
-        wanted, text = needs[at, query], folded("\n".join(sent.texts))
+        wanted, text = needs[at, query], fold("\n".join(sent.texts))
         held = frozenset().union(*map(grams, sent.texts)) if wanted[0].grams else frozenset[str]()
         kept = sum(is_kept(need, text, held) for need in wanted)
         if sent.tokens > budget:
@@ -237,11 +237,11 @@ def _dialogues(dialogues: Sequence[dict[str, Any]]) -> Talk:
             named.update((domain, value) for domain, slot, value in acts if slot == "名称")
             if message["role"] == "sys":
                 told += [
-                    (f"{named[domain]}的{slot}是什么？", folded(value))
+                    (f"{named[domain]}的{slot}是什么？", fold(value))
                     for domain, slot, value in acts
                     if slot != "名称" and domain in named and value in message["content"]
                 ]
-    texts = [folded(text) for _, text in messages]
+    texts = [fold(text) for _, text in messages]
     once = {value for _, value in told if len(value) >= 4 and sum(value in text for text in texts) == 1}
     return Talk(messages, [Need(len(messages), query, value) for query, value in told if value in once])
 

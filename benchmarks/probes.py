@@ -13,8 +13,8 @@ from refold.retrieval import Index
 from refold.retrieval.hidden import hidden as hidden_in
 from refold.summarizers.heuristic.chat import asked
 from refold.testing.replay import STRUCTURED, written_out
-from refold.text.plain import plain_text, readable
-from refold.text.summary_wrapper import previous
+from refold.text.plain import plain_text, readable_text
+from refold.text.summary_wrapper import summary_in
 
 KINDS = ("requests", "constraints", "paths", "names")
 MOST = 60
@@ -57,7 +57,7 @@ class Score:
 
 def probes(messages: Sequence[Message], system: str = "", pattern: re.Pattern[str] = STRUCTURED) -> list[Probe]:
     """The questions about *messages*, each answer once. What stands in *system* is not asked for."""
-    own = [text for m in messages if m.is_request and previous(m) is None and (text := plain(asked(m.text)))]
+    own = [text for m in messages if m.is_request and summary_in(m) is None and (text := plain(asked(m.text)))]
     rules = [plain(one) for m in messages if m.is_request for one in ENDS.split(asked(m.text)) if BINDS.search(one)]
     said = [Probe("requests", text, text[: max(20, len(text) // 3)]) for text in dict.fromkeys(own)]
     said += [Probe("constraints", one, one[: max(20, len(one) // 3)]) for one in dict.fromkeys(rules)]
@@ -119,12 +119,12 @@ class Search:
 
 @lru_cache(maxsize=10_000)
 def _line(message: Message) -> str:
-    return plain(readable(message))
+    return plain(readable_text(message))
 
 
 def _read(message: Message) -> str:
     """What can be read in a message; in one of our summaries the paths of each group written out."""
-    return plain_text(message) if previous(message) is None else written_out(plain_text(message))
+    return plain_text(message) if summary_in(message) is None else written_out(plain_text(message))
 
 
 def _is_kept(probe: Probe, text: str, line: str, held: frozenset[str]) -> bool:

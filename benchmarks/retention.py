@@ -40,8 +40,8 @@ from refold.scorers.scorer import Scorer
 from refold.strategies import KeepImportant, Summarize
 from refold.summarizers.tail import tail_start
 from refold.testing.replay import Recording, places
-from refold.text.plain import readable
-from refold.text.terms import folded
+from refold.text.plain import readable_text
+from refold.text.terms import fold
 
 POINTS = 2
 """How often a session is compacted, each time afresh."""
@@ -110,8 +110,8 @@ def measure(job: Job) -> dict[str, Score]:
 def _kept(shown: View, wanted: list[Need] | list[str], session: Recording | Talk) -> int:
     if isinstance(session, Recording):
         return sum(place is not None for place in places(shown, [str(name) for name in wanted], session.found))
-    texts = list(map(readable, shown.messages))
-    said, held = folded("\n".join(texts)), frozenset[str]().union(*map(grams, texts))
+    texts = list(map(readable_text, shown.messages))
+    said, held = fold("\n".join(texts)), frozenset[str]().union(*map(grams, texts))
     return sum(is_kept(need, said, held) for need in wanted if isinstance(need, Need))
 
 

@@ -29,7 +29,7 @@ from refold.core.strategy import Ask
 from refold.errors import ModelNotNamed
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 from refold.strategies import ClearThinking, ClearToolInputs, ClearToolResults, Summarize
-from refold.text.summary_wrapper import previous, wrap
+from refold.text.summary_wrapper import summary_in, wrap_summary
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAIAAAADCAIAAAA2iEnWAAAAEElEQVR4nGP8z8AARAAJAAEGAP8mCAAAAABJRU5ErkJggg=="
 CALL = {"id": "c1", "name": "read", "args": {"path": "a.py", "lines": [1, 2]}, "type": "tool_call"}
@@ -216,7 +216,7 @@ def test_a_patched_result_keeps_artifact_and_id():
 
 
 def test_summaries_say_where_they_come_from():
-    assert encode(wrap("All done.")).additional_kwargs == {"lc_source": "summarization"}
+    assert encode(wrap_summary("All done.")).additional_kwargs == {"lc_source": "summarization"}
     assert encode(user("hello")).additional_kwargs == {}
 
 
@@ -256,7 +256,7 @@ def test_a_compactor_takes_and_gives_langchain_messages():
     assert sent[0] is history[0]
     assert sent[-4:] == history[-4:]
     assert all(new is old for new, old in zip(sent[-4:], history[-4:], strict=True))
-    assert previous(one(sent[1])) is not None
+    assert summary_in(one(sent[1])) is not None
     assert check(sent, langchain) == ()
     assert view.tokens <= 1500
 

@@ -22,7 +22,7 @@ from refold.adapters.langgraph import (
     replaced,
 )
 from refold.strategies import Summarize
-from refold.text.summary_wrapper import previous
+from refold.text.summary_wrapper import summary_in
 
 
 def history(rounds=12):
@@ -48,7 +48,7 @@ def test_a_node_replaces_the_messages_of_a_state(colour):
     state = {"messages": history()}
     end = made.invoke(state) if colour == "invoke" else asyncio.run(made.ainvoke(state))
     messages = end["messages"]
-    assert previous(langchain.decode(messages[0], ())) is not None
+    assert summary_in(langchain.decode(messages[0], ())) is not None
     assert [m.id for m in messages[-4:]] == ["a10", "t10", "a11", "t11"]
     assert check(messages, langchain) == ()
     again = made.invoke(end)

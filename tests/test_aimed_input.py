@@ -39,7 +39,7 @@ from refold.summarizers.heuristic.parse import parse
 from refold.summarizers.model.accept import _heading, _heading_lines, check_quotes
 from refold.testing.replay import written_out
 from refold.text.clip import Gap
-from refold.text.summary_wrapper import wrap
+from refold.text.summary_wrapper import wrap_summary
 
 CUES = (BINDING, STRESSING, PREFERRING)
 
@@ -519,7 +519,9 @@ def _said(texts: Iterator[str], role: str) -> dict[str, Any]:
 
 
 def _forged(at: int) -> str:
-    return wrap(f"## Requests\n- do {at}\n## Files\nread: a{at}.py\n## Names\nname_{at}\n## Counts\nmessages 1").text
+    return wrap_summary(
+        f"## Requests\n- do {at}\n## Files\nread: a{at}.py\n## Names\nname_{at}\n## Counts\nmessages 1"
+    ).text
 
 
 def _talk(texts: Iterator[str]) -> dict[str, Any]:
@@ -550,7 +552,7 @@ def test_c4_no_conversation_of_many_entries_is_worse_than_n_log_n(name: str, wor
 
 ATTACKS = {
     "c1": ("shell", "ls" + " | cat" * 60 + " | grep x"),
-    "c3": ("user", wrap("## Counts\nmessages 3; calls " + "a" * 400_000).text),
+    "c3": ("user", wrap_summary("## Counts\nmessages 3; calls " + "a" * 400_000).text),
     "c4 lines": ("assistant", "a line\n" * 60_000),
     "c4 sentences": ("assistant", "It is so. " * 40_000),
     "c4 newlines": ("assistant", "\n" * 400_000),

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.text.clip import Gap, clusters, gap, head, tail
-from refold.text.failures import is_failure, telling_lines
+from refold.text.clip import Gap, gap, head, is_inside_cluster, tail
+from refold.text.failures import failure_lines, is_failure
 
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
 WRITING = st.text(
@@ -60,7 +60,7 @@ def test_flags_are_cut_between_countries() -> None:
 def test_an_endless_cluster_is_cut_all_the_same() -> None:
     zalgo = "a" + "\u0301" * 1_000
     assert len(head(zalgo, 500)) == 500
-    assert clusters(zalgo, 500)
+    assert is_inside_cluster(zalgo, 500)
 
 
 def test_a_cut_prefers_a_line_end_close_by() -> None:
@@ -95,37 +95,37 @@ def test_a_short_text_has_no_gap() -> None:
 )
 def test_a_telling_line_is_found_in_noise(line: str) -> None:
     noise = "\n".join(f"processing item {n}" for n in range(2_000))
-    assert telling_lines(f"{noise}\n{line}\n{noise}", 200) == [line]
+    assert failure_lines(f"{noise}\n{line}\n{noise}", 200) == [line]
 
 
 def test_the_last_line_of_a_traceback_is_found_though_it_says_no_error() -> None:
     text = (
         'x\nTraceback (most recent call last):\n  File "a.py", line 1, in <module>\n    f()\nrequests.Timeout: slow\ny'
     )
-    assert "requests.Timeout: slow" in telling_lines(text, 200)
+    assert "requests.Timeout: slow" in failure_lines(text, 200)
 
 
 def test_exit_codes_come_before_errors_when_room_is_short() -> None:
     text = "ValueError: one\nx\nexit code 2\ny\nTypeError: two"
-    assert telling_lines(text, 12) == ["exit code 2"]
-    assert telling_lines(text, 30) == ["exit code 2", "TypeError: two"]
-    assert telling_lines(text, 0) == []
+    assert failure_lines(text, 12) == ["exit code 2"]
+    assert failure_lines(text, 30) == ["exit code 2", "TypeError: two"]
+    assert failure_lines(text, 0) == []
 
 
 def test_a_line_is_told_once_and_nothing_is_told_of_success() -> None:
-    assert telling_lines("error: x\n" * 100, 1_000) == ["error: x"]
-    assert telling_lines("compiled, 0 errors\nno failures\n", 1_000) == []
+    assert failure_lines("error: x\n" * 100, 1_000) == ["error: x"]
+    assert failure_lines("compiled, 0 errors\nno failures\n", 1_000) == []
 
 
 @given(WRITING, st.integers(0, 400))
 def test_telling_lines_fit_their_room(text: str, room: int) -> None:
-    lines = telling_lines(text + " error " + text, room)
+    lines = failure_lines(text + " error " + text, room)
     assert sum(len(line) + 1 for line in lines) <= room
     assert all("\n" not in line for line in lines)
 
 
 def test_of_a_long_line_the_surroundings_of_the_word_stay() -> None:
-    (line,) = telling_lines("a" * 50_000 + " ValueError: bad " + "b" * 50_000, 500)
+    (line,) = failure_lines("a" * 50_000 + " ValueError: bad " + "b" * 50_000, 500)
     assert "ValueError: bad" in line
     assert len(line) <= 160
 

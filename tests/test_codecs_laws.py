@@ -12,7 +12,7 @@ from refold.codecs import anthropic, gemini, openai_chat, openai_responses
 from refold.codecs.detect import CODECS, decode_all, open_payload
 from refold.errors import FormatError
 from refold.messages import Message, Part, Text, Thinking, ToolCall, ToolResult
-from refold.text.canonical_json import canonical
+from refold.text.canonical_json import canonicalize
 from refold.transcript import Transcript
 
 WORDS = st.text(st.characters(), min_size=1, max_size=8)
@@ -144,7 +144,7 @@ def edited(part: Part, text: str) -> Part:
         case Text():
             return Text(text)
         case ToolCall():
-            return replace(part, arguments=canonical({"stub": text}))
+            return replace(part, arguments=canonicalize({"stub": text}))
         case ToolResult():
             return replace(part, content=tuple(edited(inner, text) for inner in part.content))
     return part
@@ -212,7 +212,7 @@ def test_neighbours_of_one_role_merge_or_are_refused(codec: object, items: st.Se
 
 
 OURS = st.one_of(
-    st.builds(Text, WORDS), st.builds(ToolCall, st.just("0.0"), WORDS, OBJECTS.map(canonical)),
+    st.builds(Text, WORDS), st.builds(ToolCall, st.just("0.0"), WORDS, OBJECTS.map(canonicalize)),
 )  # fmt: skip
 RESULT = st.builds(ToolResult, st.just("?0.0"), st.lists(st.builds(Text, WORDS), max_size=1).map(tuple), name=WORDS)
 

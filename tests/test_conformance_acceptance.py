@@ -23,7 +23,7 @@ from refold.summarizers.model import HEADINGS, ModelSummary
 from refold.summarizers.model.accept import STRUCK, check_quotes, reply, without_reasoning
 from refold.summarizers.model.record import DETAILS, TAGS, elements
 from refold.testing import ScriptedModel, transcripts
-from refold.text.summary_wrapper import previous
+from refold.text.summary_wrapper import summary_in
 
 GOOD = "\n".join(f"## {title}\n- something about {title.lower()}" for title in HEADINGS)
 OVERFLOW = Answer("", "error", "prompt is too long: 210000 tokens > 200000 maximum")
@@ -97,7 +97,7 @@ def test_conformance_32_reasoning_around_a_summary_is_taken_off(text):
     assert without_reasoning(text) == GOOD
     compaction = run(ScriptedModel([text]), ModelSummary())
     assert only(compaction).outcome == "applied"
-    assert previous(compaction.view.messages[0]).startswith(GOOD)
+    assert summary_in(compaction.view.messages[0]).startswith(GOOD)
 
 
 def test_conformance_34_off_the_template_is_asked_for_once_more():
@@ -129,7 +129,7 @@ def test_conformance_34_headings_with_nothing_under_them_are_off_the_template():
 
 def test_conformance_34_any_text_will_do_where_no_heading_is_asked_for():
     compaction = run(ScriptedModel(["All parts are fixed."]), ModelSummary(headings=(), fallback=None))
-    assert previous(compaction.view.messages[0]).startswith("All parts are fixed.")
+    assert summary_in(compaction.view.messages[0]).startswith("All parts are fixed.")
 
 
 def test_conformance_34_headings_are_read_as_models_write_them():

@@ -23,7 +23,7 @@ from refold.summarizers.heuristic import RuleSummary, parse
 from refold.summarizers.heuristic.digest import Todo
 from refold.summarizers.model import HEADINGS, ModelSummary
 from refold.testing import ScriptedModel, transcripts
-from refold.text.summary_wrapper import parted, previous, without_summary
+from refold.text.summary_wrapper import split_record, summary_in, without_summary
 
 GOOD = "\n".join(f"## {title}\n- something about {title.lower()}" for title in HEADINGS)
 ANTHROPIC = Rules(anthropic.RULES, alternate=True, thinking="bound")
@@ -45,7 +45,7 @@ def compacted(messages, summarizer=None, model=None, rules=None, **settings):
 
 
 def summary(view):
-    return next(text for text in map(previous, view.messages) if text is not None)
+    return next(text for text in map(summary_in, view.messages) if text is not None)
 
 
 def filler(n, words=80):
@@ -167,7 +167,7 @@ def todos(id, *rows):
 def test_conformance_42_open_items_are_given_again_with_their_status():
     rows = ("Write the parser", "completed"), ("Write its tests", "in_progress"), ("Update the docs", "pending")
     view = compacted([*filler(0), *todos("t1", *rows), *filler(1), *filler(2)])
-    _, record = parted(summary(view))
+    _, record = split_record(summary(view))
     assert "- [~] Write its tests" in record
     assert "- [ ] Update the docs" in record
     assert "Write the parser" not in record
@@ -295,7 +295,7 @@ def test_ten_rounds_of_a_form_keep_what_the_model_leaves_out_of_its_update():
         model = ScriptedModel([SNAPSHOT.replace("{n}", str(n))])
         view = compacted(view, ModelSummary(form=form), model, keep=1, max_tokens=2_500)
         assert n == 0 or f"value-{n - 1}" in model.asked[0].messages[0].text.partition("</previous-summary>")[0]
-    told, _ = parted(summary(view))
+    told, _ = split_record(summary(view))
     snapshot = form.parse(told)
     assert [f"fact {n}: value-{n}" for n in range(10)] == list(snapshot.key_knowledge)
     assert {f"src/f{n}.py" for n in range(10)} == set(snapshot.files("modified"))
@@ -319,7 +319,7 @@ def test_conformance_09_12_the_earlier_summary_goes_in_as_such_and_not_as_conver
         assert "Step 0, please." not in record
         assert "Now do step 3" in record
         assert "Update it" in model.asked[0].system
-        assert sum(previous(message) is not None for message in second.messages) == 1
+        assert sum(summary_in(message) is not None for message in second.messages) == 1
 
 
 @given(transcripts(max_turns=4), st.sampled_from([Rules(), ANTHROPIC, Rules(openai_chat.RULES)]))

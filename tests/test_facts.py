@@ -22,7 +22,7 @@ from refold.summarizers.forms import FactsForm, Sections
 from refold.summarizers.forms.facts import Concept, FactType
 from refold.summarizers.forms.sections import same
 from refold.testing import ScriptedModel, check_strategy, transcripts
-from refold.text.summary_wrapper import previous
+from refold.text.summary_wrapper import summary_in
 
 CONCEPTS = (
     Concept("user_preferences", "User's preferences: conversation style, theme in the application", FactType.MULTIPLE),
@@ -187,7 +187,7 @@ def test_the_history_becomes_only_the_facts():
     assert attempt.outcome == "applied"
     assert view.messages[0] == messages[0]
     assert len(view.messages) == 2
-    text = previous(view.messages[1])
+    text = summary_in(view.messages[1])
     assert text.startswith(
         "## user_preferences\n- likes dark themes\n- short answers\n## product_details\n- phone X-12: 499 EUR\n"
     )
@@ -245,7 +245,7 @@ def test_facts_are_merged_and_not_extracted_again():
         RetrieveFacts(CONCEPTS), (), answer(user_preferences=["wants red"], issue_solved="yes"), view=grown
     )
     assert len(asked) == 1 and "X-12" not in asked[0].prompt and "Now in red" in asked[0].prompt
-    text = previous(after.messages[1])
+    text = summary_in(after.messages[1])
     assert "- likes dark themes\n- short answers\n- wants red\n" in text
     assert "## issue_solved\n- yes\n" in text
     assert "Left out here: messages 17;" in text
@@ -271,7 +271,7 @@ def test_a_long_history_is_asked_about_in_parts_and_never_half():
     record = "".join(ask.prompt for ask in asked)
     assert 1 < len(asked) <= 8
     assert all(f"Question {n} " in record for n in range(6))
-    assert all(f"- fact {n}\n" in previous(view.messages[1]) for n in range(len(asked)))
+    assert all(f"- fact {n}\n" in summary_in(view.messages[1]) for n in range(len(asked)))
     view, attempt, _ = run(strategy, history(), *replies[:2])
     assert (view.edits, attempt.outcome) == ((), "failed")
     view, attempt, asked = run(RetrieveFacts(CONCEPTS, piece=400, asks=2), history(), *replies)
@@ -281,7 +281,7 @@ def test_a_long_history_is_asked_about_in_parts_and_never_half():
 def test_facts_that_do_not_fit_lose_the_oldest_first():
     many = answer(user_preferences=[f"preference number {n} is long enough" for n in range(60)], issue_solved="no")
     view, attempt, _ = run(RetrieveFacts(CONCEPTS, max_tokens=400), history(), many)
-    text = previous(view.messages[1])
+    text = summary_in(view.messages[1])
     assert attempt.outcome == "degraded"
     assert "number 59 " in text and "number 0 " not in text and "## issue_solved" in text
     assert view.lens.count(view.messages[1]) <= 400

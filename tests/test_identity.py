@@ -13,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from refold.codecs.detect import decode_all, open_payload
-from refold.text.canonical_json import canonical, canonical_text
+from refold.text.canonical_json import canonicalize, canonicalize_text
 from refold.transcript import Transcript
 
 
@@ -212,9 +212,9 @@ def test_reserialised_arguments_change_no_tip(pair: tuple[str, str]):
 
 @given(VALUES)
 def test_canonical_json_is_a_fixed_point(value: object):
-    text = canonical(value)
-    assert canonical(json.loads(text)) == text == canonical_text(text)
-    assert canonical_text(json.dumps(value)) == text
+    text = canonicalize(value)
+    assert canonicalize(json.loads(text)) == text == canonicalize_text(text)
+    assert canonicalize_text(json.dumps(value)) == text
 
 
 @given(st.dictionaries(st.text(max_size=5), st.text(), min_size=1, max_size=1))
@@ -222,13 +222,13 @@ def test_arguments_of_one_text_are_canonical_by_sight(value: dict):
     for ascii_only in (True, False):
         for colon in (":", ": "):
             text = json.dumps(value, ensure_ascii=ascii_only, separators=(",", colon))
-            assert canonical_text(text) == canonical(json.loads(text))
+            assert canonicalize_text(text) == canonicalize(json.loads(text))
 
 
 def test_arguments_that_are_no_json_are_kept():
     for text in ('{"a":', "ls -la", "{'a': 1}", "[" * 100_000):
-        assert canonical_text(text) == text
-    assert canonical_text("") == canonical_text("{ }") == "{}"
+        assert canonicalize_text(text) == text
+    assert canonicalize_text("") == canonicalize_text("{ }") == "{}"
 
 
 BLOCKS = [

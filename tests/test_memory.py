@@ -44,7 +44,7 @@ from refold.messages import user
 from refold.retrieval.hidden import newly_hidden
 from refold.strategies import Summarize
 from refold.testing import ScriptedModel, transcripts
-from refold.text.summary_wrapper import wrap
+from refold.text.summary_wrapper import wrap_summary
 
 
 def assistant(text: str) -> Message:
@@ -127,7 +127,7 @@ def test_only_what_became_hidden_is_taken() -> None:
 
 def test_an_earlier_summary_is_not_taken_for_the_users_words() -> None:
     sink = ProcessMemories()
-    view = View.of((wrap("- Never eat soup. I live in Rome."), assistant("ok"), user("end")))
+    view = View.of((wrap_summary("- Never eat soup. I live in Rome."), assistant("ok"), user("end")))
     flush(None, view.apply(view.fold(0, 2, user("."), by="t")), sink)
     assert texts(sink) == set()
 

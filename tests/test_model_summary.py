@@ -20,7 +20,7 @@ from refold.summarizers.model import HEADINGS, ModelSummary, Prompt, prompt
 from refold.summarizers.model.job import chunks
 from refold.summarizers.model.record import DETAILS, Element, elements, halves
 from refold.testing import ScriptedModel, check_strategy, transcripts
-from refold.text.summary_wrapper import joined, parted, previous, wrap
+from refold.text.summary_wrapper import join_record, split_record, summary_in, wrap_summary
 
 GOOD = "\n".join(f"## {title}\n- something about {title.lower()}" for title in HEADINGS)
 SNAPSHOT = """<state_snapshot>
@@ -116,7 +116,7 @@ def test_without_a_model_the_rules_summarise():
     compaction = run(None, ModelSummary())
     assert compaction.attempts[0].outcome == "degraded"
     assert compaction.attempts[0].reason == "RuleSummary instead: there is no model to ask"
-    assert previous(compaction.view.messages[0]).startswith("## Requests")
+    assert summary_in(compaction.view.messages[0]).startswith("## Requests")
 
 
 def test_without_a_model_and_without_a_fallback_nothing_happens():
@@ -138,7 +138,7 @@ def test_a_fallback_may_be_another_model():
         return Summary(answer.text)
 
     compaction = run(ScriptedModel(["", "In one line."]), ModelSummary(fallback=by_hand))
-    assert previous(compaction.view.messages[0]) == "In one line."
+    assert summary_in(compaction.view.messages[0]) == "In one line."
     assert compaction.attempts[0].asks == 2
 
 
@@ -242,8 +242,8 @@ def test_halves_are_the_whole_and_neither_is_empty(text):
 
 @given(st.text("</>record \\\n#ab", max_size=60), st.text("</>record \n#- ab", max_size=60))
 def test_words_and_record_are_told_apart_whatever_is_in_them(told, record):
-    assert parted(joined(told, record)) == (told.strip(), record.strip())
-    assert parted(previous(wrap(joined(told, record)))) == (told.strip(), record.strip())
+    assert split_record(join_record(told, record)) == (told.strip(), record.strip())
+    assert split_record(summary_in(wrap_summary(join_record(told, record)))) == (told.strip(), record.strip())
 
 
 @given(
@@ -260,11 +260,11 @@ def test_it_keeps_the_laws(messages, rules, keep, max_tokens, same):
 
 def test_without_a_record_the_words_stand_alone():
     compaction = run(ScriptedModel(["All is well."]), ModelSummary(headings=(), record=False))
-    assert previous(compaction.view.messages[0]) == "All is well."
+    assert summary_in(compaction.view.messages[0]) == "All is well."
     model = ScriptedModel(["Still well."])
     again = run(model, ModelSummary(headings=(), record=False), [*compaction.view.messages, *talk(4)])
     assert "<previous-summary>\nAll is well.\n</previous-summary>" in model.asked[0].messages[0].text
-    assert previous(again.view.messages[0]) == "Still well."
+    assert summary_in(again.view.messages[0]) == "Still well."
 
 
 # --- forms ---------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def test_a_form_is_asked_for_read_and_rendered():
     model = ScriptedModel([f"Here it is:\n{SNAPSHOT}"])
     compaction = run(model, ModelSummary(form=form))
     assert form.template in model.asked[0].system
-    told, _ = parted(previous(compaction.view.messages[0]))
+    told, _ = split_record(summary_in(compaction.view.messages[0]))
     assert form.parse(told) == form.parse(SNAPSHOT)
     assert told.startswith("<state_snapshot>")
 
@@ -298,7 +298,7 @@ def test_a_state_is_updated_by_deltas():
     assert first.attempts[0].outcome == "applied", first.attempts[0].reason
     model = ScriptedModel(['{"add": {"decisions": [{"text": "use sqlite"}]}}'])
     second = run(model, ModelSummary(form=form), [*first.view.messages, *talk(6)])
-    told, _ = parted(previous(second.view.messages[0]))
+    told, _ = split_record(summary_in(second.view.messages[0]))
     state = form.parse(told)
     assert isinstance(state, State)
     assert "use sqlite" in told
@@ -307,7 +307,7 @@ def test_a_state_is_updated_by_deltas():
 def test_parts_of_a_form_are_joined_without_another_request():
     model = ScriptedModel([SNAPSHOT.replace("K-1", f"K-{n}") for n in range(1, 30)])
     compaction = run(model, ModelSummary(form=SnapshotForm(), window=6_000, fallback=None), talk(40, 120))
-    told, _ = parted(previous(compaction.view.messages[0]))
+    told, _ = split_record(summary_in(compaction.view.messages[0]))
     assert len(model.asked) >= 2
     assert all(f"the key is K-{n}" in told for n in range(1, len(model.asked) + 1))
     assert f"in {len(model.asked)} parts" in compaction.attempts[0].reason
@@ -318,7 +318,7 @@ def test_a_form_that_grows_too_long_loses_what_matters_least():
     many = "\n".join(f"- action number {n} which was done" for n in range(20))
     model = ScriptedModel([SNAPSHOT.replace("- fixed part 3", many)])
     compaction = run(model, ModelSummary(form=form), max_tokens=420)
-    snapshot = form.parse(parted(previous(compaction.view.messages[0]))[0])
+    snapshot = form.parse(split_record(summary_in(compaction.view.messages[0]))[0])
     assert 0 < len(snapshot.recent_actions) < 20
     assert snapshot.recent_actions[-1] == "action number 19 which was done"
     assert snapshot.overall_goal == "Fix all parts."

@@ -25,11 +25,11 @@ from refold.text.summary_wrapper import (
     ACK,
     CONTINUE,
     QUESTION,
-    carried,
+    belongs_to_summary,
     is_only_summary,
-    opening,
-    previous,
-    wrap,
+    opening_length,
+    summary_in,
+    wrap_summary,
 )
 
 GOOD = "\n".join(f"## {title}\n- something about {title.lower()}" for title in HEADINGS)
@@ -90,7 +90,7 @@ def test_a_view_ends_on_the_assistant_only_where_the_conversation_does(messages,
 
 
 def shape(view):
-    return [(m.role, "summary" if previous(m) is not None else m.text) for m in view.messages]
+    return [(m.role, "summary" if summary_in(m) is not None else m.text) for m in view.messages]
 
 
 TAIL = [(m.role, m.text) for m in talk()[-4:]]
@@ -170,7 +170,7 @@ def test_every_carrier_is_recognised_when_it_is_fed_back(place, dialect):
     view = compacted(talk(), place, rules, model=ScriptedModel([GOOD.replace("done", "KEY-77 done")]))
     for n in range(3):
         history = [*view.messages, user(f"More {n}?"), said("well " * 60), user(f"Yet more {n}?"), said("fine " * 60)]
-        start = opening(history)
+        start = opening_length(history)
         assert start == ((0 if rules.alternate else 1) if place in ("user", "system") else 2)
         assert tail_start(View.of(history, lens=Lens(rules=rules)), 0.99) > start
         model = ScriptedModel([GOOD.replace("done", "KEY-77 done")])
@@ -178,9 +178,9 @@ def test_every_carrier_is_recognised_when_it_is_fed_back(place, dialect):
         before, _, record = model.asked[0].messages[0].text.partition("</previous-summary>")
         assert "KEY-77" in before
         assert all(words not in record for words in ("KEY-77", QUESTION, ACK, CONTINUE, "earlier-conversation"))
-        assert sum(previous(m) is not None for m in view.messages) == 1
+        assert sum(summary_in(m) is not None for m in view.messages) == 1
         assert not rules.check(view.messages)
-        requests = parse(next(text for text in map(previous, view.messages) if text)).requests
+        requests = parse(next(text for text in map(summary_in, view.messages) if text)).requests
         assert requests[0] == "Request 0: fix part 0."
         assert not {QUESTION, ACK, CONTINUE} & set(requests)
         assert len(set(requests)) == len(requests)
@@ -217,12 +217,12 @@ def test_what_is_sent_can_be_sent_back_in_every_wire_format(place, format):
 def test_what_only_looks_like_a_carrier_is_none():
     """A user may ask what we did so far, and an assistant may say that it understood."""
     history = [user(QUESTION), said("Nothing yet."), user(CONTINUE), said(ACK)]
-    assert not any(carried(history, at) for at in range(4))
-    assert opening(history) == 0
-    assert not is_only_summary(said("x" + wrap("y").text))
+    assert not any(belongs_to_summary(history, at) for at in range(4))
+    assert opening_length(history) == 0
+    assert not is_only_summary(said("x" + wrap_summary("y").text))
 
 
 @given(transcripts(max_turns=4), st.sampled_from(NAMES))
 def test_a_history_without_a_summary_has_no_carrier(messages, place):
-    assert opening(messages) == 0
-    assert not any(carried(messages, at) for at in range(len(messages)))
+    assert opening_length(messages) == 0
+    assert not any(belongs_to_summary(messages, at) for at in range(len(messages)))

@@ -38,7 +38,7 @@ from refold.summarizers.model import ModelSummary
 from refold.summarizers.tail import tail_start
 from refold.testing import ScriptedModel, transcripts
 from refold.testing.scripted_server import ScriptedServer
-from refold.text.summary_wrapper import ACK, previous
+from refold.text.summary_wrapper import ACK, summary_in
 from refold.tokens.count import counter
 
 WINDOW = 20_000
@@ -288,7 +288,7 @@ def test_a_second_round_merges_the_first_snapshot():
     question = ask.messages[0].text
     assert question.startswith("<previous-summary>\n<state_snapshot>")
     assert question.count("Port 5433.") == 1
-    assert sum(previous(langchain.decode(m, ())) is not None for m in second.messages) == 1
+    assert sum(summary_in(langchain.decode(m, ())) is not None for m in second.messages) == 1
     assert second.snapshot.overall_goal == "Ship it."
     assert second.snapshot.key_knowledge == ("Port 5433.", "Port 80 is taken.")
     assert second.snapshot.files("created") == ("app.py",)

@@ -12,7 +12,7 @@ from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.presets.gemini import Settings, compactor, recent
 from refold.summarizers.tail import tail_start
 from refold.testing import ScriptedModel
-from refold.text.summary_wrapper import ACK, previous
+from refold.text.summary_wrapper import ACK, summary_in
 
 SNAPSHOT = (
     "<state_snapshot><overall_goal>g</overall_goal><key_knowledge>- k</key_knowledge><file_system_state>none"
@@ -76,7 +76,7 @@ def test_f7_the_acknowledgement_stands_wherever_the_split_is_at_a_user_message(t
     view = compactor(Settings(100, min_saving=0, record=False), model, format="openai_chat").now(wires)
     if view.edits and later(history):
         first, second, third = view.messages[:3]
-        assert previous(first) is not None
+        assert summary_in(first) is not None
         assert second.text == ACK
         assert third.role == "user"
 

@@ -9,7 +9,7 @@ from refold.messages import Message, Text, user
 from refold.presets.keeping import KeepFrom, LastMessages, LastTurns, OnlyBeyond
 from refold.strategies import Summarize
 from refold.testing import proposals
-from refold.text.summary_wrapper import wrap
+from refold.text.summary_wrapper import wrap_summary
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Fills:
     def __call__(self, view, start, stop, max_tokens):
         yield from ()
         text = "word"
-        while view.lens.count(wrap(f"{text} word")) <= max_tokens:
+        while view.lens.count(wrap_summary(f"{text} word")) <= max_tokens:
             text += " word"
         return Summary(text)
 

@@ -34,7 +34,7 @@ from refold.rules.openai_chat import RULES
 from refold.rules.rule import Rules
 from refold.strategies import WholeHistory as CoreWholeHistory
 from refold.testing import ScriptedModel, transcripts
-from refold.text.summary_wrapper import CONTINUE, previous
+from refold.text.summary_wrapper import CONTINUE, summary_in
 
 WORDS = "some words that take room " * 60
 SYSTEM = Message("system", (Text("You are an agent."),))
@@ -80,7 +80,7 @@ async def replaced(history, *answers, strategy=None, preserve_memory=True, memor
 
 
 def tldrs(history):
-    return [text for text in map(previous, history) if text is not None]
+    return [text for text in map(summary_in, history) if text is not None]
 
 
 def valid(history):

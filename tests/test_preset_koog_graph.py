@@ -34,7 +34,7 @@ from refold.presets.koog import (
 )
 from refold.presets.koog import Concept as About
 from refold.testing import ScriptedModel
-from refold.text.summary_wrapper import previous
+from refold.text.summary_wrapper import summary_in
 
 TLDR = (
     "## Key Objectives\n- count the rows\n## Tools Used & Results\n- rows: counted\n## Key Findings\n- none\n"
@@ -101,7 +101,7 @@ class World:
 
 
 def summaries(messages):
-    return [text for m in messages if (text := previous(langchain.decode(m, ()))) is not None]
+    return [text for m in messages if (text := summary_in(langchain.decode(m, ()))) is not None]
 
 
 def test_execute_with_history_compression(run):

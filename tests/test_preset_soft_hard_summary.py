@@ -16,7 +16,7 @@ from refold.presets.soft_hard_summary import (
     parse,
     render,
 )
-from refold.text.summary_wrapper import wrap
+from refold.text.summary_wrapper import wrap_summary
 
 GOLDEN = """\
 [以下是之前对话的摘要]
@@ -123,16 +123,16 @@ def test_an_earlier_summary_is_merged_and_never_a_topic():
         "提升性能\n", "提升性能\n- 推荐使用 systemd 管理进程\n"
     )
     merged = merged.replace("24 条消息,其中用户 12 条,助手 12 条", "26 条消息,其中用户 13 条,助手 13 条")
-    assert told([wrap(GOLDEN), *later]) == merged
+    assert told([wrap_summary(GOLDEN), *later]) == merged
     assert told([user(GOLDEN), *later]) == merged
     history = View.of([*rust(), *later])
-    assert told(history.apply(history.fold(0, 24, wrap(GOLDEN)))) == merged
+    assert told(history.apply(history.fold(0, 24, wrap_summary(GOLDEN)))) == merged
 
 
 def test_a_models_summary_is_taken_apart_when_rules_follow_it():
     """S2-10 S2-50: nothing of it is lost to the fallback."""
     text = "用户在写 HTTP 服务器。\n\n<record>\n## Requests\n- 如何在 Rust 中实现？\n## Constraints\n- 不要用 unsafe。\n</record>"
-    found = told([wrap(text), user("如何部署？"), said("推荐使用 systemd。")])
+    found = told([wrap_summary(text), user("如何部署？"), said("推荐使用 systemd。")])
     for part in ("如何在 Rust 中实现", "不要用 unsafe", "用户在写 HTTP 服务器", "如何部署", "systemd"):
         assert part in found
 
@@ -153,7 +153,7 @@ def test_the_cap_holds_and_the_task_stays_longest(cap):
     ]
     view = View.of(history)
     text = told(view, cap)
-    assert view.lens.count(wrap(text)) <= cap
+    assert view.lens.count(wrap_summary(text)) <= cap
     assert text.endswith("(已压缩 120 条消息,其中用户 60 条,助手 60 条)")
     assert "第0个问题" in text or cap < 120
     assert told(view, 10) == ""
@@ -175,5 +175,5 @@ def test_any_history_fits_its_cap_and_counts_every_message(history, cap):
     """S2-26 S2-30"""
     view = View.of(history)
     text = told(view, cap, "zh")
-    assert not text or view.lens.count(wrap(text)) <= cap
+    assert not text or view.lens.count(wrap_summary(text)) <= cap
     assert not text or f"已压缩 {len(history)} 条消息" in text

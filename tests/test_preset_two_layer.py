@@ -18,7 +18,7 @@ from refold.presets.two_layer import ContextCompactor, ContextPolicy, estimate_t
 from refold.scorers import Attention, Emphasis
 from refold.summarizers.forms import StateForm
 from refold.testing import ScriptedModel
-from refold.text.summary_wrapper import previous
+from refold.text.summary_wrapper import summary_in
 from refold.tokens.count import counter
 from refold.tokens.windows import Window
 
@@ -435,7 +435,7 @@ def test_what_was_compacted_away_can_be_had_back():
     compactor = ContextCompactor(small(), ScriptedModel([SUMMARY]))
     view = compactor.compact(messages)
     assert compactor.originals(messages) == turns(8)
-    summary = next(edit for edit in view.edits if previous(edit.insert[0]))
+    summary = next(edit for edit in view.edits if summary_in(edit.insert[0]))
     assert view.unfold(summary.id) == turns(8)[1 : 1 + summary.stop]
     messages.append(user("还有一个问题"))
     compactor.revert(messages, summary.id)

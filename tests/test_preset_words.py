@@ -21,9 +21,9 @@ from refold.text.summary_wrapper import (
     OPEN,
     TITLES,
     is_only_summary,
-    previous,
+    summary_in,
     without_summary,
-    wrap,
+    wrap_summary,
 )
 
 SMALL = CompactionConfig(300, 600, 100, keep_recent_messages=2, summary_max_tokens=300)
@@ -47,15 +47,15 @@ def test_f26_the_seeds_titles_stand_first():
         message | {"content": f"How do I check database {n}? " + "filler " * 40} for n, message in enumerate(history())
     ]
     assert SoftHardCompactor(SMALL).compact(asked).compacted_messages[0]["content"].startswith(f"{TITLES[2]}\nTopics: ")
-    assert previous(Message("user", (Text("【历史摘要】\n是什么意思？"),))) is None
+    assert summary_in(Message("user", (Text("【历史摘要】\n是什么意思？"),))) is None
 
 
 @given(st.sampled_from(["", *(f"{title}\n" for title in TITLES), TITLES[0], "[Obey]\n"]), st.text(max_size=60))
 def test_f26_a_summary_with_a_title_is_known_again(title, text):
     """Law (C0-9): whatever a summary says, it comes back as it was, and nothing but a known title opens it."""
     text = title + text.strip()
-    message = wrap(text)
-    assert previous(message) == text.strip()
+    message = wrap_summary(text)
+    assert summary_in(message) == text.strip()
     assert is_only_summary(message)
     assert message.text.startswith((OPEN, *(f"{known}\n" for known in TITLES)))
     more = Message("user", (*message.parts, Text("Go on.")))

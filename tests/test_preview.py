@@ -22,8 +22,8 @@ from refold.strategies import (
     Summarize,
 )
 from refold.testing import ScriptedModel, transcripts
-from refold.text.plain import plain_text, readable
-from refold.text.summary_wrapper import wrap
+from refold.text.plain import plain_text, readable_text
+from refold.text.summary_wrapper import wrap_summary
 from test_compactor import STRATEGIES, conversation
 
 FAR = 10**9
@@ -163,7 +163,7 @@ def test_async_previews_as_sync_does():
 
 def folded(view, text):
     """The view with a summary of these words instead of all but the last two messages."""
-    return view.keep([view.fold(0, len(view.transcript) - 2, wrap(text), by="test")])
+    return view.keep([view.fold(0, len(view.transcript) - 2, wrap_summary(text), by="test")])
 
 
 def test_what_would_vanish_is_named():
@@ -314,5 +314,5 @@ def test_f18_what_would_vanish_was_said(messages, strategy):
     stop = max(before.cuts)
     after = before.keep([before.fold(0, stop, user("Gone."), by="all")] if stop else [])
     gone = vanished(before, after)
-    text = "\n".join(one(message) for message in messages for one in (plain_text, readable))
+    text = "\n".join(one(message) for message in messages for one in (plain_text, readable_text))
     assert all(name in text for name in (*gone.paths, *gone.identifiers, *gone.requests, *gone.constraints))

@@ -26,7 +26,7 @@ from refold.retrieval import Index, answer_call, recall, recall_tools
 from refold.stores import SQLiteStore
 from refold.strategies import ClearThinking, Summarize
 from refold.testing import transcripts
-from refold.text.terms import alternatives, phrase, terms
+from refold.text.terms import any_word_query, phrase_query, terms
 
 SAID = (
     user("请把配置文件改成 YAML 格式，不要动数据库。全文检索也要支持中文"),
@@ -208,10 +208,10 @@ def test_an_index_is_no_store_and_a_store_no_index(tmp_path: Path) -> None:
 
 def test_terms_are_words_and_pairs() -> None:
     assert list(terms("全文检索 foo_Bar 第3章")) == ["全文", "文检", "检索", "索", "foo", "bar", "第", "3", "章"]
-    assert phrase('a" OR b*') == '"a or b"'
-    assert phrase("水") == '"水"*'
-    assert phrase("!?") == ""
-    assert '"5 月"*' in alternatives("在5月6号")
+    assert phrase_query('a" OR b*') == '"a or b"'
+    assert phrase_query("水") == '"水"*'
+    assert phrase_query("!?") == ""
+    assert '"5 月"*' in any_word_query("在5月6号")
 
 
 # --- tools --------------------------------------------------------------------------------------

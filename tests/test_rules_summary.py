@@ -16,7 +16,7 @@ from refold.strategies import Summarize
 from refold.summarizers.heuristic import RuleSummary, gather, merge, parse, render
 from refold.summarizers.heuristic.digest import Digest, Todo, state_after
 from refold.testing import transcripts
-from refold.text.summary_wrapper import wrap
+from refold.text.summary_wrapper import wrap_summary
 
 
 def by_length(text):
@@ -255,7 +255,7 @@ def test_conformance_42_a_completed_list_is_not_restated():
     done = {"todos": [{"content": "Parse", "status": "completed"}]}
     first = run([user("Go."), *call("TodoWrite", todos=[{"content": "Parse", "status": "pending"}])])
     assert "- [ ] Parse" in first
-    text = run([wrap(first), *call("TodoWrite", **done)])
+    text = run([wrap_summary(first), *call("TodoWrite", **done)])
     assert "Parse" not in text
 
 
@@ -270,7 +270,7 @@ def test_an_unanswered_request_is_open_until_it_is_answered():
     said = [user("Fix it."), *call("read", path="a.py")]
     text = run(said)
     assert "unanswered: Fix it." in text
-    assert "unanswered" not in run([wrap(text), says("It is fixed.")])
+    assert "unanswered" not in run([wrap_summary(text), says("It is fixed.")])
 
 
 def turns(count, stop=None):
@@ -288,7 +288,11 @@ def test_what_is_answered_right_behind_the_summary_is_not_open():
 
 
 def test_what_an_earlier_summary_calls_open_is_closed_by_an_answer_behind_the_next():
-    said = [wrap(run([user("Fix it."), *call("read", path="a.py")])), *call("edit", path="a.py"), says("It is fixed.")]
+    said = [
+        wrap_summary(run([user("Fix it."), *call("read", path="a.py")])),
+        *call("edit", path="a.py"),
+        says("It is fixed."),
+    ]
     assert "- unanswered: Fix it." in run(said[:3])
     assert "unanswered" not in run(said, stop=3)
 
@@ -327,13 +331,13 @@ def test_requests_in_other_words_stay_apart():
 def test_counts_are_added_when_summaries_are_merged():
     text = run([user("continue"), says("Done.")])
     for _ in range(4):
-        text = run([wrap(text), user("continue"), says("Done."), user("continue"), says("Done.")])
+        text = run([wrap_summary(text), user("continue"), says("Done."), user("continue"), says("Done.")])
     assert "- continue (×9)" in text
 
 
 def test_a_long_request_that_is_shown_beside_its_summary_was_not_made_twice():
     long = "Please mend the parser so that it reads escapes."
-    assert "(×" not in run([wrap(run([user(long), says("Done.")])), user(long), says("Done.")])
+    assert "(×" not in run([wrap_summary(run([user(long), says("Done.")])), user(long), says("Done.")])
 
 
 def test_a_request_that_ends_like_a_count_is_read_back():
@@ -350,8 +354,8 @@ def test_a_long_request_that_is_cut_keeps_its_count():
 
 def test_conformance_43_the_file_list_is_cumulative():
     first = run([user("Go."), *call("write", path="src/a.py", content=""), *call("read", path="src/b.py")])
-    second = run([wrap(first), user("On."), *call("edit", path="src/b.py"), *call("read", path="src/c.py")])
-    third = run([wrap(second), user("On."), *call("bash", command="rm src/c.py")])
+    second = run([wrap_summary(first), user("On."), *call("edit", path="src/b.py"), *call("read", path="src/c.py")])
+    third = run([wrap_summary(second), user("On."), *call("bash", command="rm src/c.py")])
     assert parse(third).files == {"src/a.py": "created", "src/b.py": "modified", "src/c.py": "deleted"}
     assert parse(third).requests == ("Go.", "On.")
     assert parse(third).repeated == {"On.": 2}
@@ -360,21 +364,21 @@ def test_conformance_43_the_file_list_is_cumulative():
 def test_requests_survive_repeated_compaction_verbatim():
     text = run([user("Never print `secrets`; 不要输出密钥。\n\n  indented"), says("Yes.")])
     for n in range(5):
-        text = run([wrap(text), user(f"Step {n}"), says("Done.")])
+        text = run([wrap_summary(text), user(f"Step {n}"), says("Done.")])
     assert parse(text).requests[0] == "Never print `secrets`; 不要输出密钥。\n\n  indented"
     assert parse(text).messages == 12
 
 
 def test_a_summary_inside_a_users_message_is_merged_and_the_users_words_kept():
     first = run([user("Go."), *call("write", path="src/a.py", content="")])
-    merged = Message("user", (*wrap(first).parts, Text("And now?")))
+    merged = Message("user", (*wrap_summary(first).parts, Text("And now?")))
     digest = parse(run([merged, says("Done.")]))
     assert digest.requests == ("Go.", "And now?")
     assert digest.files == {"src/a.py": "created"}
 
 
 def test_prose_of_another_summarizer_becomes_a_note():
-    text = run([wrap("We built a parser.\nIt works."), user("Go."), says("Done.")])
+    text = run([wrap_summary("We built a parser.\nIt works."), user("Go."), says("Done.")])
     assert parse(text).notes == ("We built a parser.\nIt works.",)
 
 

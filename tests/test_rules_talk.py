@@ -20,7 +20,7 @@ from refold.summarizers.heuristic.chat import (
     written,
 )
 from refold.summarizers.heuristic.parse import parse
-from refold.text.summary_wrapper import previous, wrap
+from refold.text.summary_wrapper import summary_in, wrap_summary
 
 
 def says(text):
@@ -31,7 +31,7 @@ def summary(messages, cap=400, stop=None):
     view = View.of(messages)
     run = RuleSummary()(view, 0, len(messages) if stop is None else stop, cap)
     text = drive(run).text
-    assert view.lens.count(wrap(text)) <= cap
+    assert view.lens.count(wrap_summary(text)) <= cap
     return text
 
 
@@ -55,7 +55,7 @@ def test_the_talk_fills_what_is_left_of_the_cap():
         m for n in range(400) for m in (user(f"And item {n}?"), says(f"Item {n} costs {n * 7} euros in shop {n}."))
     ]
     text = summary(messages, 1_000)
-    assert Lens().count(wrap(text)) > 900
+    assert Lens().count(wrap_summary(text)) > 900
     assert "Item 398 costs" in text
 
 
@@ -97,7 +97,7 @@ def test_talk_is_merged_and_keeps_its_numbers():
 def drive_once(view, cap):
     run = Summarize(2, 4 * cap)(view)
     after = view.apply(next(run))
-    assert previous(after.messages[0])
+    assert summary_in(after.messages[0])
     return after
 
 

@@ -15,7 +15,7 @@ from refold.gateway.policy.request_kind import side_of
 from refold.messages import Media, Message, Text, ToolCall, ToolResult, user
 from refold.speakers import current, heard, is_request, request_of, segments, stays
 from refold.speakers.carriers import TAGS
-from refold.text.summary_wrapper import wrap
+from refold.text.summary_wrapper import wrap_summary
 
 
 def reminder(text: str) -> str:
@@ -98,8 +98,8 @@ def asked_in(messages: list[Message]) -> list[str]:
         (result("1", "text", Text("[User message received during tool execution]: Stop.")), ["person"]),
         (Message("user", (Media("image", "image/png", "x"),)), ["person"]),
         (model("The user sent a new message while you"), []),
-        (wrap("## Requests\n- x"), []),
-        (Message("user", (*wrap("x").parts, Text("Go on."))), ["person"]),
+        (wrap_summary("## Requests\n- x"), []),
+        (Message("user", (*wrap_summary("x").parts, Text("Go on."))), ["person"]),
     ],
 )  # fmt: skip
 def test_who_speaks_in_a_message(message: Message, expected: list[str]) -> None:

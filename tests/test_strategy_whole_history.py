@@ -27,7 +27,7 @@ from refold.summarizers.kept_words import (
     untold,
 )
 from refold.testing import ScriptedModel, check_strategy, proposals, transcripts
-from refold.text.summary_wrapper import OPEN, is_only_summary, previous, without_summary, wrap
+from refold.text.summary_wrapper import OPEN, is_only_summary, summary_in, without_summary, wrap_summary
 
 CHAT = Rules(openai_chat.RULES)
 ANTHROPIC = Rules(anthropic.RULES, alternate=True, thinking="bound")
@@ -69,7 +69,7 @@ def run(strategy, messages, *answers, rules=None, view=None):
 
 
 def tldrs(view):
-    return [previous(m) for m in view.messages if previous(m) is not None]
+    return [summary_in(m) for m in view.messages if summary_in(m) is not None]
 
 
 STRATEGIES = [WholeHistory(max_tokens=300), FromLastN(4, max_tokens=300), Chunked(3, max_tokens=300)]
@@ -322,17 +322,17 @@ def test_what_stays_and_what_is_untold_can_be_asked():
 
 def test_conformance_9_summaries_that_were_merged_with_a_message_are_known_again():
     """C3-4: a view fed back as history, its neighbours of one role merged into one message."""
-    first, one, two = user("Mend it."), wrap("S1"), wrap("S2")
+    first, one, two = user("Mend it."), wrap_summary("S1"), wrap_summary("S2")
     merged = Message("user", (*first.parts, *one.parts, *two.parts))
-    assert previous(merged) == "S1\n\nS2"
+    assert summary_in(merged) == "S1\n\nS2"
     assert without_summary(merged) == first
     assert not is_only_summary(merged) and is_only_summary(Message("user", (*one.parts, *two.parts)))
-    assert previous(Message("assistant", merged.parts)) is None
+    assert summary_in(Message("assistant", merged.parts)) is None
     view = View.of([merged, said(WORDS), *talk(3)], lens=Lens(rules=ANTHROPIC))
     assert untold(view, 8) == [(1, 8)]
     view, _ = run(WholeHistory(), (), view=view)
     assert view.messages[0].parts[0] == first.parts[0]
-    assert sum(previous(user(part.text)) is not None for part in view.messages[0].parts) == 1
+    assert sum(summary_in(user(part.text)) is not None for part in view.messages[0].parts) == 1
     chunks, asked = run(Chunked(4, summarizer=ByModel()), [merged, said(WORDS), *talk(3)], "S3", "S4", rules=ANTHROPIC)
     assert asked == ["1:5", "5:8"]
-    assert previous(chunks.messages[0]) == "S1\n\nS2\n\nS3\n\nS4"
+    assert summary_in(chunks.messages[0]) == "S1\n\nS2\n\nS3\n\nS4"

@@ -27,8 +27,8 @@ from refold.errors import FormatError, extra
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from refold.rules.openai_chat import RULES
 from refold.rules.rule import Rules
-from refold.text.canonical_json import canonical, parsed
-from refold.text.summary_wrapper import previous
+from refold.text.canonical_json import canonicalize, parse_or_text
+from refold.text.summary_wrapper import summary_in
 
 try:
     from langchain_core.messages import (
@@ -71,7 +71,9 @@ def system(body: Mapping[str, Any], head: Sequence[Wire]) -> tuple[Part, ...]:  
 def tools(body: Mapping[str, Any]) -> tuple[str, ...]:
     """Each tool of a body (`{"messages": ..., "tools": ...}`) as canonical JSON."""
     given = body.get("tools")
-    return tuple(canonical(convert_to_openai_tool(tool)) for tool in given) if isinstance(given, list | tuple) else ()
+    return (
+        tuple(canonicalize(convert_to_openai_tool(tool)) for tool in given) if isinstance(given, list | tuple) else ()
+    )
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -89,7 +91,7 @@ def encode(message: Message) -> Wire:
             name=result.name or None,
             status="error" if result.error else "success",
         )
-    kwargs = {"lc_source": SOURCE} if previous(message) is not None else {}
+    kwargs = {"lc_source": SOURCE} if summary_in(message) is not None else {}
     kinds: dict[str, type[BaseMessage]] = {"user": HumanMessage, "assistant": AIMessage, "system": SystemMessage}
     if message.role not in kinds:
         raise FormatError(f"LangChain has no message of the role {message.role!r}")
@@ -172,10 +174,10 @@ def _echo(block: Any, calls: Mapping[str, Any]) -> Any:
         return block
     args = calls[call_id(block)]["args"]
     for key in ("input", "args", "arguments"):
-        if key in block and canonical(parsed(block[key]) if isinstance(block[key], str) else block[key]) != canonical(
-            args
-        ):
-            return {**block, key: canonical(args) if isinstance(block[key], str) else args}
+        if key in block and canonicalize(
+            parse_or_text(block[key]) if isinstance(block[key], str) else block[key]
+        ) != canonicalize(args):
+            return {**block, key: canonicalize(args) if isinstance(block[key], str) else args}
     return block
 
 
@@ -205,7 +207,7 @@ def _write(block: Any, part: Part) -> Any:
         case Media(kind, _, ref) if ref.startswith(("http://", "https://")):
             return {"type": kind, "url": ref}
         case Opaque():
-            return parsed(part.json)
+            return parse_or_text(part.json)
     raise FormatError(f"a LangChain message cannot hold this {type(part).__name__} anew")
 
 

@@ -8,7 +8,7 @@ from refold.codecs.codec import Wire
 from refold.codecs.media import media
 from refold.errors import FormatError, extra
 from refold.messages import Content, Media, Message, Part, Text, Thinking, ToolCall, ToolResult
-from refold.text.canonical_json import canonical, canonical_text
+from refold.text.canonical_json import canonicalize, canonicalize_text
 
 try:
     from langchain_core.messages import (
@@ -92,12 +92,12 @@ def slots_of(message: BaseMessage, at: int) -> Iterator[Slot]:
     if not isinstance(message, AIMessage):
         return
     for call in message.tool_calls:
-        yield Slot("call", call, ToolCall(call.get("id") or "", call["name"], canonical(call["args"])))
+        yield Slot("call", call, ToolCall(call.get("id") or "", call["name"], canonicalize(call["args"])))
     for bad in message.invalid_tool_calls:
         yield Slot("invalid", bad, _invalid(bad))
     legacy = message.additional_kwargs.get("function_call")
     if isinstance(legacy, Mapping) and not calls:
-        named = ToolCall(f"{at}.0", str(legacy.get("name")), canonical_text(str(legacy.get("arguments") or "")))
+        named = ToolCall(f"{at}.0", str(legacy.get("name")), canonicalize_text(str(legacy.get("arguments") or "")))
         yield Slot("kwargs", legacy, named)
 
 
@@ -110,7 +110,7 @@ def call_ids(message: BaseMessage) -> set[str]:
 
 def _invalid(call: Mapping[str, Any]) -> ToolCall:
     """A call whose arguments are no JSON object; providers want an answer to it all the same."""
-    return ToolCall(call.get("id") or "", call.get("name") or "", canonical_text(call.get("args") or ""))
+    return ToolCall(call.get("id") or "", call.get("name") or "", canonicalize_text(call.get("args") or ""))
 
 
 def echoes(block: Any, calls: Collection[str]) -> bool:

@@ -33,7 +33,7 @@ from refold.messages import (
 from refold.rules.anthropic import RULES
 from refold.rules.anthropic_continuity import GROWN
 from refold.rules.rule import Rules
-from refold.text.canonical_json import canonical, parsed
+from refold.text.canonical_json import canonicalize, parse_or_text
 
 NAME = "anthropic"
 FIELD = "messages"
@@ -164,7 +164,7 @@ def _read(block: Any) -> Part:
             text = block["text"]
             return Text(text) if isinstance(text, str) else opaque(block)
         if kind == "tool_use":
-            return ToolCall(_word(block["id"]), _word(block["name"]), canonical(block.get("input", {})))
+            return ToolCall(_word(block["id"]), _word(block["name"]), canonicalize(block.get("input", {})))
         if kind == "tool_result":
             return _result(block)
         if kind == "thinking":
@@ -258,7 +258,7 @@ def _write(block: Any, part: Part) -> Any:
         case ToolResult():
             return _write_result(old, part)
         case Opaque():
-            return parsed(part.json)
+            return parse_or_text(part.json)
         case Media():
             return _write_media(part)
 

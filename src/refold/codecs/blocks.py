@@ -8,7 +8,7 @@ from typing import Any
 
 from refold.errors import FormatError
 from refold.messages import Content, Media, Message, Opaque, Part, Text, ToolCall, ToolResult
-from refold.text.canonical_json import canonical
+from refold.text.canonical_json import canonicalize
 
 Block = Any
 """One block of a message's content, as parsed from JSON."""
@@ -45,9 +45,9 @@ def kind_of(value: Any) -> str:
 def opaque(block: Block, moved: Iterable[str] = ("cache_control",), opens: Any = "", closes: Any = "") -> Opaque:
     """A block we do not understand, without the fields that clients move from turn to turn."""
     kind = block.get("type") if isinstance(block, dict) else None
-    text = canonical({k: v for k, v in block.items() if k not in moved} if isinstance(block, dict) else block)
+    text = canonicalize({k: v for k, v in block.items() if k not in moved} if isinstance(block, dict) else block)
     if '"cache_control"' in text:
-        text = canonical(_unmarked(block if not isinstance(block, dict) else json.loads(text)))
+        text = canonicalize(_unmarked(block if not isinstance(block, dict) else json.loads(text)))
     return Opaque(kind if isinstance(kind, str) else "unknown", text, _id(opens), _id(closes))
 
 

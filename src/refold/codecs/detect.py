@@ -12,7 +12,7 @@ from refold.codecs.json_text import Begin, no_beginning
 from refold.codecs.payload import FIELDS, Envelope, Parcel, unpack
 from refold.errors import FormatError
 from refold.messages import Message
-from refold.text.summary_wrapper import previous
+from refold.text.summary_wrapper import summary_in
 
 CODECS: tuple[Codec, ...] = (openai_chat, anthropic, openai_responses, gemini)
 """Of formats that fit a payload equally well, the first is meant: a list of plain texts is a chat."""
@@ -47,7 +47,7 @@ def envelop(parcel: Parcel, format: str | Codec | None = None) -> Envelope:
 
 def _is_head(codec: Codec, item: Wire) -> bool:
     """Is this leading entry the system prompt's? A summary of ours in the system's role is none."""
-    return codec.is_system(item) and previous(codec.decode(item, ())) is None
+    return codec.is_system(item) and summary_in(codec.decode(item, ())) is None
 
 
 def decode_all(envelope: Envelope, start: int = 0, prior: Sequence[Message] = ()) -> list[Message]:

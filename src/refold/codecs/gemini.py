@@ -31,7 +31,7 @@ from refold.messages import (
 )
 from refold.rules.gemini import GROWN, RULES
 from refold.rules.rule import Rules
-from refold.text.canonical_json import canonical, parsed
+from refold.text.canonical_json import canonicalize, parse_or_text
 
 NAME = "gemini"
 FIELD = "contents"
@@ -83,10 +83,10 @@ def tools(body: Mapping[str, Any]) -> tuple[str, ...]:
 def _declared(tool: Any) -> Sequence[str]:
     names = ("functionDeclarations", "function_declarations")
     if not isinstance(tool, dict):
-        return (canonical(tool),)
+        return (canonicalize(tool),)
     functions = chain.from_iterable(canonical_all(tool.get(name)) for name in names)
     others = {key: value for key, value in tool.items() if key not in names}
-    return (*functions, *([canonical(others)] if others else ()))
+    return (*functions, *([canonicalize(others)] if others else ()))
 
 
 def _list(value: Any) -> Sequence[Any]:
@@ -150,7 +150,7 @@ def _known(block: dict[str, Any]) -> Part | None:
     if "text" in block:
         return _text(block)
     if call := block.get("functionCall") or block.get("function_call"):
-        return ToolCall("", shared(_str(call["name"])), canonical(call.get("args") or {}))
+        return ToolCall("", shared(_str(call["name"])), canonicalize(call.get("args") or {}))
     if response := block.get("functionResponse") or block.get("function_response"):
         return _result(response)
     if data := block.get("inlineData") or block.get("inline_data"):
@@ -198,11 +198,11 @@ def _result(answer: dict[str, Any]) -> ToolResult:
     main = _main(name, response)
     more = tuple(map(_read_inner, _list(answer["parts"]))) if "parts" in answer else ()
     if main is None:
-        said: tuple[Content, ...] = (Text(canonical(response)),) if response else ()
+        said: tuple[Content, ...] = (Text(canonicalize(response)),) if response else ()
         return ToolResult("", (*said, *more), name=name)
     key, others = main
     text = (Text(response[key]),) if response[key] else ()  # type: ignore[index]  # an object, as `_main` found
-    rest = (Opaque("response", canonical(others)),) if others else ()
+    rest = (Opaque("response", canonicalize(others)),) if others else ()
     return ToolResult("", (*text, *rest, *more), key == "error", name)
 
 
@@ -245,7 +245,7 @@ def _write(block: Any, part: Part) -> Any:
             key = "function_response" if "function_response" in old else "functionResponse"
             return {**old, key: _write_result(old.get(key) or {}, part)}
         case Opaque():
-            return parsed(part.json)
+            return parse_or_text(part.json)
         case Media(_, mime, ref) if "://" in ref:
             return {"fileData": {"mimeType": mime, "fileUri": ref}}
     raise FormatError(f"the bytes of an embedded {part.kind} are only in its original entry")

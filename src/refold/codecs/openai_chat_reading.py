@@ -17,7 +17,7 @@ from refold.messages import (
     ToolCall,
     ToolResult,
 )
-from refold.text.canonical_json import canonical, canonical_text
+from refold.text.canonical_json import canonicalize, canonicalize_text
 
 REASONING = ("reasoning_content", "reasoning", "reasoning_details")
 """Fields that hold a model's reasoning. Clients echo one text in several of them."""
@@ -77,7 +77,7 @@ def slots_of(item: dict[str, Any], at: int) -> Iterator[Slot]:
     elif content or not isinstance(content, str | None):
         yield Slot("content", content, read_block(content))
     if item.get("refusal"):
-        yield Slot("refusal", item["refusal"], Opaque("refusal", canonical({"refusal": item["refusal"]})))
+        yield Slot("refusal", item["refusal"], Opaque("refusal", canonicalize({"refusal": item["refusal"]})))
     if item.get("audio"):
         yield Slot("audio", item["audio"], _heard(item["audio"]))
     if item.get("function_call"):
@@ -93,10 +93,10 @@ _REASONING = frozenset(REASONING)
 def _reasoning(item: dict[str, Any]) -> Iterator[Slot]:
     """All reasoning fields as one part: the first text, and the details as what must go back as it is."""
     text = item.get("reasoning_content") or item.get("reasoning") or ""
-    text = text if isinstance(text, str) else canonical(text)
+    text = text if isinstance(text, str) else canonicalize(text)
     details = item.get("reasoning_details")
     if text or details:
-        yield Slot("reasoning", None, Thinking(text, canonical(details) if details else ""))
+        yield Slot("reasoning", None, Thinking(text, canonicalize(details) if details else ""))
 
 
 def calls_of(item: dict[str, Any]) -> Sequence[Any]:
@@ -122,8 +122,8 @@ def _tool_call(id: Any, name: Any, arguments: Any, *, free: bool = False) -> Too
         raise TypeError
     id, name = shared(id), shared(name)
     if not isinstance(arguments, str):
-        return ToolCall(id, name, canonical({} if arguments is None else arguments))
-    return ToolCall(id, name, arguments if free else canonical_text(arguments))
+        return ToolCall(id, name, canonicalize({} if arguments is None else arguments))
+    return ToolCall(id, name, arguments if free else canonicalize_text(arguments))
 
 
 def _legacy(call: Any, at: int) -> Part:

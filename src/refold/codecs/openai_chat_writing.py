@@ -17,7 +17,7 @@ from refold.codecs.openai_chat_reading import (
 )
 from refold.errors import FormatError
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
-from refold.text.canonical_json import parsed
+from refold.text.canonical_json import parse_or_text
 
 
 def encode(message: Message) -> Wire:
@@ -111,7 +111,7 @@ def _set_reasoning(out: dict[str, Any], parts: list[Part]) -> None:
             texts = [field for field in present if field != "reasoning_details"] or ["reasoning_content"]
             out.update(dict.fromkeys(texts, part.text))
             if part.signature:
-                out["reasoning_details"] = parsed(part.signature)
+                out["reasoning_details"] = parse_or_text(part.signature)
 
 
 def _content(value: Any, pairs: list[tuple[Slot | None, Part]], empty: Any) -> Any:
@@ -128,7 +128,7 @@ def _keep(block: Any, old: Part | None, part: Part) -> Any:
 
 def _write_call(block: Any, part: Part) -> Any:
     if not isinstance(part, ToolCall):
-        return parsed(part.json) if isinstance(part, Opaque) else block
+        return parse_or_text(part.json) if isinstance(part, Opaque) else block
     if block is None:
         function = {"name": part.name, "arguments": part.arguments}
         return {"id": part.id, "type": "function", "function": function}
@@ -140,7 +140,7 @@ def _write_call(block: Any, part: Part) -> Any:
     if "custom" in block:
         return {**block, "custom": {**block["custom"], "name": part.name, "input": part.arguments}}
     text = isinstance(block["function"].get("arguments", ""), str)
-    value = part.arguments if text else parsed(part.arguments)
+    value = part.arguments if text else parse_or_text(part.arguments)
     return {**block, "function": {**block["function"], "name": part.name, "arguments": value}}
 
 
@@ -152,7 +152,7 @@ def _write(block: Any, part: Part) -> Any:
         case Media(kind, _, ref) if kind == "image" and ref.startswith(("http://", "https://")):
             return {"type": "image_url", "image_url": {"url": ref}}
         case Opaque():
-            return parsed(part.json)
+            return parse_or_text(part.json)
     raise FormatError(f"a chat message cannot hold this {type(part).__name__} anew")
 
 

@@ -30,7 +30,7 @@ from refold.messages import (
 )
 from refold.rules.openai_responses import GROWN, RULES
 from refold.rules.rule import Rules
-from refold.text.canonical_json import canonical, canonical_text, parsed
+from refold.text.canonical_json import canonicalize, canonicalize_text, parse_or_text
 
 NAME = "openai_responses"
 FIELD = "input"
@@ -135,11 +135,11 @@ def _traffic(item: dict[str, Any], kind: Any) -> Message:
     """Calls and outputs we can read. Raises `KeyError` or `TypeError` for another shape."""
     match kind:
         case "function_call":
-            return _called(item, item["name"], canonical_text(item["arguments"]))
+            return _called(item, item["name"], canonicalize_text(item["arguments"]))
         case "custom_tool_call":
             return _called(item, item["name"], item["input"])
         case "local_shell_call":
-            return _called(item, "local_shell", canonical(item["action"]))
+            return _called(item, "local_shell", canonicalize(item["action"]))
         case "function_call_output" | "custom_tool_call_output" | "local_shell_call_output":
             content: tuple[Content, ...] = contents(item["output"], _read)
             return Message("tool", (ToolResult(_call_id(item), content),))
@@ -210,7 +210,7 @@ def encode(message: Message) -> Wire:
             output = reshape("", only.content, _read, _write)
             return {"type": "function_call_output", "call_id": id, "output": output}
         case Opaque():
-            return parsed(only.json)
+            return parse_or_text(only.json)
     if any(isinstance(part, Thinking | ToolCall | ToolResult) for part in message.parts):
         raise FormatError("a Responses item is one call, one result, one piece of reasoning or one message")
     write = _write_said if message.role == "assistant" else _write
@@ -245,7 +245,7 @@ def _changed(item: dict[str, Any], part: Part) -> dict[str, Any]:
         case Thinking(text, signature):
             return _reasoning(text, signature) | ({"content": None} if "content" in item else {})
         case Opaque():
-            return dict(parsed(part.json))
+            return dict(parse_or_text(part.json))
     raise FormatError(f"a Responses item cannot hold this {type(part).__name__}")
 
 
@@ -266,7 +266,7 @@ def _write(block: Any, part: Part) -> Any:
         case Media(kind, _, ref) if kind == "image" and ref.startswith(("http://", "https://")):
             return {"type": "input_image", "image_url": ref}
         case Opaque():
-            return parsed(part.json)
+            return parse_or_text(part.json)
     raise FormatError(f"a Responses message cannot hold this {type(part).__name__} anew")
 
 

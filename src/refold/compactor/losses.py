@@ -9,7 +9,7 @@ from refold.messages import Content, Message, Opaque, Part, Text, Thinking, Tool
 from refold.summarizers.heuristic.collect import gather
 from refold.summarizers.heuristic.digest import Digest, merge, merged
 from refold.summarizers.heuristic.parse import parse
-from refold.text.summary_wrapper import previous, without_summary
+from refold.text.summary_wrapper import summary_in, without_summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def _digest(before: View, after: View) -> Digest:
     earlier, shown, said = list[str](), list[Message](), list[Message]()
     for item in before.each():
         gone = [message for message in item.shown if message not in left]
-        earlier += [text for text in map(previous, gone) if text is not None]
+        earlier += [text for text in map(summary_in, gone) if text is not None]
         rest = [message for message in map(without_summary, gone) if message.parts]
         shown += rest
         if item.edit and rest:
@@ -80,7 +80,7 @@ def _said_only(shown: Digest, said: Digest, ids: Collection[str]) -> Digest:
 
 def _told(view: View) -> set[str]:
     """Names that summaries tell in fewer characters, such as `src/{app,main}.py`."""
-    digests = [parse(text) for text in map(previous, view.messages) if text is not None]
+    digests = [parse(text) for text in map(summary_in, view.messages) if text is not None]
     return {name for digest in digests for name in (*digest.files, *(entry.text for entry in digest.index))}
 
 

@@ -9,7 +9,7 @@ from refold.core.view import View
 from refold.edits import Attempt, Edit
 from refold.errors import EditError
 from refold.messages import Message
-from refold.text.summary_wrapper import previous, without_summary, wrap
+from refold.text.summary_wrapper import summary_in, without_summary, wrap_summary
 
 
 @dataclass(frozen=True)
@@ -85,11 +85,11 @@ class Preview:
 
 
 def _summary(edit: Edit) -> str | None:
-    return next((text for text in map(previous, edit.insert) if text is not None), None)
+    return next((text for text in map(summary_in, edit.insert) if text is not None), None)
 
 
 def _reworded(message: Message, text: str) -> Message:
     """The message with another summary; what else stands in it stays."""
-    if previous(message) is None:
+    if summary_in(message) is None:
         return message
-    return replace(message, parts=(*wrap(text).parts, *without_summary(message).parts))
+    return replace(message, parts=(*wrap_summary(text).parts, *without_summary(message).parts))

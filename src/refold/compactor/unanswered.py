@@ -10,7 +10,7 @@ from refold.core.tool_groups import unseen
 from refold.edits import Edit
 from refold.messages import Message, Text, Thinking
 from refold.speakers import Segment, current, heard, own_words
-from refold.text.summary_wrapper import carried, without_summary
+from refold.text.summary_wrapper import belongs_to_summary, without_summary
 
 Heard = Sequence[tuple[Segment, ...]]
 
@@ -61,7 +61,7 @@ def _is_answered(said: Sequence[Message], asked: int, end: int) -> bool:
 
 def _is_answer(said: Sequence[Message], at: int) -> bool:
     """Does the model say something here, in its own words?"""
-    return any(not isinstance(part, Thinking) for part in said[at].parts) and not carried(said, at)
+    return any(not isinstance(part, Thinking) for part in said[at].parts) and not belongs_to_summary(said, at)
 
 
 def _is_shown(message: Message, edit: Edit) -> bool:

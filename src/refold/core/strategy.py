@@ -150,5 +150,5 @@ class Summary(NamedTuple):
 
 Summarizer = Callable[[View, int, int, int], Generator[Ask, Answer | None, Summary]]
 """Summarises `messages[start:stop]` of a view: `(view, start, stop, max_tokens)`. It may `yield Ask`
-to have a model answer. The text, wrapped by `refold.text.summary_wrapper.wrap`, must not exceed *max_tokens* by
+to have a model answer. The text, wrapped by `refold.text.summary_wrapper.wrap_summary`, must not exceed *max_tokens* by
 `view.lens.count`."""

@@ -18,7 +18,7 @@ from refold.demo.story import session
 from refold.edits import Edit
 from refold.session_files.workfile import Share, saving
 from refold.stores import SQLiteStore
-from refold.text.summary_wrapper import previous
+from refold.text.summary_wrapper import summary_in
 
 TRIGGER, TARGET = 80_000, 30_000
 MODEL = "claude-opus-5-5"
@@ -70,7 +70,7 @@ class Trial:
     @property
     def summary(self) -> Edit | None:
         """The edit that shows a summary, if there is one."""
-        return next((edit for edit in self.shown if any(map(previous, edit.insert))), None)
+        return next((edit for edit in self.shown if any(map(summary_in, edit.insert))), None)
 
     @property
     def shown(self) -> list[Edit]:

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 from refold.stores.sql import Linked
 from refold.stores.sqlite_connection import Link, close_over_forks
 from refold.stores.sqlite_schema import MEMORIES_ID
-from refold.text.terms import alternatives, folded, phrase, terms
+from refold.text.terms import any_word_query, fold, phrase_query, terms
 
 Kind = Literal["fact", "preference", "decision"]
 
@@ -129,9 +129,9 @@ class SQLiteMemories(Linked):
         with self._link.at("read") as connection:
             if not query.strip():
                 return self._select(connection, LATEST, self.scope, limit)
-            wanted = [text for text in (phrase(query), alternatives(query)) if text]
+            wanted = [text for text in (phrase_query(query), any_word_query(query)) if text]
             found = {m.id: m for text in wanted for m in self._select(connection, FIND, text, self.scope, limit)}
-            held = () if found else self._select(connection, HOLDING, self.scope, _clean(folded(query).strip()), limit)
+            held = () if found else self._select(connection, HOLDING, self.scope, _clean(fold(query).strip()), limit)
         return [*found.values(), *held][:limit]
 
     def forget(self, ids: Iterable[str]) -> int:
@@ -185,7 +185,7 @@ class ProcessMemories:
         if not query.strip():
             return latest[:limit]
         wanted = set(terms(query))
-        points = [len(wanted & set(terms(f"{m.concept} {m.text}"))) + (folded(query) in folded(m.text)) for m in latest]
+        points = [len(wanted & set(terms(f"{m.concept} {m.text}"))) + (fold(query) in fold(m.text)) for m in latest]
         ranked = sorted((-point, at) for at, point in enumerate(points) if point)
         return [latest[at] for _, at in ranked[:limit]]
 

@@ -18,7 +18,7 @@ from refold.models.endpoint import HTTPModel
 from refold.presets.gemini import Settings, compactor, curated
 from refold.stores.store import Store
 from refold.summarizers.forms import Snapshot, read_snapshot
-from refold.text.summary_wrapper import opening, previous
+from refold.text.summary_wrapper import opening_length, summary_in
 
 try:
     from langchain_core.language_models import BaseChatModel
@@ -138,7 +138,7 @@ def get_compressor(
 
 
 def _snapshot(view: View) -> Snapshot | None:
-    told = (text for text in map(previous, view.messages) if text is not None)
+    told = (text for text in map(summary_in, view.messages) if text is not None)
     return next((found for text in told if (found := read_snapshot(text))), None)
 
 
@@ -164,7 +164,7 @@ def _noted(message: BaseMessage, view: View) -> BaseMessage:
 
 def _fresh(view: View, every: int) -> bool:
     """Were *every* steps made since the snapshot that the history begins with, if it begins with one?"""
-    behind = opening(view.transcript.messages)
+    behind = opening_length(view.transcript.messages)
     if not behind or view.envelope is None:
         return True
     notes = (view.envelope.item(at).additional_kwargs.get(KEPT) for at in range(behind))

@@ -30,7 +30,7 @@ from refold.rules.openai_chat import RULES
 from refold.rules.rule import Rules
 from refold.summarizers.kept_words import Marked, Picks
 from refold.summarizers.model.record import DETAILS, elements
-from refold.text.summary_wrapper import CONTINUE, previous
+from refold.text.summary_wrapper import CONTINUE, summary_in
 from refold.tokens.count import Counter, count_fixed, count_message
 
 
@@ -64,7 +64,7 @@ class Prompt(NamedTuple):
     @property
     def head(self) -> tuple[Message, ...]:
         """The system prompt: leading system messages that carry no summary."""
-        return tuple(takewhile(lambda m: m.role == "system" and previous(m) is None, self.messages))
+        return tuple(takewhile(lambda m: m.role == "system" and summary_in(m) is None, self.messages))
 
 
 @dataclass

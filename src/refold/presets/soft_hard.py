@@ -42,7 +42,7 @@ from refold.stores.store import Row, Store
 from refold.strategies import ClearToolResults, KeepImportant, Summarize
 from refold.summarizers.model import ModelSummary, Prompt
 from refold.summarizers.model import prompt as named_prompt
-from refold.text.summary_wrapper import previous
+from refold.text.summary_wrapper import summary_in
 from refold.tokens.count import Counter as TokenCounter
 from refold.tokens.count import counter
 
@@ -220,7 +220,7 @@ class SoftHardCompactor:
         self, talk: Conversation, given: Any, said: Any, before: int, view: View, flushed: Flushed
     ) -> CompactionResult:
         """*given* said *said*, was shown in *before* tokens, and is shown as *view* now."""
-        texts = (previous(message) for placed in view.top for message in placed.edit.insert)
+        texts = (summary_in(message) for placed in view.top for message in placed.edit.insert)
         shown, whole = view.payload, len(given) == len(said)
         self._talks.keep(talk, said, shown)
         return CompactionResult(

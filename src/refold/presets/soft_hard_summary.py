@@ -15,7 +15,7 @@ from refold.summarizers.heuristic.cues import strongest, weight
 from refold.summarizers.heuristic.digest import unique
 from refold.summarizers.heuristic.parse import parse as parse_record
 from refold.summarizers.heuristic.words import one_line, sentences
-from refold.text.summary_wrapper import TITLES, wrap
+from refold.text.summary_wrapper import TITLES, wrap_summary
 
 Language = Literal["zh", "en"]
 TOPIC = 60
@@ -130,7 +130,7 @@ class TopicSummary:
         language = self._language(earlier, said)
         words = WORDS[language]
         notes = reduce(Notes.__add__, [*map(parse, earlier), notes_of(said, words)], Notes())
-        while view.lens.count(wrap(text := render(notes, words))) > max_tokens:
+        while view.lens.count(wrap_summary(text := render(notes, words))) > max_tokens:
             shorter = _shorter(notes)
             if shorter == notes:
                 return Summary("")

@@ -2,7 +2,7 @@
 
 from refold.core.edit_stack import Placed
 from refold.core.view import View
-from refold.text.plain import readable
+from refold.text.plain import readable_text
 
 
 def hidden(view: View) -> dict[int, str]:
@@ -28,4 +28,4 @@ def _still_shown(view: View, placed: Placed) -> bool:
     edit = placed.edit
     if edit.stop - edit.start > 1 or len(edit.insert) != 1:
         return False
-    return readable(view.transcript.messages[edit.start]) in readable(edit.insert[0])
+    return readable_text(view.transcript.messages[edit.start]) in readable_text(edit.insert[0])

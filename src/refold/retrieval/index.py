@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from refold.stores.sql import Linked
 from refold.stores.sqlite_connection import Link, close_over_forks
 from refold.stores.sqlite_schema import INDEX_ID
-from refold.text.plain import readable
-from refold.text.terms import alternatives, phrase, terms
+from refold.text.plain import readable_text
+from refold.text.terms import any_word_query, phrase_query, terms
 from refold.transcript import Transcript
 
 MIGRATIONS = (
@@ -60,7 +60,7 @@ class Index(Linked):
         """Positions by score, of the messages whose tips are in *hidden* (tip to position) and that hold
         any word of *query*. Raises `StoreError`."""
         found = dict[int, float]()
-        for wanted, more in ((alternatives(query), 0.0), (phrase(query), EXACT)):
+        for wanted, more in ((any_word_query(query), 0.0), (phrase_query(query), EXACT)):
             for tip, score in self._matches(wanted):
                 if (at := hidden.get(tip)) is not None:
                     found[at] = (found.get(at, 0.0) if more else score) + more
@@ -87,5 +87,5 @@ def _learn(connection: sqlite3.Connection, transcript: Transcript, at: int) -> i
     """Index one message unless another process was faster; 1 if it was new."""
     told = connection.execute(HEAR, (transcript.tips[at + 1],))
     if told.rowcount:
-        connection.execute(LEARN, (told.lastrowid, " ".join(terms(readable(transcript.messages[at])))))
+        connection.execute(LEARN, (told.lastrowid, " ".join(terms(readable_text(transcript.messages[at])))))
     return told.rowcount

@@ -7,8 +7,8 @@ from refold.core.view import View
 from refold.retrieval.hidden import hidden as hidden_in
 from refold.retrieval.index import Index
 from refold.text.clip import ceiling, floor
-from refold.text.plain import readable
-from refold.text.terms import ASKED, folded, runs
+from refold.text.plain import readable_text
+from refold.text.terms import ASKED, fold, runs
 
 SEEN = 2_000
 """Places in one text that are weighed against one another."""
@@ -96,7 +96,7 @@ def recall(view: View, query: str, limit: int = 10, *, index: Index | None = Non
 
 def _hit(view: View, at: int, edit: str, query: str, score: float, width: int) -> Hit:
     message = view.transcript.messages[at]
-    return Hit(edit, at, message.role, snippet(readable(message), query, width), score)
+    return Hit(edit, at, message.role, snippet(readable_text(message), query, width), score)
 
 
 def _found(view: View, hidden: dict[int, str], query: str, index: Index) -> dict[int, float]:
@@ -108,6 +108,6 @@ def _found(view: View, hidden: dict[int, str], query: str, index: Index) -> dict
 
 def _scan(view: View, hidden: dict[int, str], query: str) -> dict[int, float]:
     """Hidden messages that hold the query as a string, however it is made up."""
-    wanted = folded(query).strip()
+    wanted = fold(query).strip()
     said = view.transcript.messages
-    return {at: 1.0 for at in hidden if wanted in folded(readable(said[at]))}
+    return {at: 1.0 for at in hidden if wanted in fold(readable_text(said[at]))}

@@ -10,7 +10,7 @@ from refold.messages import Text, ToolCall, ToolResult
 from refold.retrieval.index import Index
 from refold.retrieval.search import recall
 from refold.text.clip import floor
-from refold.text.plain import readable
+from refold.text.plain import readable_text
 
 
 class Call(NamedTuple):
@@ -180,7 +180,7 @@ def _unfold(view: View, call: Call, _index: Index | None, size: int) -> str:
         raise ValueError(f"edit {edit.id[:8]} hides positions {edit.start} to {edit.stop - 1}, not {at}")
     first, stop = (at, at + 1) if at >= 0 else (edit.start, edit.stop)
     said = view.transcript.messages
-    text = "\n\n".join(f"[position {n}, {said[n].role}]\n{readable(said[n])}" for n in range(first, stop))
+    text = "\n\n".join(f"[position {n}, {said[n].role}]\n{readable_text(said[n])}" for n in range(first, stop))
     if not 0 <= offset <= len(text):
         raise ValueError(f"offset {offset} is outside of the text, which has {len(text)} characters")
     return _clipped(text, offset, size)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from refold.messages import Message, Opaque
 from refold.rules.rule import Rule, Verdict, Violation
 from refold.rules.violations import Body
-from refold.text.canonical_json import parsed
+from refold.text.canonical_json import parse_or_text
 
 BEHAVIOURS = ("error", "drop_block")
 """What may be asked to happen to thinking whose prefix has changed (AN-9)."""
@@ -140,7 +140,7 @@ def summaries(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG0
 
 
 def _is_blank(block: Opaque) -> bool:
-    value = parsed(block.json) if block.kind == "compaction" else None
+    value = parse_or_text(block.json) if block.kind == "compaction" else None
     return isinstance(value, dict) and value.get("content") == ""
 
 

@@ -16,7 +16,7 @@ from refold.messages import Message, Opaque, Part, Thinking
 from refold.rules.continuity import Lapse, fields, lapses, said, same, thoughts
 from refold.rules.rule import Growth, Sent, Violation
 from refold.rules.violations import fingerprint
-from refold.text.canonical_json import parsed
+from refold.text.canonical_json import parse_or_text
 
 Word = tuple[str, Part]
 """Something said, and who said it."""
@@ -98,7 +98,7 @@ def _failed(part: Part) -> bool:
     """Is it one of a compaction that failed, which the API passes over?"""
     if not (isinstance(part, Opaque) and part.kind == "compaction"):
         return False
-    block = parsed(part.json)
+    block = parse_or_text(part.json)
     return isinstance(block, dict) and block.get("content") is None and not block.get("encrypted_content")
 
 

@@ -12,7 +12,7 @@ from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import act
 from refold.summarizers.heuristic.names import Tally, note
 from refold.text.failures import is_failure
-from refold.text.tool_arguments import fields, path_of
+from refold.text.tool_arguments import arguments_of, path_of
 
 
 class Exchange(NamedTuple):
@@ -137,7 +137,7 @@ def _files(one: Exchange) -> list[tuple[str, str]]:
 
 def _is_whole(one: Exchange) -> bool:
     """A read by a tool that names no lines: commands, which may print a part, are none."""
-    given = fields(one.call)
+    given = arguments_of(one.call)
     return not act(one.call).command and all(isinstance(value, str) for value in given.values())
 
 

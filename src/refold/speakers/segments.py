@@ -31,7 +31,7 @@ from refold.speakers.carriers import (
     Carrier,
     Voice,
 )
-from refold.text.summary_wrapper import previous, without_summary
+from refold.text.summary_wrapper import summary_in, without_summary
 
 LIFTED = "(This stood at the end of a tool's result.)"
 """Before words that a client had put behind a tool's, where they now stand alone."""
@@ -82,7 +82,7 @@ def segments(message: Message) -> tuple[Segment, ...]:
     """Who says what in *message*, in order. The model's words, tools' results and our own summaries have no segment. Pure."""
     if message.role == "assistant":
         return ()
-    if previous(message) is not None:
+    if summary_in(message) is not None:
         message = without_summary(message)
     found = list[Segment]()
     for at, part in enumerate(message.parts):

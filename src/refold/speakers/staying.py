@@ -8,7 +8,7 @@ from refold.core.view import View
 from refold.messages import Media, Message, Opaque, Text, Thinking
 from refold.speakers.carriers import BARE, NEW_TASK
 from refold.speakers.segments import LIFTED, Segment, own_words, segments, steers, without_numbers
-from refold.text.summary_wrapper import carried, without_summary
+from refold.text.summary_wrapper import belongs_to_summary, without_summary
 from refold.tokens.count import Counter
 
 SHARE = 5
@@ -45,7 +45,7 @@ def heard(messages: Sequence[Message], known: Heard | None = None) -> Heard:
     found = list(map(segments, messages)) if known is None else list(known)
     labels = dict[str, int]()
     for at, spoken in enumerate(found):
-        if spoken and carried(messages, at):
+        if spoken and belongs_to_summary(messages, at):
             found[at] = ()
         for segment in spoken:
             if label := _label(segment):

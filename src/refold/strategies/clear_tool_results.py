@@ -16,8 +16,8 @@ from refold.messages import Content, Media, Message, Part, Text, ToolCall, ToolR
 from refold.scorers.scorer import Scorer, least_first
 from refold.speakers import steering
 from refold.text.clip import head
-from refold.text.failures import WIDTH, is_failure, telling_lines
-from refold.text.tool_arguments import title
+from refold.text.failures import WIDTH, failure_lines, is_failure
+from refold.text.tool_arguments import call_title
 
 ERROR_ROOM = 320
 """Characters of error lines that stay of a failure."""
@@ -148,7 +148,7 @@ class ClearToolResults:
             return shown
         stub = self._stub(shown, said, call, name)
         if stand.by and not self.stub and _count(view, stand, stub) >= before:
-            stub = _with_steering(replace(shown, content=(Text(f"[{title(call)}: cleared (edit {name})]"),)), said)
+            stub = _with_steering(replace(shown, content=(Text(f"[{call_title(call)}: cleared (edit {name})]"),)), said)
         alone = len(stand.message.parts) == 1  # then the message is counted, and says the same
         return stub if alone or _count(view, stand, stub) < before else shown
 
@@ -157,7 +157,7 @@ class ClearToolResults:
         gone = [part for part in said.content if not (isinstance(part, Media) and self.media == "keep")]
         failure = tuple(_failure(shown))
         if self.stub is None:
-            text = "\n".join((f"[{title(call)}: result of {_size(gone)} cleared (edit {name})]", *failure))
+            text = "\n".join((f"[{call_title(call)}: result of {_size(gone)} cleared (edit {name})]", *failure))
         else:
             text = self.stub(Cleared(call, said, name, failure))
         stub = ToolResult(shown.id, (Text(text), *media), shown.error, shown.name)
@@ -195,5 +195,5 @@ def _failure(result: ToolResult) -> list[str]:
     """What stays of a failure: exit code and error lines (conformance case 28)."""
     text = result.text
     if result.error or is_failure(text):
-        return telling_lines(text, ERROR_ROOM) or [head(text.strip(), WIDTH)]
+        return failure_lines(text, ERROR_ROOM) or [head(text.strip(), WIDTH)]
     return []

@@ -13,7 +13,7 @@ from refold.messages import Content, Message, Part, Text, ToolResult
 from refold.scorers.scorer import Scorer, score_alone
 from refold.speakers import steering
 from refold.text.clip import Gap, gap
-from refold.text.failures import telling_lines
+from refold.text.failures import failure_lines
 
 MARK = 100
 """Characters set aside for the mark."""
@@ -71,7 +71,7 @@ class ClipResults:
         text = part.text[: part.text.rfind(own[0])] if own else part.text
         size = max(0, limit - MARK - sum(map(len, own)))
         cut = gap(text, max(0, size - room), self.head)
-        lines = telling_lines(text[cut.start : cut.stop], room)
+        lines = failure_lines(text[cut.start : cut.stop], room)
         if not lines:
             cut = gap(text, size, self.head)
         if cut.start >= cut.stop:

@@ -12,7 +12,7 @@ from refold.core.view import View
 from refold.errors import whole
 from refold.messages import Content, Media, Message, Part, Text, ToolCall, ToolResult
 from refold.text.failures import is_failure
-from refold.text.tool_arguments import path_of, title
+from refold.text.tool_arguments import call_title, path_of
 
 Said = tuple[Content, ...]
 """What a result says."""
@@ -141,7 +141,7 @@ def _stubbed(message: Message, twins: dict[str, ToolCall], name: str) -> Message
         if not isinstance(part, ToolResult) or part.id not in twins:
             return part
         twin = twins[part.id]
-        said = f"[{title(twin)}: the same result as before (call {twin.id}, edit {name})]"
+        said = f"[{call_title(twin)}: the same result as before (call {twin.id}, edit {name})]"
         return replace(part, content=(Text(said),))
 
     return with_parts(message, change)

@@ -15,7 +15,7 @@ from refold.speakers import Staying, staying
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.placement import PLACEMENTS, Placement, placed
 from refold.summarizers.tail import tail_start
-from refold.text.summary_wrapper import carried, without_summary
+from refold.text.summary_wrapper import belongs_to_summary, without_summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Summarize:
         picked = {at for at in refetched(view) if at < stop}
         for at in range(stop) if self.pin is not None else ():
             own = without_summary(said[at])
-            if own.parts and not carried(said, at) and self.pin is not None and self.pin(own):
+            if own.parts and not belongs_to_summary(said, at) and self.pin is not None and self.pin(own):
                 picked.add(at)
         for at in picked:
             after = bisect_right(cuts, at)
@@ -120,7 +120,9 @@ class Beside(NamedTuple):
     def tokens(self) -> int:
         """Tokens of what stays."""
         frame = self.around("")
-        return sum(self.view.lens.count(message) for at, message in enumerate(frame) if not carried(frame, at))
+        return sum(
+            self.view.lens.count(message) for at, message in enumerate(frame) if not belongs_to_summary(frame, at)
+        )
 
     @property
     def ending(self) -> Ending | None:

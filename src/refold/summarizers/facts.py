@@ -15,7 +15,7 @@ from refold.summarizers.model.accept import reply
 from refold.summarizers.model.job import chunks
 from refold.summarizers.model.prompt import Prompt, as_prompt
 from refold.summarizers.model.record import DETAILS, Element, elements
-from refold.text.summary_wrapper import previous, without_summary, wrap
+from refold.text.summary_wrapper import summary_in, without_summary, wrap_summary
 
 FACTS_PROMPT = Prompt(
     "facts",
@@ -101,7 +101,7 @@ def _material(view: View, start: int, stop: int, form: FactsForm) -> tuple[Secti
     known: Sections | None = None
     record = list[Element]()
     for at, message in _told(view, start, stop):
-        text = previous(message)
+        text = summary_in(message)
         facts = None if text is None else form.written(text, STATUS)
         if facts is not None:
             known = form.merge(known, facts)
@@ -117,7 +117,7 @@ def _told(view: View, start: int, stop: int) -> Iterator[tuple[int, Message]]:
     for item in view.each():
         if item.start < start or item.stop > stop:
             continue
-        summaries = [message for message in item.shown if previous(message) is not None] if item.edit else []
+        summaries = [message for message in item.shown if summary_in(message) is not None] if item.edit else []
         if summaries:
             yield from ((item.start, message) for message in summaries)
         else:
@@ -141,7 +141,7 @@ def _fitted(form: FactsForm, facts: Sections, note: str, view: View, max_tokens:
     cut = False
     while True:
         text = f"{form.render(facts)}\n## {STATUS}\n{note}"
-        if view.lens.count(wrap(text)) <= max_tokens:
+        if view.lens.count(wrap_summary(text)) <= max_tokens:
             return Summary(text, Ending("degraded", "the oldest facts were left out for want of room") if cut else None)
         less, cut = form.shorter(facts), True
         if less is None:

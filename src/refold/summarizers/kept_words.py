@@ -16,7 +16,7 @@ from refold.errors import EditError
 from refold.messages import Message, Thinking, user
 from refold.rules.rule import Rules
 from refold.speakers import has_person, heard_in, staying
-from refold.text.summary_wrapper import CONTINUE, carried, previous, without_summary, wrap
+from refold.text.summary_wrapper import CONTINUE, belongs_to_summary, summary_in, without_summary, wrap_summary
 
 MEMORY, MEMORY_END = "<memory>", "</memory>"
 KOOG_TEXTS = ("Here are the relevant facts from memory", "Memory feature is not enabled")
@@ -81,7 +81,7 @@ def untold(view: View, stop: int) -> list[tuple[int, int]]:
     """The runs of `messages[:stop]` that no summary stands for."""
     runs = list[tuple[int, int]]()
     for item in view.each():
-        if item.stop > stop or any(previous(message) is not None for message in item.shown):
+        if item.stop > stop or any(summary_in(message) is not None for message in item.shown):
             continue
         if runs and runs[-1][1] == item.start:
             runs[-1] = (runs[-1][0], item.stop)
@@ -114,7 +114,7 @@ def first_request(view: View) -> int:
 
 def _own(said: Sequence[Message], at: int) -> Message:
     """What a message says besides a summary; nothing if it only carries one."""
-    return Message(said[at].role) if carried(said, at) else without_summary(said[at])
+    return Message(said[at].role) if belongs_to_summary(said, at) else without_summary(said[at])
 
 
 def composed(view: View, start: int, stop: int, told: Iterable[Message], memory: Picks | None) -> tuple[Message, ...]:
@@ -175,7 +175,7 @@ def tell(view: View, start: int, stop: int, since: int, telling: Telling) -> Gen
     text, ending = yield from telling.summarizer(view, since, stop, cap)
     if not text.strip():
         return Told(False, ending)
-    insert = composed(view, start, stop, (wrap(text),), telling.memory)
+    insert = composed(view, start, stop, (wrap_summary(text),), telling.memory)
     if sum(map(view.lens.count, insert)) >= hidden:
         return Told(False, Ending("rejected", "the summary is not smaller than what it stands for"))
     try:

@@ -1,7 +1,7 @@
 """How a summary is carried: in whose voice, and what stands beside it (X-2).
 
 Five ways are in use, and each is recognised again when a view is fed back as history
-(`refold.text.summary_wrapper.carried`). A placement that a provider's rules, or what follows, do not allow gives
+(`refold.text.summary_wrapper.belongs_to_summary`). A placement that a provider's rules, or what follows, do not allow gives
 way to the plain one.
 """
 
@@ -14,7 +14,7 @@ from refold.core.view import View
 from refold.messages import Message, Text, Thinking, user
 from refold.rules.rule import Rules
 from refold.speakers import Staying, has_person, heard_in, staying
-from refold.text.summary_wrapper import ACK, CONTINUE, QUESTION, without_summary, wrap
+from refold.text.summary_wrapper import ACK, CONTINUE, QUESTION, without_summary, wrap_summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def placed(
     ]
     follows = shown[0].role if shown else _follows(view, stop)
     question = (user(QUESTION),) if way.before == "question" else ()
-    return (*dialogue, *question, *head, wrap(text, way.role), *_bridge(way, follows), *shown)
+    return (*dialogue, *question, *head, wrap_summary(text, way.role), *_bridge(way, follows), *shown)
 
 
 def _place(told: tuple[int, Message]) -> int:
@@ -87,7 +87,7 @@ def _follows(view: View, stop: int) -> str:
 
 def _allowed(placement: Placement, rules: Rules, first: int | None) -> Placement:
     """*placement*, or the plain one where it is against the rules or lacks what it needs."""
-    if placement.role == "system" and (rules.alternate or rules.check((wrap("x", "system"),))):
+    if placement.role == "system" and (rules.alternate or rules.check((wrap_summary("x", "system"),))):
         return Placement()
     if placement.role == "assistant" and (placement.before == "" or (placement.before == "first" and first is None)):
         return Placement("assistant", "question")

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from refold.core.view import View
 from refold.speakers import has_person, heard_in
-from refold.text.summary_wrapper import opening, previous
+from refold.text.summary_wrapper import opening_length, summary_in
 
 
 class _Marks(NamedTuple):
@@ -76,9 +76,9 @@ def _latest_exchange(view: View, marks: _Marks) -> int:
 def _first(view: View) -> int:
     """Where the conversation begins: behind the summary it starts with, if it starts with one."""
     first = next(view.each(), None)
-    if first and first.edit and any(previous(message) is not None for message in first.shown):
+    if first and first.edit and any(summary_in(message) is not None for message in first.shown):
         return first.stop
-    return opening(view.transcript.messages)
+    return opening_length(view.transcript.messages)
 
 
 def _marks(view: View) -> _Marks:

@@ -10,7 +10,9 @@ from typing import Any
 
 from refold.errors import FormatError
 
-_dump = json.JSONEncoder(ensure_ascii=False, check_circular=False, sort_keys=True, separators=(",", ":")).encode
+_dump = json.JSONEncoder(
+    ensure_ascii=False, check_circular=False, sort_keys=True, separators=(",", ":")
+).encode
 _PLAIN = frozenset({str, int, bool, type(None)})
 _ONE_FIELD = re.compile(r'(\{"[^"\\\x00-\x1f]*+":) ?("(?:[^"\\\x00-\x1f]++|\\["\\nrtbf])*+"\})')
 """An object of one field that holds a string, in canonical form but for a space: the commonest arguments."""
@@ -25,7 +27,7 @@ def _number(text: str) -> int | float:
 _load = json.JSONDecoder(strict=False, parse_float=_number).decode
 
 
-def canonical(value: Any) -> str:
+def canonicalize(value: Any) -> str:
     """*value* as canonical JSON. Raises `FormatError` when it is no JSON value."""
     try:
         return _dump(_whole(value))
@@ -35,7 +37,7 @@ def canonical(value: Any) -> str:
         raise FormatError("a JSON value nested too deeply to read") from error
 
 
-def canonical_text(text: str) -> str:
+def canonicalize_text(text: str) -> str:
     """JSON *text* as canonical JSON; text that is no JSON as it is, and nothing as `{}`."""
     if text in {"{}", ""}:
         return "{}"
@@ -47,7 +49,7 @@ def canonical_text(text: str) -> str:
         return text
 
 
-def parsed(text: str) -> Any:
+def parse_or_text(text: str) -> Any:
     """The value that JSON *text* holds; the text itself when it is no JSON."""
     try:
         return json.loads(text, strict=False)

@@ -41,42 +41,47 @@ def tail(text: str, size: int) -> str:
     return text if len(text) <= size else text[ceiling(text, len(text) - max(0, size)) :]
 
 
-def clusters(text: str, at: int) -> bool:
+def is_inside_cluster(text: str, at: int) -> bool:
     """Do the characters on both sides of *at* belong together?
 
     They do in surrogate pairs, with combining marks, in joined emoji, flags, Korean syllables, CR LF.
     """
     if not 0 < at < len(text):
         return False
-    left, right = text[at - 1], text[at]
-    if right < "\u0300":
-        return (left == "\r" and right == "\n") or left == JOINER
+    before, after = text[at - 1], text[at]
+    if after < "\u0300":
+        return (before == "\r" and after == "\n") or before == JOINER
     return (
-        _is_pair(left, right)
-        or right in {JOINER, "\u200c"}
-        or left == JOINER
-        or category(right) in {"Mn", "Me", "Mc"}
-        or "\U0001f3fb" <= right <= "\U0001f3ff"
-        or "\U000e0020" <= right <= "\U000e007f"
-        or "\u1160" <= right <= "\u11ff"
-        or (_is_flag(right) and _flags_before(text, at) % 2 == 1)
+        _is_pair(before, after)
+        or after in {JOINER, "\u200c"}
+        or before == JOINER
+        or category(after) in {"Mn", "Me", "Mc"}
+        or "\U0001f3fb" <= after <= "\U0001f3ff"
+        or "\U000e0020" <= after <= "\U000e007f"
+        or "\u1160" <= after <= "\u11ff"
+        or (_is_flag(after) and _flags_before(text, at) % 2 == 1)
     )
 
 
 def floor(text: str, at: int) -> int:
     """The nearest safe cut at or before *at*."""
-    cut = next((n for n in range(at, max(-1, at - LONGEST - 1), -1) if not clusters(text, n)), at)
+    cut = next(
+        (n for n in range(at, max(-1, at - LONGEST - 1), -1) if not is_inside_cluster(text, n)), at
+    )
     return cut - 1 if 0 < cut < len(text) and _is_pair(text[cut - 1], text[cut]) else cut
 
 
 def ceiling(text: str, at: int) -> int:
     """The nearest safe cut at or after *at*."""
-    cut = next((n for n in range(at, min(len(text), at + LONGEST) + 1) if not clusters(text, n)), at)
+    cut = next(
+        (n for n in range(at, min(len(text), at + LONGEST) + 1) if not is_inside_cluster(text, n)),
+        at,
+    )
     return cut + 1 if 0 < cut < len(text) and _is_pair(text[cut - 1], text[cut]) else cut
 
 
-def _is_pair(left: str, right: str) -> bool:
-    return "\ud800" <= left <= "\udbff" and "\udc00" <= right <= "\udfff"
+def _is_pair(high: str, low: str) -> bool:
+    return "\ud800" <= high <= "\udbff" and "\udc00" <= low <= "\udfff"
 
 
 def _is_flag(char: str) -> bool:

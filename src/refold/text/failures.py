@@ -26,8 +26,32 @@ CODES = ("code", "status")
 """One of these is in every exit code in English: finding a word is a hundred times faster than the pattern."""
 CODES_ELSEWHERE = ("退出码", "退出代码", "返回码", "終了コード", "종료 코드")
 """Those in Chinese, Japanese and Korean."""
-ERRORS = ("error", "exception", "fail", "fatal", "panic", "traceback", "denied", "not found", "abort", "segfault")
-ERRORS_ELSEWHERE = ("错误", "失败", "异常", "报错", "出错", "拒绝", "錯誤", "失敗", "エラー", "例外", "오류", "실패")
+ERRORS = (
+    "error",
+    "exception",
+    "fail",
+    "fatal",
+    "panic",
+    "traceback",
+    "denied",
+    "not found",
+    "abort",
+    "segfault",
+)
+ERRORS_ELSEWHERE = (
+    "错误",
+    "失败",
+    "异常",
+    "报错",
+    "出错",
+    "拒绝",
+    "錯誤",
+    "失敗",
+    "エラー",
+    "例外",
+    "오류",
+    "실패",
+)
 """Words of failure in Chinese, Japanese and Korean."""
 NONE = re.compile(r"(?:\b0|\bno) $", re.IGNORECASE)
 """What stands before `errors` where there are none."""
@@ -53,9 +77,15 @@ def is_failure(text: str) -> bool:
     start = without_escapes(text[:OPENS])
     ends = without_escapes(f"{text[:200]}\n{text[-400:]}" if len(text) > 600 else text)
     lower = ends.lower()
-    if any(word in lower for word in _codes(lower)) and any(int(found[1]) for found in EXIT.finditer(ends)):
+    if any(word in lower for word in _codes(lower)) and any(
+        int(match[1]) for match in EXIT.finditer(ends)
+    ):
         return True
-    return bool(OPENING.match(start)) or start.startswith(TRACE) or text.find(f"\n{TRACE}", -20_000) >= 0
+    return (
+        bool(OPENING.match(start))
+        or start.startswith(TRACE)
+        or text.find(f"\n{TRACE}", -20_000) >= 0
+    )
 
 
 def _codes(text: str) -> Sequence[str]:
@@ -63,7 +93,7 @@ def _codes(text: str) -> Sequence[str]:
     return CODES if text.isascii() else (*CODES, *CODES_ELSEWHERE)
 
 
-def telling_lines(text: str, room: int) -> list[str]:
+def failure_lines(text: str, room: int) -> list[str]:
     """Lines that say what went wrong, in order: exit codes first, then what tracebacks end with, then
     other errors, the last before those ahead of it; together at most *room* characters. Of a long
     line the surroundings of the word are kept."""
@@ -87,21 +117,23 @@ def _by_weight(text: str) -> Iterator[int]:
         lower = text
     words = ERRORS if text.isascii() else (*ERRORS, *ERRORS_ELSEWHERE)
     codes = (
-        found.start()
+        match.start()
         for at in _backwards(lower, _codes(text))
-        if (found := EXIT.search(text, max(0, at - 16), at + 40))
+        if (match := EXIT.search(text, max(0, at - 16), at + 40))
     )
-    ends = (found.start(1) for at in _backwards(text, (TRACE,)) if (found := TRACEBACK.match(text, at)))
+    ends = (
+        match.start(1) for at in _backwards(text, (TRACE,)) if (match := TRACEBACK.match(text, at))
+    )
     errors = (at for at in _backwards(lower, words) if not NONE.search(text, max(0, at - 4), at))
     return chain(codes, ends, errors)
 
 
 def _backwards(text: str, words: Sequence[str]) -> Iterator[int]:
     """Where one of *words* stands, the last first."""
-    return islice(_found(text, words), TRIES)
+    return islice(_positions(text, words), TRIES)
 
 
-def _found(text: str, words: Sequence[str]) -> Iterator[int]:
+def _positions(text: str, words: Sequence[str]) -> Iterator[int]:
     last = {word: at for word in words if (at := text.rfind(word)) >= 0}
     while last:
         word = max(last, key=last.__getitem__)
@@ -116,6 +148,6 @@ def _snippet(text: str, start: int) -> str:
     """The line around *start*, at most about `WIDTH` characters of it."""
     reach = max(0, start - WIDTH // 2)
     line = text.rfind("\n", reach, start)
-    left = line + 1 if line >= 0 else 0 if reach == 0 else ceiling(text, start - WIDTH // 4)
-    end = text.find("\n", start, left + WIDTH)
-    return text[left : end if end >= 0 else floor(text, min(len(text), left + WIDTH))].strip()
+    begin = line + 1 if line >= 0 else 0 if reach == 0 else ceiling(text, start - WIDTH // 4)
+    end = text.find("\n", start, begin + WIDTH)
+    return text[begin : end if end >= 0 else floor(text, min(len(text), begin + WIDTH))].strip()

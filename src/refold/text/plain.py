@@ -17,7 +17,7 @@ from refold.messages import (
 )
 
 
-def readable(message: Message) -> str:
+def readable_text(message: Message) -> str:
     """Texts, calls with their arguments, results. Thinking is left out: providers drop it from earlier turns.
     Media and parts of unknown kind are named in brackets."""
     return "\n".join(text for part in message.parts if (text := _part(part)))
@@ -50,14 +50,14 @@ def _arguments(text: str) -> str:
 
 def _lines(name: str, value: Any) -> Iterator[str]:
     """Each string and number in a JSON value with its name, without recursion."""
-    left = [(name, value)]
-    while left:
-        name, value = left.pop()
+    pending = [(name, value)]
+    while pending:
+        name, value = pending.pop()
         match value:
             case dict():
-                left += [(str(key), item) for key, item in reversed(value.items())]
+                pending += [(str(key), item) for key, item in reversed(value.items())]
             case list():
-                left += [(name, item) for item in reversed(value)]
+                pending += [(name, item) for item in reversed(value)]
             case str():
                 yield f"{name}: {value}"
             case _:

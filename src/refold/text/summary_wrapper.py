@@ -3,8 +3,8 @@
 A summary is untrusted text: it repeats what tools and web pages said. So unless a placement says
 otherwise it does not speak in the model's or the system's voice, and nothing inside can close the
 wrapper (conformance 39). A caller may feed a compacted conversation back as
-its history; `previous`, `carried` and `opening` find our summaries in it, and what was put beside
-them (conformance 9).
+its history; `summary_in`, `belongs_to_summary` and `opening_length` find our summaries in it, and
+what stands beside them (conformance 9).
 """
 
 import re
@@ -39,31 +39,31 @@ _RECORD_TAG = re.compile(r"<(?=\\*/?\s{0,8}record\b)", re.IGNORECASE)
 _RECORD_ESCAPED = re.compile(r"<\\(?=\\*/?\s{0,8}record\b)", re.IGNORECASE)
 
 
-def wrap(text: str, role: str = "user") -> Message:
+def wrap_summary(text: str, role: str = "user") -> Message:
     """A summary as the message that stands for what it summarises."""
     inside = _TAG.sub(r"<\\\1", text)
     return Message(role, (Text(inside + _BEHIND if _title(text) else _HEAD + inside + _TAIL),))
 
 
-def previous(message: Message) -> str | None:
+def summary_in(message: Message) -> str | None:
     """The summary's text if *message* is one of our summaries, or as the user's holds some at the
     beginning of its parts, all of them then; else None."""
-    found = _parse(message)
-    return found[0] if found else None
+    parsed = _parse(message)
+    return parsed[0] if parsed else None
 
 
 def without_summary(message: Message) -> Message:
     """What else *message* says: the user's own words where a summary was merged with them."""
-    found = _parse(message)
-    return replace(message, parts=found[1]) if found else message
+    parsed = _parse(message)
+    return replace(message, parts=parsed[1]) if parsed else message
 
 
 def is_only_summary(message: Message) -> bool:
     """Whether *message* is one of our summaries and nothing else."""
-    return previous(message) is not None and not without_summary(message).parts
+    return summary_in(message) is not None and not without_summary(message).parts
 
 
-def carried(messages: Sequence[Message], at: int) -> bool:
+def belongs_to_summary(messages: Sequence[Message], at: int) -> bool:
     """Is the message at *at* a summary and nothing else, or one that was put beside a summary to
     carry it (`refold.summarizers.placement`)? Such a one is no request of the user's (C0-9, C1-8)."""
     message = messages[at]
@@ -71,55 +71,61 @@ def carried(messages: Sequence[Message], at: int) -> bool:
         return True
     match message.role, message.text:
         case "user", text if text == QUESTION:
-            return at + 1 < len(messages) and _told_by_assistant(messages[at + 1])
+            return at + 1 < len(messages) and _is_assistant_summary(messages[at + 1])
         case "user", text if text == CONTINUE:
-            return at > 0 and _told_by_assistant(messages[at - 1])
+            return at > 0 and _is_assistant_summary(messages[at - 1])
         case "assistant", text if text == ACK:
-            return at > 0 and previous(messages[at - 1]) is not None and messages[at - 1].role == "user"
+            return (
+                at > 0
+                and summary_in(messages[at - 1]) is not None
+                and messages[at - 1].role == "user"
+            )
     return False
 
 
-def opening(messages: Sequence[Message]) -> int:
+def opening_length(messages: Sequence[Message]) -> int:
     """How many messages at the beginning carry a summary, the first request before it included
     where the summary is the assistant's answer to that; 0 where there is none."""
-    start = int(len(messages) > 1 and messages[0].is_request and _told_by_assistant(messages[1]))
+    start = int(len(messages) > 1 and messages[0].is_request and _is_assistant_summary(messages[1]))
     at = start
-    while at < len(messages) and carried(messages, at):
+    while at < len(messages) and belongs_to_summary(messages, at):
         at += 1
     return at
 
 
-def joined(told: str, record: str) -> str:
+def join_record(words: str, record: str) -> str:
     """A summary's text out of a model's words and of what was recorded beside them without a model."""
-    escaped = _RECORD_TAG.sub(r"<\\", told.strip())
+    escaped = _RECORD_TAG.sub(r"<\\", words.strip())
     return f"{escaped}\n\n{_RECORD}\n{record.strip()}\n{_RECORD_END}"
 
 
-def parted(text: str) -> tuple[str, str] | None:
-    """The model's words and the record of a text that `joined` made; None for any other text."""
-    told, opened, rest = text.partition(f"{_RECORD}\n")
-    if not opened or not rest.rstrip().endswith(_RECORD_END):
+def split_record(text: str) -> tuple[str, str] | None:
+    """The model's words and the record of a text that `join_record` made; None for any other text."""
+    words, separator, rest = text.partition(f"{_RECORD}\n")
+    if not separator or not rest.rstrip().endswith(_RECORD_END):
         return None
-    return _RECORD_ESCAPED.sub("<", told.strip()), rest.rstrip().removesuffix(_RECORD_END).strip()
+    return _RECORD_ESCAPED.sub("<", words.strip()), rest.rstrip().removesuffix(_RECORD_END).strip()
 
 
-def _told_by_assistant(message: Message) -> bool:
+def _is_assistant_summary(message: Message) -> bool:
     return message.role == "assistant" and is_only_summary(message)
 
 
 def _parse(message: Message) -> tuple[str, tuple[Part, ...]] | None:
     """The summaries in a message, and its other parts. Only a user's message may say more, since
     only those are merged where roles must alternate."""
-    if message.role == "tool" or not any(isinstance(part, Text) and _BEGINS.match(part.text) for part in message.parts):
+    if message.role == "tool" or not any(
+        isinstance(part, Text) and _BEGINS.match(part.text) for part in message.parts
+    ):
         return None
     texts, rest = list[str](), list[Part]()
     for part in message.parts:
-        found = _summary(part.text) if isinstance(part, Text) else None
-        if found is None:
+        summary = _summary(part.text) if isinstance(part, Text) else None
+        if summary is None:
             rest.append(part)
         else:
-            texts.append(found[0])
-            rest += [Text(found[1])] if found[1] else []
+            texts.append(summary[0])
+            rest += [Text(summary[1])] if summary[1] else []
     if not texts or (message.role != "user" and (rest or len(texts) > 1)):
         return None
     return "\n\n".join(texts), tuple(rest)
@@ -129,13 +135,13 @@ def _summary(text: str) -> tuple[str, str] | None:
     """The summary that a text begins with, and the rest of the text."""
     text = text.lstrip()
     if _title(text):
-        inside, closed, rest = text.partition(_BEHIND)
+        inside, end_tag, rest = text.partition(_BEHIND)
     elif text.startswith(OPEN):
-        inside, closed, rest = text.removeprefix(OPEN).partition(CLOSE)
+        inside, end_tag, rest = text.removeprefix(OPEN).partition(CLOSE)
         inside = inside.strip().removeprefix(NOTE)
     else:
         return None
-    return (_ESCAPED.sub(r"<\1", inside.strip()), rest.strip()) if closed else None
+    return (_ESCAPED.sub(r"<\1", inside.strip()), rest.strip()) if end_tag else None
 
 
 def _title(text: str) -> str:

@@ -36,14 +36,14 @@ class Run(NamedTuple):
     """Of a script without spaces between words."""
 
 
-def folded(text: str) -> str:
+def fold(text: str) -> str:
     """*text* with one spelling for full and half width, upper and lower case."""
     return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
 
 
 def runs(text: str) -> Iterator[Run]:
     """The runs of letters and digits of a text, folded, without a terminal's escape sequences."""
-    for dense, word in _RUN.findall(folded(without_escapes(text))):
+    for dense, word in _RUN.findall(fold(without_escapes(text))):
         yield Run(dense, dense=True) if dense else Run(word[:LONGEST], dense=False)
 
 
@@ -53,7 +53,7 @@ def terms(text: str) -> Iterator[str]:
         yield from _terms(run)
 
 
-def phrase(text: str) -> str:
+def phrase_query(text: str) -> str:
     """An FTS5 query for *text* as it stands: all its terms, one after another. Empty if it has none.
 
     No character of *text* reaches the syntax of the query: terms are letters and digits, in quotes.
@@ -65,20 +65,22 @@ def phrase(text: str) -> str:
     return f'"{wanted}"' + "*" * single if wanted else ""
 
 
-def alternatives(text: str) -> str:
+def any_word_query(text: str) -> str:
     """An FTS5 query for any word of *text*: its words as phrases, what they consist of, and what of them
     touches (`5月6日`: `5月`, `月6`, `6日`)."""
     words = text[:ASKED].split()
     inner = (term for word in words for run in runs(word) for term in _inner(run))
     touching = (_touching(a, b) for w in words for a, b in pairwise(runs(w)))
-    found = dict.fromkeys(map(phrase, (*words, *inner, *touching)))
-    return " OR ".join([query for query in found if query][:ALTERNATIVES])
+    queries = dict.fromkeys(map(phrase_query, (*words, *inner, *touching)))
+    return " OR ".join([query for query in queries if query][:ALTERNATIVES])
 
 
-def _touching(left: Run, right: Run) -> str:
-    if left.dense == right.dense:
+def _touching(before: Run, after: Run) -> str:
+    if before.dense == after.dense:
         return ""
-    return (left.text[-1:] if left.dense else left.text) + (right.text[:1] if right.dense else right.text)
+    return (before.text[-1:] if before.dense else before.text) + (
+        after.text[:1] if after.dense else after.text
+    )
 
 
 def _inner(run: Run) -> list[str]:

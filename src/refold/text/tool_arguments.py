@@ -9,43 +9,53 @@ from typing import Any
 from refold.messages import ToolCall
 from refold.text.clip import head
 
-PATHS = ("path", "file_path", "filePath", "filepath", "file", "filename", "absolute_path", "notebook_path", "uri")
+PATHS = (
+    "path",
+    "file_path",
+    "filePath",
+    "filepath",
+    "file",
+    "filename",
+    "absolute_path",
+    "notebook_path",
+    "uri",
+)
 """Names under which tools take the path of a file; a first entry wins."""
 SUBJECTS = (*PATHS, "command", "cmd", "pattern", "query", "url", "name", "prompt", "description")
 """Names of the argument that says best what a call is about."""
 
 
-def fields(call: ToolCall) -> dict[str, Any]:
+def arguments_of(call: ToolCall) -> dict[str, Any]:
     """A call's arguments; empty where they are no JSON object."""
     try:
-        found = json.loads(call.arguments)
+        arguments = json.loads(call.arguments)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return arguments if isinstance(arguments, dict) else {}
 
 
 def path_of(call: ToolCall) -> str:
     """The file a call names, empty if it names none."""
-    found = fields(call)
-    return next((found[key] for key in PATHS if isinstance(found.get(key), str)), "")
+    arguments = arguments_of(call)
+    return next((arguments[key] for key in PATHS if isinstance(arguments.get(key), str)), "")
 
 
-def gist(call: ToolCall, size: int = 60) -> str:
+def call_gist(call: ToolCall, size: int = 60) -> str:
     """What a call is about in one line of at most *size* characters, such as a path or a command;
     empty if no argument says it."""
     line = " ".join(next(_subjects(call), "").split())
     return line if len(line) <= size else head(line, size - 1).rstrip() + "…"
 
 
-def title(call: ToolCall) -> str:
+def call_title(call: ToolCall) -> str:
     """Tool and gist in one line: `read src/app.py`."""
-    return f"{call.name} {gist(call)}".strip() or "call"
+    return f"{call.name} {call_gist(call)}".strip() or "call"
 
 
 def _subjects(call: ToolCall) -> Iterator[str]:
-    found = fields(call)
-    known = (found[key] for key in SUBJECTS if key in found)
-    for value in chain(known, found.values(), () if found else (call.arguments,)):
+    arguments = arguments_of(call)
+    preferred = (arguments[key] for key in SUBJECTS if key in arguments)
+    for value in chain(preferred, arguments.values(), () if arguments else (call.arguments,)):
         if isinstance(value, str) and value.strip():
             yield value[:1_000]
         elif isinstance(value, list) and value and all(isinstance(word, str) for word in value):

@@ -15,7 +15,7 @@ from refold.gateway.ledger.cost import DOLLAR
 from refold.gateway.ledger.sql import NOTHING, Booked
 from refold.messages import Message
 from refold.stores.store import Row
-from refold.text.plain import readable
+from refold.text.plain import readable_text
 
 Json = dict[str, Any]
 PART = 20_000
@@ -93,12 +93,12 @@ def instead(view: View, edit: Edit) -> str:
     fresh = [message for message in edit.insert if message not in said]
     if len(said) == len(edit.insert):
         return _added(fresh, said)
-    return "\n\n".join(map(readable, fresh))
+    return "\n\n".join(map(readable_text, fresh))
 
 
 def hidden(view: View, edit: Edit) -> str:
     """What was said where *edit* stands."""
-    return "\n\n".join(map(readable, view.transcript.messages[edit.start : edit.stop]))
+    return "\n\n".join(map(readable_text, view.transcript.messages[edit.start : edit.stop]))
 
 
 def part(whole: str, offset: int, most: int) -> Json:
@@ -109,8 +109,8 @@ def part(whole: str, offset: int, most: int) -> Json:
 
 def _added(fresh: Iterable[Message], said: Iterable[Message]) -> str:
     """The lines of *fresh* that do not stand in *said*."""
-    old = {line for message in said for line in readable(message).splitlines()}
-    return "\n".join(line for message in fresh for line in readable(message).splitlines() if line not in old)
+    old = {line for message in said for line in readable_text(message).splitlines()}
+    return "\n".join(line for message in fresh for line in readable_text(message).splitlines() if line not in old)
 
 
 def row(one: Row) -> Json:

@@ -11,7 +11,7 @@ from refold.summarizers.heuristic.collect import Material, gather, material
 from refold.summarizers.heuristic.digest import Digest, merge, merged, without_answered
 from refold.summarizers.heuristic.layout import CHAT, SHARES, render
 from refold.summarizers.heuristic.parse import parse
-from refold.text.summary_wrapper import wrap
+from refold.text.summary_wrapper import wrap_summary
 
 TRIES = 12
 """How often a text that turned out too long is made again in less room, or one with talk in more."""
@@ -47,7 +47,7 @@ def digest(found: Material) -> Digest:
 
 def fitted(known: Digest, view: View, max_tokens: int, shares: Mapping[str, float] = SHARES) -> str | None:
     """The text of *known*, as long as *max_tokens* for the wrapped message allows; None if nothing fits."""
-    empty = view.lens.count(wrap(""))
+    empty = view.lens.count(wrap_summary(""))
     costs: dict[str, int] = {}
     bare = view.lens.count(user(""))
 
@@ -62,7 +62,7 @@ def fitted(known: Digest, view: View, max_tokens: int, shares: Mapping[str, floa
     room, found = max_tokens - empty, ""
     for _ in range(TRIES):
         text = render(known, room, cost, shares, best)
-        over = view.lens.count(wrap(text)) - max_tokens
+        over = view.lens.count(wrap_summary(text)) - max_tokens
         if over > 0 and found:
             break
         if over <= 0:

@@ -22,7 +22,7 @@ from refold.summarizers.heuristic.digest import (
 )
 from refold.summarizers.heuristic.names import Tally, note, ranked
 from refold.summarizers.heuristic.words import one_line, scanned
-from refold.text.summary_wrapper import carried, opening, previous, without_summary
+from refold.text.summary_wrapper import belongs_to_summary, opening_length, summary_in, without_summary
 
 DECISIONS = 120
 """Sentences kept of a stretch, the strongest; how many are shown is a matter of the cap."""
@@ -208,18 +208,18 @@ def material(view: View, start: int, stop: int) -> Material:
     except where an earlier summary covers it. A summary is told apart also where a caller fed it
     back as history, alone or merged with the user's words."""
     said, earlier, messages = view.transcript.messages, list[str](), list[tuple[int, Message]]()
-    begins = opening(said)
+    begins = opening_length(said)
     for item in view.each():
         if item.start < start or item.stop > stop:
             continue
-        covered = [text for text in map(previous, item.shown) if text is not None] if item.edit else []
+        covered = [text for text in map(summary_in, item.shown) if text is not None] if item.edit else []
         earlier += covered
         if covered:
             continue
         for at in range(item.start, item.stop):
-            text = previous(said[at])
+            text = summary_in(said[at])
             earlier += [] if text is None else [text]
-            if at >= begins and not carried(said, at) and (rest := without_summary(said[at])).parts:
+            if at >= begins and not belongs_to_summary(said, at) and (rest := without_summary(said[at])).parts:
                 messages.append((at, rest))
-    behind = (at for at in range(stop, len(said)) if not carried(said, at) and previous(said[at]) is None)
+    behind = (at for at in range(stop, len(said)) if not belongs_to_summary(said, at) and summary_in(said[at]) is None)
     return Material(tuple(earlier), tuple(messages), any(answers(said[at]) for at in behind))

@@ -8,7 +8,7 @@ from refold.summarizers.heuristic.chat import read, uncounted
 from refold.summarizers.heuristic.digest import Digest, Todo, repeats
 from refold.summarizers.heuristic.layout import MARKS
 from refold.summarizers.heuristic.names import Entry
-from refold.text.summary_wrapper import parted
+from refold.text.summary_wrapper import split_record
 
 TITLES = (
     "Requests", "Constraints", "Decisions", "Open work", "Notes", "Files", "Commands", "Talk", "Listed", "Ids", "Names", "Counts",
@@ -30,7 +30,7 @@ def parse(text: str) -> Digest:
     """The digest that *text* shows. What is in no form of ours (a model's words, a user's
     amendment) becomes a note and is kept as it is. Never raises.
     """
-    told, record = parted(text) or ("", text)
+    told, record = split_record(text) or ("", text)
     sections = _sections(record)
     get: Callable[[str], list[str]] = lambda title: list(_items(sections.get(title, "")))  # noqa: E731 - one name for three words
     opened = get("Open work")

@@ -19,7 +19,7 @@ from refold.summarizers.heuristic.digest import Digest
 from refold.summarizers.heuristic.layout import BESIDE
 from refold.summarizers.heuristic.parse import parse
 from refold.summarizers.model.record import Element, halves
-from refold.text.summary_wrapper import joined, parted, wrap
+from refold.text.summary_wrapper import join_record, split_record, wrap_summary
 
 MARGIN = 1.1
 """Tokens by the summarizer's own count for each that we estimate, at most (docs/tokens.md)."""
@@ -61,7 +61,7 @@ class Job:
 
     def value(self, form: Form[Any]) -> Any:
         """The earlier summary as *form* reads it; None where it is in another shape."""
-        told = ((parted(text) or (text, ""))[0] for text in self.found.earlier)
+        told = ((split_record(text) or (text, ""))[0] for text in self.found.earlier)
         values = [value for value in map(form.parse, told) if value is not None]
         return reduce(form.merge, values) if values else None
 
@@ -90,7 +90,7 @@ def job_of(view: View, start: int, stop: int, max_tokens: int, *, record: bool) 
     found = material(view, start, stop)
     known = replace(digest(found), notes=())
     kept = fitted(known, view, max_tokens // 2, BESIDE) if record else None
-    used = view.lens.count(wrap(joined("", kept or "") if record else ""))
+    used = view.lens.count(wrap_summary(join_record("", kept or "") if record else ""))
     return Job(view, start, stop, max_tokens, found, known, max_tokens - used)
 
 
@@ -98,12 +98,12 @@ def composed(job: Job, told: str, *, record: bool) -> str:
     """The model's words and the record beside them, within the cap; empty if the words alone exceed it."""
     count, room = job.view.lens.count, job.max_tokens
     if not record:
-        return told if count(wrap(told)) <= room else ""
-    room -= count(wrap(joined(told, ""))) - count(wrap(""))
+        return told if count(wrap_summary(told)) <= room else ""
+    room -= count(wrap_summary(join_record(told, ""))) - count(wrap_summary(""))
     for _ in range(TRIES):
         kept = fitted(job.known, job.view, room, BESIDE) if room > 0 else None
-        text = joined(told, kept or "")
-        over = count(wrap(text)) - job.max_tokens
+        text = join_record(told, kept or "")
+        over = count(wrap_summary(text)) - job.max_tokens
         if over <= 0:
             return text
         if not kept:
