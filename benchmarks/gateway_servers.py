@@ -17,7 +17,7 @@ from refold.gateway.http.client import Client, Order
 from refold.gateway.serve import run, server
 from refold.gateway.settings import Limits, Settings
 from refold.gateway.upstreams import Upstream
-from refold.testing.scripted_gateway import ScriptedExchange
+from refold.testing.scripted_gateway import ScriptedPipeline
 from refold.tokens.windows import Window
 
 EVENTS = 16
@@ -121,7 +121,7 @@ def serve_gateway(url, port, directory):
 def serve_wire(url, port):
     """The gateway's HTTP side, without its core."""
     config = Config(upstreams=(Upstream(name="bench", url=url),), port=port, salt=b"s", log="error")
-    server(config, Gateway(config, ScriptedExchange())).run()
+    server(config, Gateway(config, ScriptedPipeline())).run()
 
 
 if __name__ == "__main__":

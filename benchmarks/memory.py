@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.synthetic import anthropic
 from benchmarks.table import table
-from refold.gateway.pipeline.pipeline import Exchange, Incoming, Settings
+from refold.gateway.pipeline.pipeline import Incoming, Pipeline, Settings
 from refold.stores.sqlite import SQLiteStore
 from refold.tokens.windows import Window
 
@@ -33,7 +33,7 @@ def request(number: int, messages: list[dict]) -> Incoming:
 async def grown(sessions: int, messages: int, store: Path) -> list[list[str]]:
     """Rows: after so many sessions."""
     settings = Settings(windows={"m": Window(200_000)}, decide_timeout_seconds=60)
-    exchange = Exchange(settings, SQLiteStore(store))
+    exchange = Pipeline(settings, SQLiteStore(store))
     history, rows, before = anthropic(messages - 1), [], megabytes()
     marks = {max(1, int(sessions * share)) for share in (0.05, 0.1, 0.25, 0.5, 0.75, 1.0)}
     for number in range(1, sessions + 1):

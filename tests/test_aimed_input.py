@@ -300,7 +300,7 @@ SKIPPED: dict[str, str] = {
     "refold.summarizers.heuristic.lexicon._lower": "likewise",
     "refold.speakers.segments._end": "a part of `_pieces`",
     "refold.speakers.segments._segment": "likewise",
-    "refold.gateway.policy.error_text._said": "a part of `said_in`",
+    "refold.gateway.policy.error_text._sentences_of_text": "a part of `error_sentences`",
 }
 """Functions whose first argument is no text of others, or is a part of one that its callers, which are looked at, bound."""
 
@@ -560,12 +560,12 @@ ATTACKS = {
 }
 PROGRAM = """
 import asyncio, sys
-from refold.gateway.pipeline.pipeline import Exchange, Incoming, Settings
+from refold.gateway.pipeline.pipeline import Pipeline, Incoming, Settings
 from refold.stores.memory import MemoryStore
 from refold.tokens.windows import Window
 
 async def run(body):
-    exchange, ticks = Exchange(Settings(windows={"m": Window(20_000)}, decide_timeout_seconds=300.0), MemoryStore()), 0
+    exchange, ticks = Pipeline(Settings(windows={"m": Window(20_000)}, decide_timeout_seconds=300.0), MemoryStore()), 0
     task = asyncio.create_task(exchange.prepare(Incoming("openai_chat", "up", "/v1/chat/completions", (), body, "c")))
     while not task.done():
         await asyncio.sleep(0)

@@ -7,7 +7,7 @@ import pytest
 from clients import task
 from clients.model import WINDOW, Model, refusal
 
-from refold.gateway.policy.context_errors import figures, is_context_error
+from refold.gateway.policy.context_errors import is_context_error, read_figures
 from refold.testing.scripted_answers import Call, Received, encoded
 from refold.testing.scripted_upstream import Asked
 
@@ -71,4 +71,4 @@ def test_it_gives_up_on_a_file_that_cannot_be_read() -> None:
 def test_refusals_are_context_errors(api: str, size: int, cap: int) -> None:
     status, body = encoded(refusal(PATHS[api], size, cap), Received(PATHS[api], {}, {}))
     assert status == 400 and is_context_error(api, status, body)
-    assert figures(body).limit == (0 if api == "openai_responses" else WINDOW)
+    assert read_figures(body).limit == (0 if api == "openai_responses" else WINDOW)

@@ -10,8 +10,8 @@ import pytest
 from raw_http import eventually
 from refold import StoreError
 from refold.core.strategy import Answer
-from refold.gateway.conversations.claims import Claiming
-from refold.gateway.pipeline.pipeline import Exchange, Incoming, Settings
+from refold.gateway.conversations.claims import ConversationClaims
+from refold.gateway.pipeline.pipeline import Incoming, Pipeline, Settings
 from refold.stores import MemoryStore, SQLiteStore
 from refold.stores.open import open_store
 from refold.summarizers.model import HEADINGS
@@ -74,7 +74,7 @@ class Replicas:
             "soft": 0.94,
             "decide_timeout_seconds": 60.0,
         }
-        self.exchanges = [Exchange(Settings(**{**said, **settings}), store) for store in stores]
+        self.exchanges = [Pipeline(Settings(**{**said, **settings}), store) for store in stores]
 
     async def settle(self):
         for exchange in self.exchanges:
@@ -274,7 +274,7 @@ def test_a_claim_is_held_as_long_as_its_owner_lives(place):
     """Longer than it would last by itself: it is renewed again and again, and given back at the end."""
     with open_store(place) as one, open_store(place) as two:
         store = Counted(one)
-        with Claiming(store, None, lease=0.03).alone("a", wait=False) as had:
+        with ConversationClaims(store, None, lease=0.03).alone("a", wait=False) as had:
             assert had == (True, False)
             assert eventually(lambda: len(store.made) > 5)
             assert not two.claim("a", "other", 0.01)
@@ -293,7 +293,7 @@ def test_a_store_without_claims_is_used_as_ever():
     writer = Writer(0.01)
 
     async def story():
-        exchange = Exchange(
+        exchange = Pipeline(
             Settings(windows={"m": Window(20_000)}, economy=False, ask=writer, decide_timeout_seconds=60), MemoryStore()
         )
         out = await exchange.prepare(session(60))

@@ -21,7 +21,7 @@ from refold.core.strategy import Answer, Ask
 from refold.economics.prices import Rates
 from refold.gateway.messages import REASONS
 from refold.gateway.ops.metrics import Counters
-from refold.gateway.pipeline.pipeline import Exchange, Incoming, Outgoing, Settings
+from refold.gateway.pipeline.pipeline import Incoming, Outgoing, Pipeline, Settings
 from refold.rules.rule import Violation
 from refold.stores.memory import MemoryStore
 from refold.strategies import ClearToolResults, ClipResults
@@ -124,7 +124,7 @@ class Driver:
         self.store = MemoryStore() if store is None else store
         self.loop = asyncio.new_event_loop()
         settings = {"windows": SMALL, "economy": False, "read_above_bytes": 0, "decide_timeout_seconds": 60, **settings}
-        self.exchange = Exchange(Settings(**settings), self.store)
+        self.exchange = Pipeline(Settings(**settings), self.store)
 
     def __enter__(self) -> Self:
         return self

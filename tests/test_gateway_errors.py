@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.gateway.policy.context_errors import Figures, context_error, figures, is_context_error
-from refold.gateway.policy.output_cap import Cap, cap_of, lowered, written
+from refold.gateway.policy.context_errors import Figures, context_error, is_context_error, read_figures
+from refold.gateway.policy.output_cap import Cap, lower_cap, read_cap, write_cap
 
 APIS = ("anthropic", "openai_chat", "openai_responses", "gemini")
 
@@ -18,7 +18,7 @@ def test_what_we_say_is_what_we_recognise(api: str):
     assert status == 400
     assert dict(headers)["content-type"] == "application/json"
     assert is_context_error(api, status, body)
-    said = figures(body)
+    said = read_figures(body)
     assert said == (Figures() if api == "openai_responses" else Figures(30_000, 0, 16_000))
     assert is_context_error(api, *context_error(api)[::2])
 
@@ -81,7 +81,7 @@ SAID = [
 def test_what_providers_say(api: str, status: int, message: str, expected: Figures):
     body = json.dumps({"error": {"message": message}}).encode()
     assert is_context_error(api, status, body)
-    assert figures(body) == expected
+    assert read_figures(body) == expected
 
 
 @pytest.mark.parametrize(
@@ -129,13 +129,13 @@ HANDED_ON = [
 def test_errors_are_recognised_however_they_were_handed_on(error: object):
     body = json.dumps(error).encode()
     assert is_context_error("openai_chat", 400, body)
-    assert figures(body) == Figures(9_000, 0, 8_192)
+    assert read_figures(body) == Figures(9_000, 0, 8_192)
 
 
 @pytest.mark.parametrize("text", [TOLD, f"data: {json.dumps(LONG)}\n\n", f"400 {json.dumps(LONG)}"])
 def test_errors_that_are_no_json_are_recognised(text: str):
     assert is_context_error("openai_chat", 400, text.encode())
-    assert figures(text.encode()) == Figures(9_000, 0, 8_192)
+    assert read_figures(text.encode()) == Figures(9_000, 0, 8_192)
 
 
 PLAIN = st.text(st.characters(exclude_characters="'\"`“”‘’{}\\"), max_size=30).map(lambda text: f"{text} ")
@@ -152,7 +152,7 @@ def test_what_an_error_quotes_does_not_count(before: str, wrong: str, quotes: st
     for error in ({"message": f"Invalid value: {before}{quoted}"}, f"Invalid value: {before}{quoted}"):
         body = json.dumps({"error": error}).encode()
         assert not is_context_error("openai_chat", 400, body)
-        assert figures(body) == Figures()
+        assert read_figures(body) == Figures()
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_what_an_error_quotes_does_not_count(before: str, wrong: str, quotes: st
 def test_a_request_that_an_error_shows_does_not_count(error: object):
     body = json.dumps(error).encode()
     assert not is_context_error("openai_chat", 400, body)
-    assert figures(body) == Figures()
+    assert read_figures(body) == Figures()
 
 
 VALUES = st.recursive(
@@ -184,7 +184,7 @@ VALUES = st.recursive(
 def test_any_error_can_be_read(value: object, rest: bytes):
     for body in (json.dumps(value).encode(), json.dumps(value).encode() + rest, rest, b"[" * 100_000):
         assert is_context_error("openai_chat", 400, body) in {True, False}
-        assert figures(body).limit >= 0
+        assert read_figures(body).limit >= 0
 
 
 # --- caps -----------------------------------------------------------------------------------------
@@ -192,25 +192,25 @@ def test_any_error_can_be_read(value: object, rest: bytes):
 
 def test_a_cap_is_lowered_where_it_stands_and_nowhere_else():
     source = b'\xef\xbb\xbf{ "max_tokens" : 5, "m": {"max_tokens": 7}, "max_tokens":32000 ,"x":"\xc3\xa9\\"max_tokens\\": 1"}'
-    assert written(source, Cap(("max_tokens",), 99)) == source.replace(b"32000", b"99")
+    assert write_cap(source, Cap(("max_tokens",), 99)) == source.replace(b"32000", b"99")
     nested = b'{"generationConfig":{"a":[1,2],"maxOutputTokens":8000},"contents":[]}'
-    assert written(nested, Cap(("generationConfig", "maxOutputTokens"), 99)) == nested.replace(b"8000", b"99")
+    assert write_cap(nested, Cap(("generationConfig", "maxOutputTokens"), 99)) == nested.replace(b"8000", b"99")
     with pytest.raises(ValueError, match="no field"):
-        written(b'{"a": 1}', Cap(("max_tokens",), 99))
+        write_cap(b'{"a": 1}', Cap(("max_tokens",), 99))
 
 
 def test_a_cap_that_fits_or_cannot_is_left_alone():
     body = {"max_tokens": 1_500}
-    assert lowered("anthropic", body, 5_000, 10_000) is None
-    assert lowered("anthropic", body, 9_500, 10_000) is None  # what would be left is no answer
-    assert lowered("anthropic", body, 8_900, 10_000) == Cap(("max_tokens",), 1_100)
+    assert lower_cap("anthropic", body, 5_000, 10_000) is None
+    assert lower_cap("anthropic", body, 9_500, 10_000) is None  # what would be left is no answer
+    assert lower_cap("anthropic", body, 8_900, 10_000) == Cap(("max_tokens",), 1_100)
     thinking = {"max_tokens": 9_000, "thinking": {"type": "enabled", "budget_tokens": 4_000}}
-    assert lowered("anthropic", thinking, 4_000, 10_000) == Cap(("max_tokens",), 6_000)
-    assert lowered("anthropic", thinking, 6_000, 10_000) is None  # less than was promised for thinking
+    assert lower_cap("anthropic", thinking, 4_000, 10_000) == Cap(("max_tokens",), 6_000)
+    assert lower_cap("anthropic", thinking, 6_000, 10_000) is None  # less than was promised for thinking
 
 
 @pytest.mark.parametrize("value", [None, True, "8", -1, 1.5, {}])
 def test_caps_that_are_none(value: object):
-    assert cap_of("anthropic", {"max_tokens": value}) is None
-    assert cap_of("gemini", {"generationConfig": value}) is None
-    assert cap_of("", {"max_tokens": 5}) is None
+    assert read_cap("anthropic", {"max_tokens": value}) is None
+    assert read_cap("gemini", {"generationConfig": value}) is None
+    assert read_cap("", {"max_tokens": 5}) is None

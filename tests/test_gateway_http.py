@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from raw_http import eventually, statuses, talk
 from refold.gateway.config.config import Config
 from refold.gateway.messages import Outgoing, Refusal
-from refold.gateway.policy.context_errors import Figures, figures
+from refold.gateway.policy.context_errors import Figures, read_figures
 from refold.gateway.settings import Limits
 from refold.gateway.upstreams import Upstream
-from refold.testing.scripted_gateway import ScriptedExchange, serving
+from refold.testing.scripted_gateway import ScriptedPipeline, serving
 from refold.testing.scripted_server import Reply
 from refold.testing.scripted_upstream import Asked, Played, ScriptedUpstream
 
@@ -171,7 +171,7 @@ def test_a_stream_arrives_as_it_is_made(api: str) -> None:
 @pytest.mark.parametrize("stream", [False, True])
 def test_usage_is_told_and_bytes_are_the_same(api: str, stream: bool) -> None:
     path, body = streamed(api) if stream else APIS[api]
-    exchange = ScriptedExchange()
+    exchange = ScriptedPipeline()
     with (
         ScriptedUpstream([Reply("你好 there, my friend", usage=(1_000, 50, 300))]) as upstream,
         serving(config(upstream), exchange) as gateway,
@@ -187,7 +187,7 @@ def test_usage_is_told_and_bytes_are_the_same(api: str, stream: bool) -> None:
 
 
 def test_geminis_stream_as_a_list_has_usage() -> None:
-    exchange = ScriptedExchange()
+    exchange = ScriptedPipeline()
     with (
         ScriptedUpstream([Reply("one two three", usage=(77, 5, 0))]) as upstream,
         serving(config(upstream), exchange) as gateway,
@@ -211,7 +211,7 @@ def test_compressed_answers_pass_compressed_and_are_read_on_the_side(coding: str
     plain = b'data: {"usage": {"prompt_tokens": 5, "completion_tokens": 1}}\n\n'
     packed = CODINGS[coding](plain)
     pieces = tuple(packed[at : at + 7] for at in range(0, len(packed), 7))
-    exchange = ScriptedExchange()
+    exchange = ScriptedPipeline()
     play = Played(pieces=pieces, type="text/event-stream", headers=(("content-encoding", coding),))
     with ScriptedUpstream([play]) as upstream, serving(config(upstream), exchange) as gateway:
         path, body = streamed("openai_chat")
@@ -231,7 +231,7 @@ def test_compressed_requests_are_read_and_pass_as_they_came(echo, coding: str) -
 
 
 def test_a_compressed_request_that_is_edited_goes_out_plain() -> None:
-    exchange = ScriptedExchange(lambda incoming: Outgoing(b'{"model":"m","input":"less"}', ("e",), 9, 3, "edited"))
+    exchange = ScriptedPipeline(lambda incoming: Outgoing(b'{"model":"m","input":"less"}', ("e",), 9, 3, "edited"))
     with ScriptedUpstream() as upstream, serving(config(upstream), exchange) as gateway:
         body = gzip.compress(b'{"model":"m","input":"more"}')
         answer = CLIENT.post(f"{gateway.url}/v1/responses", content=body, headers={"content-encoding": "gzip"})
@@ -246,7 +246,7 @@ def test_a_compressed_request_that_is_edited_goes_out_plain() -> None:
     "packed", [b"not gzip", gzip.compress(b"x" * 2_000_000), gzip.compress(b"{}")[:-4]], ids=["broken", "a bomb", "cut"]
 )
 def test_what_cannot_be_unpacked_passes_unread(packed: bytes) -> None:
-    exchange = ScriptedExchange()
+    exchange = ScriptedPipeline()
     small = Limits(body_bytes=1_000_000)
     with ScriptedUpstream() as upstream, serving(config(upstream, limits=small), exchange) as gateway:
         answer = CLIENT.post(f"{gateway.url}/v1/responses", content=packed, headers={"content-encoding": "gzip"})
@@ -257,14 +257,14 @@ def test_what_cannot_be_unpacked_passes_unread(packed: bytes) -> None:
 
 def test_headers_of_the_core_stand_in_for_the_clients() -> None:
     beta = (("anthropic-beta", "a,b"),)
-    exchange = ScriptedExchange(lambda incoming: Outgoing(incoming.body, headers=beta))
+    exchange = ScriptedPipeline(lambda incoming: Outgoing(incoming.body, headers=beta))
     with ScriptedUpstream() as upstream, serving(config(upstream), exchange) as gateway:
         CLIENT.post(f"{gateway.url}/v1/messages", json={}, headers={"anthropic-beta": "a", "x-other": "1"})
         assert upstream.asked[0].all("anthropic-beta") == ["a,b"] and upstream.asked[0].all("x-other") == ["1"]
 
 
 def test_headers_that_tell_can_be_turned_off() -> None:
-    exchange = ScriptedExchange(lambda incoming: Outgoing(b"{}", ("e",), 9, 3, "edited"))
+    exchange = ScriptedPipeline(lambda incoming: Outgoing(b"{}", ("e",), 9, 3, "edited"))
     with ScriptedUpstream() as upstream, serving(config(upstream, answer_headers=False), exchange) as gateway:
         answer = CLIENT.post(f"{gateway.url}/v1/responses", json={})
         assert not [name for name in answer.headers if name.startswith("refold-")]
@@ -272,14 +272,14 @@ def test_headers_that_tell_can_be_turned_off() -> None:
 
 def test_a_refusal_of_the_core_is_answered_and_nothing_goes_upstream() -> None:
     said = Refusal(400, (("content-type", "application/json"), ("content-length", "2")), b"{}")
-    exchange = ScriptedExchange(lambda incoming: Outgoing(incoming.body, outcome="refused", refusal=said))
+    exchange = ScriptedPipeline(lambda incoming: Outgoing(incoming.body, outcome="refused", refusal=said))
     with ScriptedUpstream() as upstream, serving(config(upstream), exchange) as gateway:
         answer = CLIENT.post(f"{gateway.url}/v1/messages", json={})
         assert (answer.status_code, answer.content, upstream.asked) == (400, b"{}", [])
 
 
 def test_a_client_that_leaves_cancels_its_upstream() -> None:
-    exchange = ScriptedExchange()
+    exchange = ScriptedPipeline()
     with ScriptedUpstream([Reply("late", delay=3_600)]) as upstream, serving(config(upstream), exchange) as gateway:
         with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as line:
             line.sendall(b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
@@ -301,7 +301,7 @@ def test_a_client_that_leaves_in_a_stream_cancels_its_upstream(path: str) -> Non
 @pytest.mark.parametrize("length", [True, False])
 def test_an_answer_that_breaks_off_is_not_ended_cleanly(length: bool) -> None:
     play = Played(pieces=(b"data: {}\n\n",) * 4, cut_after=2, length=length, type="text/event-stream")
-    exchange = ScriptedExchange()
+    exchange = ScriptedPipeline()
     with ScriptedUpstream([play]) as upstream, serving(config(upstream), exchange) as gateway:
         with pytest.raises(httpx.RemoteProtocolError), CLIENT.stream("POST", f"{gateway.url}/v1/messages") as answer:
             list(answer.iter_raw())
@@ -368,7 +368,7 @@ def smaller(incoming, outgoing, error) -> Outgoing:
 @pytest.mark.parametrize("coding", ["", "gzip"])
 def test_after_a_context_error_something_smaller_is_sent(api: str, coding: str) -> None:
     path, body = APIS[api]
-    exchange = ScriptedExchange(hardened=smaller)
+    exchange = ScriptedPipeline(hardened=smaller)
     refused = TOO_LONG[api]
     if coding:
         said = gzip.compress(json.dumps({"error": {"message": f"{refused.text} {refused.code}"}}).encode())
@@ -385,7 +385,7 @@ def test_after_a_context_error_something_smaller_is_sent(api: str, coding: str) 
 @pytest.mark.parametrize("api", APIS)
 def test_a_second_context_error_is_the_upstreams_own(api: str) -> None:
     path, body = APIS[api]
-    exchange = ScriptedExchange(hardened=smaller)
+    exchange = ScriptedPipeline(hardened=smaller)
     with ScriptedUpstream([TOO_LONG[api]]) as upstream, serving(config(upstream), exchange) as gateway:
         answer = CLIENT.post(gateway.url + path, json=body)
         assert answer.status_code == 400 and answer.json()["error"]["message"] == TOO_LONG[api].text
@@ -408,7 +408,7 @@ def test_a_context_error_as_first_event_counts_too(api: str, shape: str) -> None
     path, body = streamed(api)
     first = FIRST_EVENTS[api]
     pieces = (first,) if shape == "at once" else tuple(bytes([one]) for one in first)
-    exchange = ScriptedExchange(hardened=smaller)
+    exchange = ScriptedPipeline(hardened=smaller)
     with (
         ScriptedUpstream([Played(pieces=pieces, type="text/event-stream"), "Now it fits."]) as upstream,
         serving(config(upstream, hold_seconds=20), exchange) as gateway,
@@ -419,7 +419,7 @@ def test_a_context_error_as_first_event_counts_too(api: str, shape: str) -> None
 
 def test_an_error_after_the_first_words_is_passed_on() -> None:
     first = b'data: {"choices": [{"delta": {"content": "Hel"}}]}\n\n' + FIRST_EVENTS["openai_chat"]
-    exchange = ScriptedExchange(hardened=smaller)
+    exchange = ScriptedPipeline(hardened=smaller)
     with (
         ScriptedUpstream([Played(pieces=(first,), type="text/event-stream")]) as upstream,
         serving(config(upstream), exchange) as gateway,
@@ -484,11 +484,11 @@ def test_foreign_figures_are_handed_on_and_none_made_up(api: str, words: str, li
     with ScriptedUpstream([odd]) as upstream, serving(config(upstream)) as gateway:
         answer = CLIENT.post(gateway.url + APIS[api][0], json=APIS[api][1])
         assert answer.status_code == 400
-        assert figures(answer.content) == (Figures(40_000, 0, limit) if limit else Figures())
+        assert read_figures(answer.content) == (Figures(40_000, 0, limit) if limit else Figures())
 
 
 def test_other_errors_pass_as_they_are() -> None:
-    exchange = ScriptedExchange(hardened=smaller)
+    exchange = ScriptedPipeline(hardened=smaller)
     with (
         ScriptedUpstream([Reply("slow down", status=429, retry_after=7)]) as upstream,
         serving(config(upstream), exchange) as gateway,
@@ -514,7 +514,7 @@ def test_a_fault_in_the_core_is_one_requests_fault(caplog) -> None:
     def broken(incoming):
         raise RuntimeError("SECRET of the conversation")
 
-    with ScriptedUpstream() as upstream, serving(config(upstream), ScriptedExchange(broken)) as gateway:
+    with ScriptedUpstream() as upstream, serving(config(upstream), ScriptedPipeline(broken)) as gateway:
         answer = CLIENT.post(f"{gateway.url}/v1/messages", json={})
         assert answer.status_code == 500 and "SECRET" not in answer.text
         assert CLIENT.get(f"{gateway.url}/v1/models").status_code == 200
@@ -605,7 +605,7 @@ def test_upstreams_are_chosen_by_prefix_model_and_api() -> None:
 
 
 def test_the_core_gets_a_credential_and_no_key() -> None:
-    exchange = ScriptedExchange()
+    exchange = ScriptedPipeline()
     with ScriptedUpstream() as upstream, serving(config(upstream), exchange) as gateway:
         path = "/v1beta/models/m:generateContent"
         CLIENT.post(f"{gateway.url}{path}?key=KEY1&alt=json", json={})

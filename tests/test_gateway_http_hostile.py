@@ -12,10 +12,10 @@ from refold.gateway.config.config import Config
 from refold.gateway.http.body import Gone
 from refold.gateway.http.caller import Caller, Note
 from refold.gateway.http.server_protocol import UNSENT
-from refold.gateway.pipeline.rushes import Rushes, release_memory
+from refold.gateway.pipeline.rushes import LoadPeaks, release_memory
 from refold.gateway.settings import Limits
 from refold.gateway.upstreams import Upstream
-from refold.testing.scripted_gateway import ScriptedExchange, serving
+from refold.testing.scripted_gateway import ScriptedPipeline, serving
 from refold.testing.scripted_server import Reply
 from refold.testing.scripted_upstream import Asked, Played, ScriptedUpstream
 
@@ -319,7 +319,7 @@ def test_c21_memory_is_given_back_when_a_rush_is_over() -> None:
             released.append(1)
             loop.call_soon_threadsafe(done.set)
 
-        rushes = Rushes(release, pause=0, every=1e9)
+        rushes = LoadPeaks(release, pause=0, every=1e9)
         for under_way in (*range(64), *range(63, 16, -1)):
             rushes.note(under_way)
         assert not done.is_set(), "63 at once are none"
@@ -396,7 +396,7 @@ def test_hostile_answers_of_an_upstream_do_not_split_ours(place) -> None:
     bad = Played(Reply(), (b"{}",), headers=(("x-evil", "a\x7fb"),))
     with ScriptedUpstream([bad, "Done."]) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
-        exchange = ScriptedExchange()
+        exchange = ScriptedPipeline()
         with serving(config, exchange) as gateway:
             first = talk(gateway.port, b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             assert b"\x7f" not in first

@@ -10,7 +10,7 @@ from refold.gateway.config.config import Config
 from refold.gateway.serve import gateway
 from refold.gateway.settings import Settings
 from refold.gateway.upstreams import Upstream
-from refold.testing.scripted_gateway import ScriptedExchange, Serving, serving
+from refold.testing.scripted_gateway import ScriptedPipeline, Serving, serving
 from refold.testing.scripted_upstream import Asked, ScriptedUpstream
 
 OUR_OWN = {"host", "content-length", "connection", "transfer-encoding"}
@@ -52,7 +52,7 @@ def assert_as_sent(came: Asked, one: dict) -> None:
 def test_recorded_requests_reach_the_upstream_byte_for_byte(shared: Path) -> None:
     """Every field, header, beta and query of 457 requests of 20 clients (clients.md), when nothing is due."""
     requests = recorded(shared)
-    exchange = ScriptedExchange()
+    exchange = ScriptedPipeline()
     with ScriptedUpstream(["Done."]) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
         with serving(config, exchange) as served, httpx.Client(timeout=60) as client:

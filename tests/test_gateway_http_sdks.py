@@ -14,7 +14,7 @@ from google.genai import types
 from raw_http import eventually
 from refold.gateway.config.config import Config
 from refold.gateway.upstreams import Upstream
-from refold.testing.scripted_gateway import ScriptedExchange, serving
+from refold.testing.scripted_gateway import ScriptedPipeline, serving
 from refold.testing.scripted_server import Reply
 from refold.testing.scripted_upstream import Asked, ScriptedUpstream
 
@@ -177,7 +177,7 @@ def test_anthropic_async(place) -> None:
 
 
 def test_anthropic_count_tokens_passes_and_is_not_prepared() -> None:
-    exchange = ScriptedExchange()
+    exchange = ScriptedPipeline()
     with ScriptedUpstream([Reply(body='{"input_tokens": 7}')]) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
         with serving(config, exchange) as gateway, anthropic.Anthropic(base_url=gateway.url, api_key="k") as client:
@@ -267,7 +267,7 @@ def test_errors_are_what_the_sdks_know(refusing, litellm) -> None:
 def test_a_client_that_stops_reading_a_stream_stops_the_upstream() -> None:
     with ScriptedUpstream([Reply("word " * 5_000, delay=0)]) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
-        exchange = ScriptedExchange()
+        exchange = ScriptedPipeline()
         with serving(config, exchange) as gateway, openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="k") as client:
             stream = client.chat.completions.create(model="m", messages=MESSAGES, stream=True)
             next(iter(stream))

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from raw_http import eventually
-from refold.gateway import Config, Exchange, Gateway, Settings, Upstream
+from refold.gateway import Config, Gateway, Pipeline, Settings, Upstream
 from refold.stores import MemoryStore
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_server import Reply
@@ -56,7 +56,7 @@ def place(request):
     settings = Settings(windows=windows, decide_timeout_seconds=30)
     with ScriptedUpstream(provider) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), settings=settings, salt=b"s")
-        with Serving(Gateway(config, Exchange(settings, MemoryStore()))) as gateway:
+        with Serving(Gateway(config, Pipeline(settings, MemoryStore()))) as gateway:
             yield upstream, gateway, request.param
 
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refold.gateway.conversations.identity import AGENT, HEADERS, session_key, tools_print
-from refold.gateway.pipeline.pipeline import Exchange, Incoming, Outgoing, Settings
+from refold.gateway.conversations.identity import AGENT_HEADER, SESSION_HEADERS, session_key, tools_fingerprint
+from refold.gateway.pipeline.pipeline import Incoming, Outgoing, Pipeline, Settings
 from refold.stores.memory import MemoryStore
 from refold.tokens.windows import Window
 
@@ -87,7 +87,7 @@ def recorded(shared: Path, names: str) -> Iterator[Incoming]:
 
 def run(requests: list[Incoming], settings: Settings | None = None, store: MemoryStore | None = None) -> list[Outgoing]:
     async def go() -> list[Outgoing]:
-        exchange = Exchange(settings or Settings(read_above_bytes=0, decide_timeout_seconds=60), store or MemoryStore())
+        exchange = Pipeline(settings or Settings(read_above_bytes=0, decide_timeout_seconds=60), store or MemoryStore())
         try:
             return [await exchange.prepare(one) for one in requests]
         finally:
@@ -253,8 +253,8 @@ def test_the_most_specific_key_wins():
 
 
 def test_the_order_of_tools_is_no_difference():
-    assert tools_print(("a", "b")) == tools_print(("b", "a")) != tools_print(("a",))
-    assert tools_print(()) == ""
+    assert tools_fingerprint(("a", "b")) == tools_fingerprint(("b", "a")) != tools_fingerprint(("a",))
+    assert tools_fingerprint(()) == ""
 
 
 # --- deltas ---------------------------------------------------------------------------------------
@@ -302,7 +302,7 @@ def long(steps: int, last: str = "") -> bytes:
 
 SMALL = Settings(windows={"m": Window(16_000)}, decide_timeout_seconds=60)
 KEYS = st.dictionaries(
-    st.sampled_from((*HEADERS, AGENT)), st.text(st.characters(codec="ascii"), min_size=1), max_size=3
+    st.sampled_from((*SESSION_HEADERS, AGENT_HEADER)), st.text(st.characters(codec="ascii"), min_size=1), max_size=3
 )
 
 

@@ -6,29 +6,29 @@ import json
 from types import BuiltinFunctionType, FunctionType, ModuleType
 
 import refold
-from refold.gateway.conversations.conversations import Thread, Threads
-from refold.gateway.pipeline.pipeline import Exchange, Incoming, Settings
+from refold.gateway.conversations.conversations import Conversation, Conversations
+from refold.gateway.pipeline.pipeline import Incoming, Pipeline, Settings
 from refold.stores import MemoryStore
 from refold.tokens.windows import Window
 
 
-def made(name: str) -> Thread:
-    return Thread(name, name, "t", refold.Compactor([], refold.Budget(10, 10)))
+def made(name: str) -> Conversation:
+    return Conversation(name, name, "t", refold.Compactor([], refold.Budget(10, 10)))
 
 
-def names(threads: Threads) -> list[str]:
+def names(threads: Conversations) -> list[str]:
     return [thread.name for thread in threads]
 
 
 def test_of_too_many_the_one_that_was_not_used_for_longest_is_forgotten():
-    threads = Threads(most=2, room=1_000)
+    threads = Conversations(most=2, room=1_000)
     for name in ("a", "b", "a", "c"):
         threads.find(name, 1, lambda name=name: made(name))
     assert names(threads) == ["a", "c"]
 
 
 def test_large_conversations_make_room_for_the_latest():
-    threads = Threads(most=100, room=1_000)
+    threads = Conversations(most=100, room=1_000)
     for name, size in (("a", 400), ("b", 400), ("a", 500), ("c", 400)):
         threads.find(name, size, lambda name=name: made(name))
     assert names(threads) == ["a", "c"]
@@ -48,7 +48,7 @@ def test_a_forgotten_conversation_is_shown_as_before():
 
     async def run() -> None:
         settings = Settings(windows={"m": Window(16_000)}, economy=False, known_bytes=1, decide_timeout_seconds=60)
-        exchange = Exchange(settings, MemoryStore())
+        exchange = Pipeline(settings, MemoryStore())
         first = await exchange.prepare(request("one", 60))
         await exchange.prepare(request("two", 60))
         assert len(exchange.threads) == 1

@@ -30,8 +30,8 @@ from refold.gateway.ledger.writer import WAITING, Clerk
 from refold.gateway.messages import Incoming, Outgoing
 from refold.gateway.ops.logs import JSONLines
 from refold.gateway.ops.metrics import Counters
-from refold.gateway.pipeline.pipeline import Exchange
-from refold.gateway.policy.economy import keeps_for_an_hour, rates_of
+from refold.gateway.pipeline.pipeline import Pipeline
+from refold.gateway.policy.economy import find_request_rates, has_hour_cache
 from refold.gateway.settings import Settings
 from refold.stores.memory import MemoryStore
 from refold.tokens.usage import Usage
@@ -123,7 +123,7 @@ class Gateway:
         base = {"windows": {"m": Window(20_000)}, "economy": False, "prices": prices, "clock": lambda: self.now}
         self.settings = Settings(**{**base, **settings})
         self.clerk = Clerk(Accounts(lambda model: rates), self.book, self.counters, pause=0.0)
-        self.exchange = Exchange(self.settings, MemoryStore(), self.counters, self.clerk)
+        self.exchange = Pipeline(self.settings, MemoryStore(), self.counters, self.clerk)
         self.sent, self.said, self.truth = Provider(), Provider(), Sums()
         self.rates = rates or RATES
         self.loop = asyncio.new_event_loop()
@@ -239,8 +239,8 @@ def test_a_model_without_a_price_for_an_hour_has_one_for_writing():
 )
 def test_what_compacting_costs_is_of_what_the_conversation_is_kept_for(body: bytes, hour: bool):
     """A compaction writes the end of the request anew, which a mark of five minutes keeps for five minutes."""
-    assert keeps_for_an_hour(body) is hour
-    rates = rates_of(Settings(), "claude-opus-4-5", body)
+    assert has_hour_cache(body) is hour
+    rates = find_request_rates(Settings(), "claude-opus-4-5", body)
     assert rates is not None
     assert (rates.write, rates.lifetime) == ((10, 3_600.0) if hour else (6.25, 300.0))
 
@@ -264,7 +264,7 @@ def test_where_nothing_was_edited_the_counterfactual_is_the_bill(calls):
     accounts, when, total = Accounts(lambda model: RATES), 0.0, Sums()
     for usage, steps, pause in calls:
         when += pause
-        exchange = Exchange(
+        exchange = Pipeline(
             Settings(windows={"m": Window(10**7)}, economy=False, decide_timeout_seconds=60), MemoryStore()
         )
         incoming = Incoming("openai_chat", "up", "/v1/chat/completions", (), chat(steps, words="x"), "t")

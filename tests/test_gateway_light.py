@@ -11,7 +11,7 @@ from tests.test_gateway_core import FORMATS, PATHS
 from tests.test_gateway_identity import recorded
 
 from refold.gateway.messages import Incoming, Outgoing
-from refold.gateway.pipeline.pipeline import Exchange
+from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.settings import Settings
 from refold.stores.memory import MemoryStore
 from refold.strategies import ClipResults
@@ -25,7 +25,7 @@ def sent(body: bytes, api: str = "anthropic", **settings: object) -> Outgoing:
     """What becomes of one request."""
 
     async def run() -> Outgoing:
-        exchange = Exchange(
+        exchange = Pipeline(
             Settings(**{"windows": {"m": Window(200_000)}, "decide_timeout_seconds": 60, **settings}), MemoryStore()
         )
         try:
@@ -85,7 +85,7 @@ def test_recorded_requests_go_out_as_they_would_when_read(shared: Path, name: st
     assert requests
 
     async def bodies(floor: int) -> list[bytes]:
-        exchange = Exchange(Settings(read_above_bytes=floor, economy=False, decide_timeout_seconds=60), MemoryStore())
+        exchange = Pipeline(Settings(read_above_bytes=floor, economy=False, decide_timeout_seconds=60), MemoryStore())
         try:
             return [(await exchange.prepare(one)).body for one in requests]
         finally:

@@ -10,7 +10,7 @@ import pytest
 
 from refold.gateway.ops.logs import JSONLines, told
 from refold.gateway.ops.metrics import Counters
-from refold.gateway.pipeline.background import Ahead
+from refold.gateway.pipeline.background import BackgroundJobs
 from refold.gateway.settings import Settings
 
 SECRET = "the user's words"
@@ -36,7 +36,7 @@ def test_a_summary_that_could_not_be_prepared_is_told_in_fields(caplog: pytest.L
         raise ValueError(SECRET)
 
     async def prepared(counters: Counters) -> None:
-        ahead = Ahead(Settings(), counters)
+        ahead = BackgroundJobs(Settings(), counters)
         ahead.prepare(SimpleNamespace(wish=wish, preparing=False, prepared=None))
         await asyncio.gather(*ahead.tasks)
         await ahead.aclose()

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refold.edits import Edit
-from refold.gateway.conversations.conversations import Thread, Threads
+from refold.gateway.conversations.conversations import Conversation, Conversations
 from refold.gateway.conversations.workers import Job
 from refold.stores.memory import MemoryStore
 from refold.stores.store import Row
@@ -246,10 +246,10 @@ def test_c11_whenever_the_store_comes_and_goes_requests_fit_and_decisions_stay(d
 
 
 def test_c11_a_thread_that_waits_for_the_store_is_known_until_it_is_written():
-    threads = Threads(1, 10**9)
-    first = threads.find("a", 1, lambda: Thread("a", "", "", None))  # type: ignore[arg-type]
+    threads = Conversations(1, 10**9)
+    first = threads.find("a", 1, lambda: Conversation("a", "", "", None))  # type: ignore[arg-type]
     first.unsaved.append(Edit(0, 1, (), "tip", "by"))
-    threads.find("b", 1, lambda: Thread("b", "", "", None))  # type: ignore[arg-type]
+    threads.find("b", 1, lambda: Conversation("b", "", "", None))  # type: ignore[arg-type]
     assert [thread.name for thread in threads.unsaved()] == ["a"]
     threads.unsaved()[0].unsaved.clear()
     threads.forget_saved()

@@ -10,7 +10,7 @@ from gateway_processes import Process, running
 from refold.errors import StoreError
 from refold.gateway import Config, Upstream
 from refold.gateway.config.config import from_environment, read
-from refold.gateway.pipeline.pipeline import Exchange, Incoming, Settings
+from refold.gateway.pipeline.pipeline import Incoming, Pipeline, Settings
 from refold.gateway.serve import salted
 from refold.stores.postgresql import PostgreSQLStore
 from refold.testing.scripted_upstream import ScriptedUpstream
@@ -34,7 +34,7 @@ def incoming(steps):
 
 def exchange(store, **settings):
     settings = {"windows": {"m": Window(20_000)}, "economy": False, "decide_timeout_seconds": 60, **settings}
-    return Exchange(Settings(**settings), store)
+    return Pipeline(Settings(**settings), store)
 
 
 def test_while_the_database_is_down_requests_flow_and_after_it_all_is_as_before(server):

@@ -4,7 +4,7 @@ import asyncio
 import json
 
 from refold.core.strategy import Answer
-from refold.gateway.pipeline.pipeline import Exchange, Incoming, Settings
+from refold.gateway.pipeline.pipeline import Incoming, Pipeline, Settings
 from refold.stores import MemoryStore
 from refold.tokens.windows import Window
 from test_preview import thought
@@ -30,7 +30,7 @@ def test_thinking_since_a_summary_was_prepared_loses_its_signature() -> None:
         settings = Settings(
             windows={MODEL: Window(16_000)}, ask=summary, decide_timeout_seconds=60, soft=0.5, hard=0.9, economy=False
         )
-        exchange = Exchange(settings, MemoryStore())
+        exchange = Pipeline(settings, MemoryStore())
         prepared = 0
         for steps in range(1, 60):
             outgoing = await exchange.prepare(request(steps))

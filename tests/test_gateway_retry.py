@@ -10,8 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.gateway.pipeline.pipeline import Exchange, Incoming, Outgoing, Settings
-from refold.gateway.policy.output_cap import LEAST, Cap, cap_of, fitted, lowered, promised, written
+from refold.gateway.pipeline.pipeline import Incoming, Outgoing, Pipeline, Settings
+from refold.gateway.policy.output_cap import (
+    SMALLEST_CAP,
+    Cap,
+    fit_caps,
+    lower_cap,
+    read_cap,
+    thinking_budget,
+    write_cap,
+)
 from refold.stores.memory import MemoryStore
 from refold.tokens.windows import Window
 
@@ -23,7 +31,7 @@ class Gateway:
 
     def __init__(self, **settings: Any) -> None:
         self.loop = asyncio.new_event_loop()
-        self.exchange = Exchange(
+        self.exchange = Pipeline(
             Settings(**{"windows": {}, "economy": False, "decide_timeout_seconds": 60, **settings}), MemoryStore()
         )
 
@@ -122,7 +130,7 @@ def test_a_cap_is_lowered_behind_a_compaction_as_the_upstream_counts(gateway: Ga
     retried = gateway.again(body, f"prompt is too long: {really} tokens > {limit} maximum")
     sent = body_of(retried)
     assert retried is not None and 2 * retried.after + sent["max_tokens"] <= limit
-    assert sent["max_tokens"] >= LEAST
+    assert sent["max_tokens"] >= SMALLEST_CAP
 
 
 # --- thinking -------------------------------------------------------------------------------------
@@ -154,7 +162,7 @@ def test_thinking_keeps_its_budget_where_the_cap_can_be_lowered_above_it(gateway
 def test_a_budget_that_would_not_stay_below_the_cap_is_lowered_with_it(gateway: Gateway) -> None:
     body = thinking(198_000, 199_000)
     sent = body_of(gateway.again(body, overflow(3_500, 199_000, 200_000), "anthropic", ANTHROPIC))
-    budget = {"type": "enabled", "budget_tokens": 195_500 - LEAST}
+    budget = {"type": "enabled", "budget_tokens": 195_500 - SMALLEST_CAP}
     assert sent == {**body, "max_tokens": 195_500, "thinking": budget}
 
 
@@ -168,7 +176,7 @@ def test_before_thinking_loses_half_of_its_budget_the_history_is_cut(gateway: Ga
 def test_where_no_history_can_be_cut_thinking_loses_more(gateway: Gateway) -> None:
     body = thinking(60_000, 64_000)
     sent = body_of(gateway.again(body, overflow(175_000, 64_000, 200_000), "anthropic", ANTHROPIC))
-    assert sent == {**body, "max_tokens": 24_000, "thinking": {"type": "enabled", "budget_tokens": 24_000 - LEAST}}
+    assert sent == {**body, "max_tokens": 24_000, "thinking": {"type": "enabled", "budget_tokens": 24_000 - SMALLEST_CAP}}
 
 
 CAPS = st.integers(1, 300_000)
@@ -180,16 +188,16 @@ CAPS = st.integers(1, 300_000)
 def test_what_is_lowered_is_a_request_that_providers_take(cap: int, budget: int, room: int, keep: float) -> None:
     body = {"max_tokens": cap, "thinking": {"budget_tokens": budget}, "messages": []}
     source = json.dumps(body).encode()
-    changed = fitted("anthropic", body, room, keep)
+    changed = fit_caps("anthropic", body, room, keep)
     for one in changed:
-        source = written(source, one)
+        source = write_cap(source, one)
     after = json.loads(source)
     if not changed:
         assert after == body
         return
-    assert LEAST <= after["max_tokens"] == room < cap
+    assert SMALLEST_CAP <= after["max_tokens"] == room < cap
     left = after["thinking"]["budget_tokens"]
-    assert left == budget or (LEAST <= left < budget and left >= keep * budget)
+    assert left == budget or (SMALLEST_CAP <= left < budget and left >= keep * budget)
     assert left < after["max_tokens"]
 
 
@@ -249,22 +257,22 @@ def test_a_table_tells_of_the_window() -> None:
 @pytest.mark.parametrize("value", ["29000", "29000.0", "2.9e4"])
 def test_every_spelling_of_geminis_cap_is_seen_and_lowered(outer: str, inner: str, value: str) -> None:
     source = f'{{"contents": [], "{outer}": {{"topK": 1, "{inner}": {value}}}}}'.encode()
-    cap = cap_of("gemini", json.loads(source))
+    cap = read_cap("gemini", json.loads(source))
     assert cap == Cap((outer, inner), 29_000) and type(cap.tokens) is int
-    assert json.loads(written(source, cap._replace(tokens=9)))[outer] == {"topK": 1, inner: 9}
+    assert json.loads(write_cap(source, cap._replace(tokens=9)))[outer] == {"topK": 1, inner: 9}
 
 
 @pytest.mark.parametrize("value", [1.5, float("inf"), float("nan"), -2.0, 0.0, "9", True])
 def test_what_is_no_number_of_tokens_is_no_cap(value: object) -> None:
-    assert cap_of("openai_chat", {"max_tokens": value}) is None
-    assert promised({"thinking": {"budget_tokens": value}}) == 0
+    assert read_cap("openai_chat", {"max_tokens": value}) is None
+    assert thinking_budget({"thinking": {"budget_tokens": value}}) == 0
 
 
 def test_a_budget_of_openrouters_counts_too() -> None:
     body = {"max_tokens": 20_000, "reasoning": {"max_tokens": 15_000}}
-    assert promised(body) == 15_000
-    assert lowered("openai_chat", body, 10_000, 25_000) is None
-    assert fitted("openai_chat", body, 15_000, 0.5) == (
+    assert thinking_budget(body) == 15_000
+    assert lower_cap("openai_chat", body, 10_000, 25_000) is None
+    assert fit_caps("openai_chat", body, 15_000, 0.5) == (
         Cap(("max_tokens",), 15_000),
         Cap(("reasoning", "max_tokens"), 13_976),
     )

@@ -16,7 +16,7 @@ from google import genai
 from google.genai import errors as genai_errors
 from google.genai import types
 
-from refold.gateway import Config, Exchange, Gateway, Settings, Upstream
+from refold.gateway import Config, Gateway, Pipeline, Settings, Upstream
 from refold.stores import MemoryStore
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_server import Reply
@@ -53,7 +53,7 @@ def place():
     settings = Settings(windows=dict.fromkeys((MODEL, CLAUDE, GEMINI), Window(20_000)), decide_timeout_seconds=30)
     with ScriptedUpstream(provider) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), settings=settings, salt=b"s")
-        with Serving(Gateway(config, Exchange(settings, MemoryStore()))) as gateway:
+        with Serving(Gateway(config, Pipeline(settings, MemoryStore()))) as gateway:
             yield upstream, gateway.url
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
-from refold.gateway import Config, Exchange, Gateway, Settings, Upstream
+from refold.gateway import Config, Gateway, Pipeline, Settings, Upstream
 from refold.gateway.config.config import read
 from refold.gateway.messages import Incoming, Outgoing
-from refold.gateway.policy.thinking_errors import is_unbound, place_of
+from refold.gateway.policy.thinking_errors import is_thinking_refused, refused_block
 from refold.gateway.serve import gateway
 from refold.stores import MemoryStore
 from refold.testing.scripted_answers import Reply
@@ -63,7 +63,7 @@ class Place:
         settings = Settings(windows={MODEL: Window(100_000)}, decide_timeout_seconds=30)
         config = Config(upstreams=(Upstream(name="up", url=self.upstream.url),), settings=settings, salt=b"s")
         self.store = Failing()
-        self.gateway = Gateway(config, Exchange(settings, self.store))
+        self.gateway = Gateway(config, Pipeline(settings, self.store))
         return Serving(self.gateway).__enter__()
 
     def counted(self) -> httpx.Response:
@@ -208,7 +208,7 @@ def late(**more: Any) -> tuple[int, int]:
     body = {"model": MODEL, "max_tokens": 99, "messages": thought(60, words=400), **more}
     incoming = Incoming("anthropic", "old", "/v1/messages", (), json.dumps(body).encode(), "hash")
     windows = {MODEL: Window(16_000)}
-    exchange = Exchange(
+    exchange = Pipeline(
         Settings(windows=windows, older_accounts=frozenset({"old"}), economy=False, decide_timeout_seconds=60),
         MemoryStore(),
     )
@@ -257,10 +257,10 @@ SENT += b'{"role": "user", "content": "b"}, {"role": "assistant", "content": [{"
 )
 def test_the_error_is_known_in_its_spellings(words: str, place: int) -> None:
     body = json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": words}}).encode()
-    assert is_unbound("anthropic", 400, body) and place_of(SENT, body) == place
-    assert not is_unbound("openai_chat", 400, body) and not is_unbound("anthropic", 500, body)
+    assert is_thinking_refused("anthropic", 400, body) and refused_block(SENT, body) == place
+    assert not is_thinking_refused("openai_chat", 400, body) and not is_thinking_refused("anthropic", 500, body)
 
 
 def test_text_that_an_error_quotes_is_no_error_of_binding() -> None:
     quoted = json.dumps({"error": {"message": 'unknown field: "bound to a different conversation"'}}).encode()
-    assert not is_unbound("anthropic", 400, quoted)
+    assert not is_thinking_refused("anthropic", 400, quoted)

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode
 
 from raw_http import eventually
-from refold.gateway import Config, Exchange, Gateway, Settings, Upstream
+from refold.gateway import Config, Gateway, Pipeline, Settings, Upstream
 from refold.gateway.http.tracing import Traces
 from refold.stores import MemoryStore
 from refold.testing.scripted_gateway import Serving
@@ -37,7 +37,7 @@ class Traced:
         self.upstream = ScriptedUpstream(script or [reply])
         settings = Settings(windows={"m": Window(15_000)}, decide_timeout_seconds=30)
         config = Config(upstreams=(Upstream(name="up", url=self.upstream.url),), settings=settings, salt=b"s")
-        gateway = Gateway(config, Exchange(settings, MemoryStore()), traces=Traces(self.provider))
+        gateway = Gateway(config, Pipeline(settings, MemoryStore()), traces=Traces(self.provider))
         self.serving = Serving(gateway)
 
     def __enter__(self):

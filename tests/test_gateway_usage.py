@@ -13,7 +13,7 @@ from raw_http import eventually
 from refold.gateway.config.config import Config
 from refold.gateway.http.usage_tap import Tap
 from refold.gateway.upstreams import Upstream
-from refold.testing.scripted_gateway import ScriptedExchange, serving
+from refold.testing.scripted_gateway import ScriptedPipeline, serving
 from refold.testing.scripted_upstream import Asked, Played, ScriptedUpstream
 
 SSE = "text/event-stream"
@@ -145,7 +145,7 @@ def test_an_answer_that_is_not_complete_is_booked_without_usage(name: str, ends:
         "the upstream breaks off": Played(pieces=tuple(events), cut_after=4, type=SSE),
         "the upstream ends": Played(pieces=begun, type=SSE),
     }
-    exchange = ScriptedExchange()
+    exchange = ScriptedPipeline()
     with ScriptedUpstream([plays[ends]]) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
         with serving(config, exchange) as gateway:
@@ -168,7 +168,7 @@ def read_some(url: str, ends: str) -> None:
 
 def test_a_client_that_stops_reading_at_the_end_is_billed() -> None:
     """Many close the connection at the last event, before the upstream has ended its answer."""
-    exchange = ScriptedExchange()
+    exchange = ScriptedPipeline()
 
     def play(asked: Asked) -> Played:
         name = "late chat" if "chat" in asked.target else "anthropic"

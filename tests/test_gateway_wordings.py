@@ -6,7 +6,7 @@ from importlib.resources import files
 
 import pytest
 
-from refold.gateway.policy.context_errors import Figures, context_error, figures, is_context_error
+from refold.gateway.policy.context_errors import Figures, context_error, is_context_error, read_figures
 
 CLASSIC = "This model's maximum context length is {} tokens. However, "
 WORDS: list[tuple[str, int, object, Figures]] = [
@@ -274,7 +274,7 @@ def test_what_each_provider_says(provider: str, status: int, said: object, expec
     assert provider
     body = json.dumps(SHAPES[shape](said)).encode()
     assert is_context_error("openai_chat", status, body)
-    assert figures(body) == expected
+    assert read_figures(body) == expected
 
 
 def test_no_provider_of_a_preset_is_left_out() -> None:
@@ -322,7 +322,7 @@ def test_what_fewer_tokens_of_the_request_would_not_help(status: int, message: s
 def test_no_limit_is_made_up_where_none_is_known(api: str) -> None:
     body = context_error(api, 30_000)[2]
     assert is_context_error(api, 400, body)
-    assert figures(body) == Figures()
+    assert read_figures(body) == Figures()
     assert not any(digit in json.loads(body)["error"]["message"] for digit in "0123456789")
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from refold.codecs.detect import decode_all, open_payload
 from refold.errors import FormatError
 from refold.gateway.messages import Incoming
-from refold.gateway.policy.request_kind import side_of
+from refold.gateway.policy.request_kind import request_kind
 from refold.messages import Media, Message, Text, ToolCall, ToolResult, user
 from refold.speakers import current, heard, is_request, request_of, segments, stays
 from refold.speakers.carriers import TAGS
@@ -290,7 +290,7 @@ def test_the_current_request_is_found_in_recorded_requests(shared: Path) -> None
             except (FormatError, TypeError):
                 continue
             said = list(map(closed, decode_all(envelope)))
-            if not said or side_of(Incoming(envelope.codec.NAME, "", row["path"], (), b""), envelope):
+            if not said or request_kind(Incoming(envelope.codec.NAME, "", row["path"], (), b""), envelope):
                 continue
             found = asked_in(said)
             if not any(map(PERSON.search, (message.text for message in said if message.role == "user"))):

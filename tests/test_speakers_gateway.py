@@ -8,7 +8,7 @@ import pytest
 
 from refold import Budget, Compactor, default_strategies
 from refold.compactor.defaults import fill
-from refold.gateway.policy.request_kind import gained_only_text
+from refold.gateway.policy.request_kind import is_added_summary_request
 from refold.messages import Message, Text, ToolResult, user
 from refold.strategies import ClearToolResults
 from refold.tokens.windows import Window
@@ -290,9 +290,9 @@ def test_d8_going_back_and_saying_something_else_is_no_compaction_of_the_client_
     def with_text(text: str) -> list[Message]:
         return [*before[:2], Message("user", (*result.parts, Text(text)))]
 
-    assert not gained_only_text(before, with_text("No, mend the other file instead."))
-    assert not gained_only_text(before, with_text("不对，改另一个文件。"))
-    assert gained_only_text(before, with_text("Write down a summary of all this for whoever goes on."))
+    assert not is_added_summary_request(before, with_text("No, mend the other file instead."))
+    assert not is_added_summary_request(before, with_text("不对，改另一个文件。"))
+    assert is_added_summary_request(before, with_text("Write down a summary of all this for whoever goes on."))
 
 
 def test_d9_continue_s_own_compaction_goes_through_as_it_came() -> None:

@@ -26,7 +26,7 @@ STEER = "<system-reminder>\nThe user sent a new message while you were working:\
 CONTEXT = ("The following skills are available: {}", "# Environment\n{}", "The current date is: {}", "A new kind: {}")
 WAYS = {
     "library": default_strategies,
-    "gateway": lambda to: plan.default(to, asks=False),
+    "gateway": lambda to: plan.default_strategies(to, asks=False),
     "whole": lambda _: (WholeHistory(),),
     "last": lambda _: (FromLastN(),),
     "chunked": lambda _: (Chunked(),),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from refold.gateway.config.config import Config, from_environment, load, upstream
     from refold.gateway.config.toml import ConfigError
     from refold.gateway.messages import Incoming, Outgoing, Refusal
-    from refold.gateway.pipeline.pipeline import Exchange
+    from refold.gateway.pipeline.pipeline import Pipeline
     from refold.gateway.serve import application, gateway, run, server
     from refold.gateway.settings import Limits, Settings
     from refold.gateway.upstreams import Upstream
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Config",
     "ConfigError",
-    "Exchange",
     "Gateway",
     "Incoming",
     "Limits",
     "Outgoing",
+    "Pipeline",
     "Refusal",
     "Settings",
     "Upstream",
@@ -41,7 +41,7 @@ __all__ = [
 _HOMES = {
     "Config": "config.config",
     "ConfigError": "config.toml",
-    "Exchange": "pipeline.pipeline",
+    "Pipeline": "pipeline.pipeline",
     "Gateway": "app",
     "Incoming": "messages",
     "Limits": "settings",

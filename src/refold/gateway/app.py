@@ -16,7 +16,7 @@ from refold.gateway.http.tracing import Traces
 from refold.gateway.messages import Refused, refusal
 from refold.gateway.ops.logs import LOGGER, places
 from refold.gateway.ops.metrics import Timings, render
-from refold.gateway.pipeline.rushes import Rushes, release_memory
+from refold.gateway.pipeline.rushes import LoadPeaks, release_memory
 from refold.gateway.proxy.port import Core
 from refold.gateway.proxy.relay import Relay
 from refold.gateway.upstreams import is_own
@@ -40,7 +40,7 @@ class Gateway:
         self.timings, self.under_way, self.stopping = Timings(), 0, False
         self._client = Client(config.limits)
         self._relay = Relay(config, exchange, self._client, self.timings, traces or Traces())
-        self._admin, self._rushes = Admin(self, inner), Rushes(release_memory)
+        self._admin, self._rushes = Admin(self, inner), LoadPeaks(release_memory)
         self.scrape: Callable[[], bytes] = self.metrics
         """What `/metrics` says: of this process, or of several."""
 

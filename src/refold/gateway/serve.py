@@ -26,7 +26,7 @@ from refold.gateway.ops.logs import LOGGER, write_json_lines
 from refold.gateway.ops.metrics import Counters
 from refold.gateway.ops.multiprocess_metrics import Scrapes
 from refold.gateway.ops.processes import Processes, surviving_hangup
-from refold.gateway.pipeline.pipeline import Exchange
+from refold.gateway.pipeline.pipeline import Pipeline
 from refold.memory import SQLiteMemories
 from refold.stores.open import file_of, is_server, open_store
 from refold.stores.sql import Linked
@@ -54,7 +54,7 @@ def gateway(config: Config, inner: Application | None = None, peers: Peers | Non
     store, memories = opened(config.store), SQLiteMemories(config.memory) if config.memory else None
     keep = partial(keep_salt, config, store) if config.is_salt_kept else _nothing
     closes = [keep, *(held.close for held in (store, memories) if isinstance(held, Linked))]
-    exchange = Exchange(settings, store, counters, books, closes=closes, keep=keep)
+    exchange = Pipeline(settings, store, counters, books, closes=closes, keep=keep)
     books.start()
     desk = Desk.of(exchange, config, memories.within if memories else None)
     return Gateway(config, exchange, Api(desk, config.limits, inner, peers))

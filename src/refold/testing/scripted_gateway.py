@@ -27,8 +27,8 @@ def _no_smaller(incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoin
 
 
 @dataclass
-class ScriptedExchange:
-    """In the place of an `Exchange`: what to send is told by functions, what came is kept."""
+class ScriptedPipeline:
+    """In the place of an `Pipeline`: what to send is told by functions, what came is kept."""
 
     prepared: Callable[[Incoming], Outgoing] = _as_it_is
     hardened: Callable[[Incoming, Outgoing, bytes], Outgoing | None] = _no_smaller
@@ -114,4 +114,4 @@ class Serving:
 
 def serving(config: Config, exchange: Core | None = None) -> Serving:
     """A gateway with an exchange that changes nothing, or the one given."""
-    return Serving(Gateway(config, exchange or ScriptedExchange()))
+    return Serving(Gateway(config, exchange or ScriptedPipeline()))

@@ -16,8 +16,8 @@ from refold.gateway.api import serialize as telling
 from refold.gateway.api.context import Desk, Offer, Problem
 from refold.gateway.api.lookup import Found, find
 from refold.gateway.conversations import result_edits as decisions
-from refold.gateway.conversations.conversations import Held, Thread
-from refold.gateway.conversations.persistence import note
+from refold.gateway.conversations.conversations import Conversation, Held
+from refold.gateway.conversations.persistence import save_edits
 from refold.stores.store import Store
 
 Json = dict[str, Any]
@@ -93,7 +93,7 @@ def _accepted(desk: Desk, offer: Offer, asked: Json) -> Json:
     with Held(thread, desk.exchange.settings.decide_timeout_seconds):
         view = thread.compactor.accept(made, actor=_actor(asked))
         _settled(thread, made.edits, store)
-        note(thread, view, store)
+        save_edits(thread, view, store)
         _go_on(thread, view)
         _show(thread, (), view.edits)
     return {
@@ -103,7 +103,7 @@ def _accepted(desk: Desk, offer: Offer, asked: Json) -> Json:
     }
 
 
-def _settled(thread: Thread, edits: Sequence[Edit], store: Store) -> None:
+def _settled(thread: Conversation, edits: Sequence[Edit], store: Store) -> None:
     if thread.latest is not None and (late := unbound(thread.latest.view, edits)):
         store.save(late)
         _show(thread, (), late)
@@ -116,11 +116,11 @@ def _reverted(desk: Desk, asked: Json) -> Json:
         view = turns.shown(found.turn)[0]
         gone = [_edit(view, id) for id in asked["edits"]]
         gone += [edit for edit in copies(view, gone) if edit not in gone]
-        decided = decisions.decided(thread.tenant, view, gone)
+        decided = decisions.extract(thread.tenant, view, gone)
         after = thread.compactor.revert(found.turn.history, *(edit.id for edit in gone), actor=_actor(asked))
         turns.store.remove(edit.id for edit in decided)
         _forget(thread, {edit.id for edit in gone})
-        note(thread, after, turns.store)
+        save_edits(thread, after, turns.store)
         _go_on(thread, after)
         _show(thread, gone, after.edits)
     hard = turns.limits(found.turn).hard
@@ -140,20 +140,20 @@ def _edit(view: View, id: str) -> Edit:
         raise Problem(404, "no_edit", str(error)) from error
 
 
-def _forget(thread: Thread, ids: set[str]) -> None:
+def _forget(thread: Conversation, ids: set[str]) -> None:
     """The process shows these no more, not even when the store fails."""
     thread.spare.remove(ids)
     thread.unsaved = [edit for edit in thread.unsaved if edit.id not in ids]
     thread.noted -= ids
 
 
-def _go_on(thread: Thread, view: View) -> None:
+def _go_on(thread: Conversation, view: View) -> None:
     """What was prepared for the conversation as it was is worth nothing, and nothing is thought of at once."""
     thread.prepared = thread.wish = None
     thread.base = view.tokens
 
 
-def _show(thread: Thread, gone: Sequence[Edit], now: Sequence[Edit]) -> None:
+def _show(thread: Conversation, gone: Sequence[Edit], now: Sequence[Edit]) -> None:
     """The latest view, as it will be."""
     if thread.latest is None:
         return

@@ -10,10 +10,10 @@ from typing import NamedTuple, TypeVar
 from refold.compactor.preview import Preview
 from refold.errors import EditError, FormatError, RefoldError, StoreError
 from refold.gateway.config.config import Config
-from refold.gateway.conversations.conversations import Busy, Thread
-from refold.gateway.conversations.workers import Late
+from refold.gateway.conversations.conversations import Conversation, ConversationBusy
+from refold.gateway.conversations.workers import DeadlineExceeded
 from refold.gateway.http.request import Head
-from refold.gateway.pipeline.pipeline import Exchange
+from refold.gateway.pipeline.pipeline import Pipeline
 from refold.memory import MemorySink
 from refold.presets.soft_hard import SoftHardCompactor
 from refold.presets.soft_hard_commands import Dispatcher
@@ -27,7 +27,7 @@ KEPT = 16
 class Offer(NamedTuple):
     """A preview that was shown to somebody."""
 
-    thread: Thread
+    thread: Conversation
     preview: Preview
     beside: int = 0
     """Estimated tokens of system prompt and tools that the preview's views lack."""
@@ -39,7 +39,7 @@ class Offer(NamedTuple):
 class Desk:
     """The gateway's core, as the operations see it. Work goes aside from one event loop."""
 
-    exchange: Exchange
+    exchange: Pipeline
     whose: Callable[[Head], str] = field(repr=False)
     """Whose conversation a request with this head is of."""
     commands: Dispatcher
@@ -48,7 +48,7 @@ class Desk:
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     @classmethod
-    def of(cls, exchange: Exchange, config: Config, memory: Callable[[str], MemorySink] | None = None) -> "Desk":
+    def of(cls, exchange: Pipeline, config: Config, memory: Callable[[str], MemorySink] | None = None) -> "Desk":
         """The desk before *exchange*: its store, and its model for summaries. *memory* makes of an agent's id the sink
         for what `compact` hides."""
         model = exchange.ask if exchange.settings.ask is not None else None
@@ -119,9 +119,9 @@ def problem_of(error: Exception) -> Problem | None:
             return Problem(422, "unreadable", str(error))
         case StoreError():
             return Problem(503, "store_failed", "The store failed.")
-        case Late():
+        case DeadlineExceeded():
             return Problem(503, "late", "It took too long.")
-        case Busy():
+        case ConversationBusy():
             return Problem(409, "busy", "A request of this conversation is being worked on: try again.")
         case RefoldError():
             return Problem(422, "refused", str(error))

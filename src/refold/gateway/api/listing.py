@@ -8,7 +8,7 @@ from refold.errors import StoreError
 from refold.gateway.api import savings as kept
 from refold.gateway.api import serialize as telling
 from refold.gateway.api.context import Desk
-from refold.gateway.conversations.conversations import Thread
+from refold.gateway.conversations.conversations import Conversation
 
 Json = dict[str, Any]
 LIMIT = 100
@@ -45,7 +45,7 @@ def _page(listed: Sequence[Any], asked: Mapping[str, Any]) -> Sequence[Any]:
     return listed[first : first + asked.get("limit", LIMIT)]
 
 
-def _when(thread: Thread) -> float:
+def _when(thread: Conversation) -> float:
     return thread.latest.when if thread.latest else 0.0
 
 

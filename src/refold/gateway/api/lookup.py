@@ -8,11 +8,11 @@ from refold.codecs.detect import CODECS, decode_all, open_payload
 from refold.codecs.payload import Envelope
 from refold.errors import FormatError
 from refold.gateway.api.context import Desk, Problem
-from refold.gateway.conversations.conversations import Thread
+from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.http.request import Head
 from refold.gateway.messages import Incoming
 from refold.gateway.pipeline.turns import Turn
-from refold.gateway.policy.server_history import delta_of
+from refold.gateway.policy.server_history import server_history_field
 
 
 class Found(NamedTuple):
@@ -25,12 +25,12 @@ class Found(NamedTuple):
     """Estimated tokens of system prompt and tools that *turn* lacks, since they are not remembered."""
 
     @property
-    def thread(self) -> Thread:
+    def thread(self) -> Conversation:
         """The conversation."""
         return self.turn.thread
 
 
-def known(desk: Desk, session: str) -> Thread:
+def known(desk: Desk, session: str) -> Conversation:
     """The conversation of this name that sent a request. Raises `Problem` 404."""
     thread = next((one for one in desk.exchange.threads if one.name == session and one.latest), None)
     if thread is None:
@@ -50,7 +50,7 @@ def find(desk: Desk, asked: Mapping[str, Any]) -> Found:
     return Found(turn, posted=False, beside=_beside(thread))
 
 
-def _posted(desk: Desk, asked: Mapping[str, Any], thread: Thread | None) -> Turn:
+def _posted(desk: Desk, asked: Mapping[str, Any], thread: Conversation | None) -> Turn:
     body = json.dumps(asked["request"]).encode()
     api = thread.compactor.format if thread else asked.get("api")
     envelope = _opened(body, api)
@@ -64,14 +64,14 @@ def _posted(desk: Desk, asked: Mapping[str, Any], thread: Thread | None) -> Turn
 
 def _opened(body: bytes, api: Any) -> Envelope:
     envelope = open_payload(body, api)
-    if field := delta_of(envelope.codec.NAME, envelope.body):
+    if field := server_history_field(envelope.codec.NAME, envelope.body):
         raise Problem(422, "delta", f"The provider holds the rest of this conversation: it has {field}.")
     if not len(envelope):
         raise Problem(422, "empty", "The request holds no message.")
     return envelope
 
 
-def _remembered(thread: Thread) -> Turn:
+def _remembered(thread: Conversation) -> Turn:
     """The latest history out of memory, in the words of its API. Raises `Problem` where those would not say the
     same: an edit is true for exactly one history."""
     latest, codec = thread.latest, next(one for one in CODECS if thread.api == one.NAME)
@@ -88,7 +88,7 @@ def _remembered(thread: Thread) -> Turn:
     return Turn(Incoming(codec.NAME, latest.upstream, "/", (), body), envelope, thread)
 
 
-def _beside(thread: Thread) -> int:
+def _beside(thread: Conversation) -> int:
     return thread.latest.view.lens.fixed if thread.latest else 0
 
 

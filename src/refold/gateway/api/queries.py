@@ -11,7 +11,7 @@ from refold.gateway.api import savings as kept
 from refold.gateway.api import serialize as telling
 from refold.gateway.api.context import Desk, Problem
 from refold.gateway.api.lookup import find, known
-from refold.gateway.conversations.conversations import Held, Thread
+from refold.gateway.conversations.conversations import Conversation, Held
 from refold.gateway.ledger.report import Line, row
 from refold.retrieval import recall as search
 from refold.stores.store import Recorder, Row, rows_of
@@ -109,7 +109,7 @@ def _recall(desk: Desk, asked: Json) -> Json:
     return {"session": thread.name, "hits": [one._asdict() for one in hits[:most]], "more": len(hits) > most}
 
 
-def _readable(desk: Desk, asked: Json) -> tuple[Thread, View]:
+def _readable(desk: Desk, asked: Json) -> tuple[Conversation, View]:
     """A conversation whose words may be told to who asks. Raises `Problem`."""
     if "request" in asked:
         found = find(desk, asked)

@@ -6,7 +6,7 @@ from contextlib import suppress
 from refold.core.view import View
 from refold.errors import StoreError
 from refold.gateway.api.context import Desk
-from refold.gateway.conversations.conversations import Thread
+from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.ledger.sql import Booked, Ledger
 from refold.gateway.ledger.transcripts import Transcripts
 
@@ -25,7 +25,7 @@ def booked(desk: Desk, sessions: Iterable[str]) -> Mapping[str, Booked] | None:
     return None
 
 
-def is_recorded(desk: Desk, thread: Thread) -> bool:
+def is_recorded(desk: Desk, thread: Conversation) -> bool:
     """Is the conversation's transcript kept, so that who administers may read it? Raises `StoreError`."""
     clerk = desk.exchange.clerk
     if clerk is None or not isinstance(clerk.recorder, Transcripts):

@@ -10,7 +10,7 @@ from refold.core.edit_stack import Placed
 from refold.core.view import View
 from refold.edits import Attempt, Edit
 from refold.gateway.api import savings as counting
-from refold.gateway.conversations.conversations import Thread
+from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.ledger.cost import DOLLAR
 from refold.gateway.ledger.sql import NOTHING, Booked
 from refold.messages import Message
@@ -22,7 +22,7 @@ PART = 20_000
 """Characters of a text that are told at once; the operation `words` tells the rest."""
 
 
-def session(thread: Thread, books: Mapping[str, Booked] | None) -> Json:
+def session(thread: Conversation, books: Mapping[str, Booked] | None) -> Json:
     """One conversation in figures: its latest request as it is remembered, and its calls as they are booked.
     `thread.latest` must be there."""
     latest = thread.latest

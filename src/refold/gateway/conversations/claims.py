@@ -12,19 +12,19 @@ from uuid import uuid4
 
 from refold.core.view import View
 from refold.errors import StoreError
-from refold.gateway.conversations.identity import hashed
+from refold.gateway.conversations.identity import hash_parts
 from refold.stores.store import Claims
 
-LEASE = 15.0
+LEASE_SECONDS = 15.0
 """Seconds that a claim outlives its owner."""
-EARLY = 2
+CLAIM_MESSAGES = 2
 """By its first messages a conversation is claimed: who sees it a turn later claims the same."""
 
-Patient = Callable[[], AbstractContextManager[Callable[[float], bool]]]
+AllowWaiting = Callable[[], AbstractContextManager[Callable[[float], bool]]]
 """As `Workers.patient`."""
 
 
-class Had(NamedTuple):
+class ClaimResult(NamedTuple):
     """How a claim went."""
 
     mine: bool
@@ -33,10 +33,10 @@ class Had(NamedTuple):
     """Had somebody else had it? Then what is to be done may be done."""
 
 
-class Claiming:
+class ConversationClaims:
     """Claims in *store*, which may have none: then everybody has what they claim. *patient* allows to wait."""
 
-    def __init__(self, store: object, patient: Patient, lease: float = LEASE) -> None:
+    def __init__(self, store: object, patient: AllowWaiting, lease: float = LEASE_SECONDS) -> None:
         self._store: Claims | None = store if hasattr(store, "claim") else None  # type: ignore[assignment]  # it has
         self.patient, self._lease = patient, lease
 
@@ -46,11 +46,11 @@ class Claiming:
         return self._store is not None
 
     @contextmanager
-    def alone(self, name: str, *, wait: bool) -> Iterator[Had]:
+    def alone(self, name: str, *, wait: bool) -> Iterator[ClaimResult]:
         """Hold *name* within; where somebody else does, *wait* until they are done, are dead, or patience is
         over. Raises `StoreError`."""
         if self._store is None:
-            yield Had(mine=True, waited=False)
+            yield ClaimResult(mine=True, waited=False)
             return
         owner = uuid4().hex
         had = self._taken(self._store, name, owner, wait=wait)
@@ -58,7 +58,12 @@ class Claiming:
             yield had
             return
         done = Event()
-        Thread(target=self._renew, args=(self._store, name, owner, done), name="refold-claim", daemon=True).start()
+        Thread(
+            target=self._renew,
+            args=(self._store, name, owner, done),
+            name="refold-claim",
+            daemon=True,
+        ).start()
         try:
             yield had
         finally:
@@ -66,14 +71,14 @@ class Claiming:
             with suppress(StoreError):  # it ends by itself
                 self._store.release(name, owner)
 
-    def _taken(self, store: Claims, name: str, owner: str, *, wait: bool) -> Had:
+    def _taken(self, store: Claims, name: str, owner: str, *, wait: bool) -> ClaimResult:
         if store.claim(name, owner, self._lease):
-            return Had(mine=True, waited=False)
+            return ClaimResult(mine=True, waited=False)
         pause, mine = 0.05, False
         with self.patient() as rest:
             while wait and not mine and rest(pause):
                 mine, pause = store.claim(name, owner, self._lease), min(pause * 1.5, 0.5)
-        return Had(mine, waited=True)
+        return ClaimResult(mine, waited=True)
 
     def _renew(self, store: Claims, name: str, owner: str, done: Event) -> None:
         while not done.wait(self._lease / 3):
@@ -83,8 +88,8 @@ class Claiming:
             store.release(name, owner)
 
 
-def claim_of(conversation: str, view: View) -> str:
+def claim_name(conversation: str, view: View) -> str:
     """The name under which summaries of a *conversation* are claimed: the same whichever turn it is at, and
     another where its first messages differ."""
     tips = view.transcript.tips
-    return hashed("claim", conversation, tips[min(EARLY, len(tips) - 1)])
+    return hash_parts("claim", conversation, tips[min(CLAIM_MESSAGES, len(tips) - 1)])

@@ -17,21 +17,21 @@ from refold.stores.memory import MemoryStore
 from refold.stores.store import Row
 from refold.transcript import digest
 
-REMEMBERED = 8
+KNOWN_FORKS = 8
 """Ends of histories that are known of one conversation: its forks."""
-LOOK = 0.1
+POLL_SECONDS = 0.1
 """Seconds after which is looked whether it is worth to wait on."""
-TELLING = 40
+DISTINCT_LENGTH = 40
 """Characters from which on an answer is taken to be given once."""
 
 
-def telling(message: Message) -> bytes | None:
+def answer_hash(message: Message) -> bytes | None:
     """A hash of what no other model would have answered, as a rule: calls, or so many words. None for anything else."""
-    said = message.role == "assistant" and (message.calls or len(message.text) >= TELLING)
+    said = message.role == "assistant" and (message.calls or len(message.text) >= DISTINCT_LENGTH)
     return digest(message) if said else None
 
 
-class Latest(NamedTuple):
+class LatestRequest(NamedTuple):
     """A conversation's latest request, without what it came in."""
 
     model: str
@@ -44,7 +44,7 @@ class Latest(NamedTuple):
 
 
 @dataclass(eq=False)
-class Thread:
+class Conversation:
     """One conversation. Who holds `lock` may change it."""
 
     name: str
@@ -73,7 +73,7 @@ class Thread:
     opening: bytes = b""
     """A hash of what it began with; empty where its client names it."""
     heard: Iterable[bytes | None] = ()
-    """What its model answered in the latest history: `telling` of each message."""
+    """What its model answered in the latest history: `answer_hash` of each message."""
     ends: tuple[tuple[int, str], ...] = ()
     """Length and tip of the latest histories."""
     recent: Sequence[Message] = ()
@@ -89,7 +89,7 @@ class Thread:
     preparing: bool = False
     wish: Callable[[], Preview | None] | None = None
     """Makes a compaction ahead, when the request is under way."""
-    latest: Latest | None = None
+    latest: LatestRequest | None = None
     calls: int = 0
     """Requests that were sent."""
     spared: int = 0
@@ -120,9 +120,11 @@ class Thread:
         self.calls += 1
         self.spared += max(0, spared)
 
-    def emptied(self) -> "Thread":
+    def emptied(self) -> "Conversation":
         """What is left of it when it is forgotten: what the store has to take, and the locks."""
-        left = Thread(self.name, self.family, self.tenant, self.compactor, self.lock, self.memory)
+        left = Conversation(
+            self.name, self.family, self.tenant, self.compactor, self.lock, self.memory
+        )
         left.unsaved, left.unbooked, left.stuck = self.unsaved, self.unbooked, self.stuck
         left.latest, left.is_lost = self.latest, self.is_lost
         return left
@@ -136,30 +138,35 @@ class Thread:
         """Take *view* as the latest history."""
         transcript = view.transcript
         end = len(transcript), transcript.tips[-1]
-        self.ends = (end, *(other for other in self.ends if other != end))[:REMEMBERED]
-        self.recent, self.heard = transcript.messages, view.ground.column(telling)
+        self.ends = (end, *(other for other in self.ends if other != end))[:KNOWN_FORKS]
+        self.recent, self.heard = transcript.messages, view.ground.column(answer_hash)
 
 
-class Threads:
+class Conversations:
     """Conversations by name. Of more than *most*, or of *room* bytes, those that were not used for longest are forgotten."""
 
     def __init__(self, most: int, room: int) -> None:
-        self._most, self._room, self._known, self._lock = most, room, OrderedDict[str, Thread](), Lock()
-        self._waiting = list[Thread]()
+        self._most, self._room, self._known, self._lock = (
+            most,
+            room,
+            OrderedDict[str, Conversation](),
+            Lock(),
+        )
+        self._waiting = list[Conversation]()
         """Forgotten ones that have something for the store still."""
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def __iter__(self) -> Iterator[Thread]:
+    def __iter__(self) -> Iterator[Conversation]:
         with self._lock:
             return iter(list(self._known.values()))
 
-    def family(self, name: str) -> list[Thread]:
+    def family(self, name: str) -> list[Conversation]:
         """The conversations of this family, the latest used first."""
         return [thread for thread in reversed(list(self)) if thread.family == name]
 
-    def find(self, name: str, size: int, make: Callable[[], Thread]) -> Thread:
+    def find(self, name: str, size: int, make: Callable[[], Conversation]) -> Conversation:
         """The conversation of this name, whose latest request has *size* bytes; made where it is not known."""
         with self._lock:
             thread = self._known.get(name) or make()
@@ -174,7 +181,7 @@ class Threads:
                     self._waiting.append(gone.emptied())
             return thread
 
-    def unsaved(self) -> list[Thread]:
+    def unsaved(self) -> list[Conversation]:
         """Those that have something for the store, which it could not take; forgotten ones too."""
         with self._lock:
             return [one for one in (*self._waiting, *self._known.values()) if one.is_unsaved]
@@ -185,23 +192,23 @@ class Threads:
             self._waiting = [one for one in self._waiting if one.is_unsaved]
 
 
-class Busy(TimeoutError):  # noqa: N818 - it says what it is
+class ConversationBusy(TimeoutError):  # noqa: N818 - it says what it is
     """Another request of the same conversation is being worked on."""
 
 
 class Held:
-    """A conversation's lock, or that of what is kept of it in *memory*, waited for so many seconds. Raises `Busy`, also
+    """A conversation's lock, or that of what is kept of it in *memory*, waited for so many seconds. Raises `ConversationBusy`, also
     where who holds it waits for the store and was given up."""
 
-    def __init__(self, thread: Thread, seconds: float, *, memory: bool = False) -> None:
+    def __init__(self, thread: Conversation, seconds: float, *, memory: bool = False) -> None:
         self._thread, self._seconds, self._memory = thread, seconds, memory
         self._lock = thread.memory if memory else thread.lock
 
     def __enter__(self) -> None:
         until = monotonic() + self._seconds
-        while not self._lock.acquire(timeout=max(0.0, min(LOOK, until - monotonic()))):
+        while not self._lock.acquire(timeout=max(0.0, min(POLL_SECONDS, until - monotonic()))):
             if monotonic() >= until or (self._thread.is_stuck and not self._memory):
-                raise Busy
+                raise ConversationBusy
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()

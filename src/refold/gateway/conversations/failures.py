@@ -1,20 +1,20 @@
 """What went wrong with a request, told without a word of what was sent."""
 
 from refold.errors import StoreError
-from refold.gateway.conversations.conversations import Busy
-from refold.gateway.conversations.workers import Late
+from refold.gateway.conversations.conversations import ConversationBusy
+from refold.gateway.conversations.workers import DeadlineExceeded
 from refold.gateway.messages import REASONS
 from refold.gateway.ops.logs import LOGGER, told
 from refold.gateway.ops.metrics import Counters
 
 
-def why(error: BaseException) -> str:
+def failure_reason(error: BaseException) -> str:
     """The reason (`refold.gateway.messages.REASONS`) that a request passes through after *error*."""
-    kinds = ((StoreError, "store"), (Late, "deadline"), (Busy, "busy"))
+    kinds = ((StoreError, "store"), (DeadlineExceeded, "deadline"), (ConversationBusy, "busy"))
     return next((reason for kind, reason in kinds if isinstance(error, kind)), "internal")
 
 
-def passed_through(counters: Counters, api: str, reason: str, error: BaseException) -> None:
+def report_failure(counters: Counters, api: str, reason: str, error: BaseException) -> None:
     """Count a failure, and say it in the log: never content, never a key. What an error says may quote either, so only its
     kind is told."""
     said = {"reason": reason, "meaning": REASONS[reason], "api": api, **told(error)}
@@ -22,6 +22,9 @@ def passed_through(counters: Counters, api: str, reason: str, error: BaseExcepti
     counters.add("failures", reason=reason)
 
 
-def left_alone(api: str, reason: str) -> None:
+def log_passthrough(api: str, reason: str) -> None:
     """Say in the log that a request goes out as it came for what it is, not for what failed. It is counted with all requests."""
-    LOGGER.warning("passed through", extra={"fields": {"reason": reason, "meaning": REASONS[reason], "api": api}})
+    LOGGER.warning(
+        "passed through",
+        extra={"fields": {"reason": reason, "meaning": REASONS[reason], "api": api}},
+    )

@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 
 from refold.gateway.messages import Incoming
 
-AGENT = "x-claude-code-agent-id"
+AGENT_HEADER = "x-claude-code-agent-id"
 """Names a sub-agent of Claude Code, which shares its session's id."""
-SESSION = "x-claude-code-session-id"
+SESSION_HEADER = "x-claude-code-session-id"
 """Names a session of Claude Code, to which all its sub-agents belong."""
-HEADERS = (
+SESSION_HEADERS = (
     "thread-id",
     "x-session-id",
     "x-affinity",
-    SESSION,
+    SESSION_HEADER,
     "x-litellm-session-id",
     "session_id",
     "x-opencode-session",
@@ -35,7 +35,7 @@ HEADERS = (
 tree of agents, so it comes last."""
 
 
-class Key(NamedTuple):
+class SessionKey(NamedTuple):
     """What a client calls its conversation."""
 
     name: str
@@ -43,36 +43,44 @@ class Key(NamedTuple):
     value: str
 
 
-def session_key(headers: Mapping[str, str], body: Mapping[str, Any]) -> Key:
+def session_key(headers: Mapping[str, str], body: Mapping[str, Any]) -> SessionKey:
     """The most specific key of a request: a header, else `prompt_cache_key`, else `metadata.user_id`."""
-    for name in HEADERS:
+    for name in SESSION_HEADERS:
         if value := headers.get(name):
-            if name == SESSION:
-                return Key(f"{name}+agent-id", f"{value}/{headers.get(AGENT, '')}")
-            return Key(name, value)
+            if name == SESSION_HEADER:
+                return SessionKey(f"{name}+agent-id", f"{value}/{headers.get(AGENT_HEADER, '')}")
+            return SessionKey(name, value)
     cache_key = body.get("prompt_cache_key")
     if isinstance(cache_key, str) and cache_key:
-        return Key("prompt_cache_key", cache_key)
+        return SessionKey("prompt_cache_key", cache_key)
     metadata = body.get("metadata")
     user = metadata.get("user_id") if isinstance(metadata, Mapping) else None
-    return Key("metadata.user_id", _session_of(user)) if isinstance(user, str) and user else Key("", "")
+    return (
+        SessionKey("metadata.user_id", _session_of(user))
+        if isinstance(user, str) and user
+        else SessionKey("", "")
+    )
 
 
-def tools_print(tools: tuple[str, ...]) -> str:
+def tools_fingerprint(tools: tuple[str, ...]) -> str:
     """A fingerprint of tool definitions in canonical JSON, whatever their order."""
     return (
-        blake2b("\n".join(sorted(tools)).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest() if tools else ""
+        blake2b(
+            "\n".join(sorted(tools)).encode("utf-8", "surrogatepass"), digest_size=8
+        ).hexdigest()
+        if tools
+        else ""
     )
 
 
 def salt_of(incoming: Incoming, tools: tuple[str, ...]) -> str:
     """The salt of a conversation's tips. Nothing that was sent can be read from it."""
-    return hashed(incoming.api, incoming.credential, tools_print(tools))
+    return hash_parts(incoming.api, incoming.credential, tools_fingerprint(tools))
 
 
-def family_of(salt: str, key: Key) -> str:
+def family_name(salt: str, key: SessionKey) -> str:
     """What the sessions that a caller calls by one *key*, or by none, share beside their salt."""
-    return hashed("thread", salt, *key)
+    return hash_parts("thread", salt, *key)
 
 
 def tenant_of(incoming: Incoming) -> str:
@@ -82,10 +90,10 @@ def tenant_of(incoming: Incoming) -> str:
 
 @lru_cache(maxsize=1_000)
 def _tenant(api: str, credential: str) -> str:
-    return hashed(api, credential)
+    return hash_parts(api, credential)
 
 
-def hashed(*parts: str) -> str:
+def hash_parts(*parts: str) -> str:
     """One short name for several parts."""
     return blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 

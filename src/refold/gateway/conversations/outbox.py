@@ -4,14 +4,14 @@ a conversation finds it."""
 import asyncio
 from collections.abc import Callable
 
-from refold.gateway.conversations.conversations import Threads
-from refold.gateway.conversations.failures import passed_through
-from refold.gateway.conversations.persistence import save_unsaved
+from refold.gateway.conversations.conversations import Conversations
+from refold.gateway.conversations.failures import report_failure
+from refold.gateway.conversations.persistence import flush_unsaved
 from refold.gateway.conversations.workers import Job, Workers
 from refold.gateway.ops.metrics import Counters
 from refold.stores.store import Store
 
-EVERY = 1.0
+RETRY_SECONDS = 1.0
 """Seconds between two attempts."""
 
 
@@ -19,7 +19,12 @@ class Outbox:
     """Tries every second, in a thread of its own, as long as anything waits. *done* is called when all is written."""
 
     def __init__(
-        self, threads: Threads, store: Store, counters: Counters, deadline: float, done: Callable[[], None]
+        self,
+        threads: Conversations,
+        store: Store,
+        counters: Counters,
+        deadline: float,
+        done: Callable[[], None],
     ) -> None:
         self._threads, self._store, self._counters = threads, store, counters
         self._deadline, self._done = deadline, done
@@ -49,17 +54,17 @@ class Outbox:
         try:
             await self._workers.run(self._written, self._job, self._deadline)
         except Exception as error:  # noqa: BLE001 - there will be another attempt
-            passed_through(self._counters, "", "store", error)
+            report_failure(self._counters, "", "store", error)
             return False
         self._done()
         return True
 
     async def _run(self) -> None:
         while self._threads.unsaved():
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(RETRY_SECONDS)
             await self.flush()
 
     def _written(self) -> None:
         for thread in self._threads.unsaved():
-            save_unsaved(thread, self._store)
+            flush_unsaved(thread, self._store)
         self._threads.forget_saved()

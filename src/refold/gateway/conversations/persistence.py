@@ -8,55 +8,58 @@ from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import StoreError
 from refold.gateway.conversations import result_edits as decisions
-from refold.gateway.conversations.conversations import Thread
+from refold.gateway.conversations.conversations import Conversation
 from refold.stores.store import Row, Store
 
 
-def note(thread: Thread, view: View, store: Store) -> None:
+def save_edits(thread: Conversation, view: View, store: Store) -> None:
     """Keep new edits where they will be needed: in memory, as decisions about single results, and in
     *store* those of local strategies that signed thinking will be bound to. Raises `StoreError`."""
     fresh = [edit for edit in view.edits if edit.id not in thread.noted]
     if not fresh:
         return
-    if saved := _wanted(thread, view, fresh):
+    if saved := _edits_to_save(thread, view, fresh):
         store.save(saved)
     thread.spare.save(fresh)
     thread.noted.update(edit.id for edit in fresh)
 
 
-def note_unsaved(thread: Thread, view: View) -> None:
+def defer_edits(thread: Conversation, view: View) -> None:
     """Keep new edits that were made while the store failed, until it takes them."""
     fresh = [edit for edit in view.edits if edit.id not in thread.noted]
     local = {repr(one) for one in thread.compactor.local}
     thread.spare.save(fresh)
     thread.unsaved += [edit for edit in fresh if edit.by not in local]
-    thread.unsaved += _wanted(thread, view, fresh)
+    thread.unsaved += _edits_to_save(thread, view, fresh)
     thread.noted.update(edit.id for edit in fresh)
 
 
-def _known(thread: Thread) -> list[Edit]:
+def _lost_edits(thread: Conversation) -> list[Edit]:
     """What the store would have of the latest history, had it not lost it."""
     if thread.latest is None:
         return []
     local = {repr(one) for one in thread.compactor.local}
     view = thread.latest.view
-    return [*(edit for edit in view.edits if edit.by not in local), *_wanted(thread, view, view.edits)]
+    return [
+        *(edit for edit in view.edits if edit.by not in local),
+        *_edits_to_save(thread, view, view.edits),
+    ]
 
 
-def _wanted(thread: Thread, view: View, fresh: Sequence[Edit]) -> list[Edit]:
+def _edits_to_save(thread: Conversation, view: View, fresh: Sequence[Edit]) -> list[Edit]:
     """What the store has to know of *fresh* edits beside those that a compactor has saved itself."""
     local = {repr(one) for one in thread.compactor.local}
     bound = view.lens.rules.binds
     timely = [edit for edit in fresh if bound and edit.by in local]
     kept = fresh if bound else [edit for edit in fresh if edit.by not in local]
-    return [*timely, *decisions.decided(thread.tenant, view, kept)]
+    return [*timely, *decisions.extract(thread.tenant, view, kept)]
 
 
-def save_unsaved(thread: Thread, store: Store) -> None:
+def flush_unsaved(thread: Conversation, store: Store) -> None:
     """Give the store what it could not take, each once. Raises `StoreError`."""
     edits, rows = list(thread.unsaved), list(thread.unbooked)
     lost, thread.is_lost = thread.is_lost, False
-    again = [edit for edit in _known(thread) if edit not in edits] if lost else []
+    again = [edit for edit in _lost_edits(thread) if edit not in edits] if lost else []
     if edits or again:
         try:
             store.save([*again, *edits])
@@ -71,7 +74,7 @@ def save_unsaved(thread: Thread, store: Store) -> None:
         record(rows)
 
 
-def mended(thread: Thread, view: View, store: Store) -> bool:
+def repair_interrupted(thread: Conversation, view: View, store: Store) -> bool:
     """After a turn that failed: edits may have been saved that were never shown. What was thought meanwhile was thought
     without those that show now, so its signatures go (AN-7, AN-11). Those that are hidden stay: they may show in a fork
     (D6). Was there anything to do? Raises `StoreError`."""
@@ -85,21 +88,21 @@ def mended(thread: Thread, view: View, store: Store) -> bool:
     return True
 
 
-def decide_again(thread: Thread, view: View, store: Store) -> int:
+def reapply_result_edits(thread: Conversation, view: View, store: Store) -> int:
     """Show again what was decided about single results of a history that is new here; how many edits that
     took. Raises `StoreError`."""
-    tips = decisions.wanted(thread.tenant, view.transcript.messages)
+    tips = decisions.tips_of(thread.tenant, view.transcript.messages)
     found = store.load(tips) if tips else ()
-    edits = decisions.redecided(thread.tenant, view, found) if found else []
+    edits = decisions.reapply(thread.tenant, view, found) if found else []
     if edits:
         store.save(edits)
     return len(edits)
 
 
-class Later:
+class DeferredLedger:
     """A ledger that keeps rows until the store takes them."""
 
-    def __init__(self, thread: Thread) -> None:
+    def __init__(self, thread: Conversation) -> None:
         self._thread = thread
 
     def record(self, rows: Iterable[Row]) -> None:
@@ -111,7 +114,7 @@ class Later:
         return ()
 
 
-class Unbooked:
+class NullLedger:
     """A ledger that keeps nothing: a look at what would be is no compaction."""
 
     def record(self, rows: Any) -> None:

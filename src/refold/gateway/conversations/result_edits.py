@@ -12,47 +12,65 @@ from dataclasses import replace
 from refold.compactor.signed_thinking import settle
 from refold.core.view import View
 from refold.edits import Edit
-from refold.gateway.conversations.identity import hashed
+from refold.gateway.conversations.identity import hash_parts
 from refold.messages import Message, Part, ToolCall, ToolResult
 from refold.transcript import digest
 
 BY = "decided"
 """Begins the name of what re-made an edit from a decision."""
 
-Addressed = ToolCall | ToolResult
+Identified = ToolCall | ToolResult
 
 
-def decided(tenant: str, view: View, edits: Iterable[Edit]) -> list[Edit]:
+def extract(tenant: str, view: View, edits: Iterable[Edit]) -> list[Edit]:
     """The decisions in those of *edits* that show one message with other contents, for the store."""
-    return [decision for edit in edits if edit.stop == edit.start + 1 for decision in _of(tenant, view, edit)]
+    return [
+        decision
+        for edit in edits
+        if edit.stop == edit.start + 1
+        for decision in _extract_edit(tenant, view, edit)
+    ]
 
 
-def wanted(tenant: str, messages: Sequence[Message]) -> list[str]:
+def tips_of(tenant: str, messages: Sequence[Message]) -> list[str]:
     """The tips under which decisions about *messages* would be stored."""
     return [_tip(tenant, part) for message in messages for part in message.parts if _has_id(part)]
 
 
-def redecided(tenant: str, view: View, found: Sequence[Edit]) -> list[Edit]:
+def reapply(tenant: str, view: View, found: Sequence[Edit]) -> list[Edit]:
     """Edits of *view* that show again what was decided, and those that take out signed thinking they unbind."""
-    shown = {edit.tip: edit for edit in found if len(edit.insert) == 1 and len(edit.insert[0].parts) == 1}
+    shown = {
+        edit.tip: edit for edit in found if len(edit.insert) == 1 and len(edit.insert[0].parts) == 1
+    }
     covered = {at for placed in view.top for at in range(placed.edit.start, placed.edit.stop)}
-    after = view.keep(_remade(tenant, view, shown, covered))
+    after = view.keep(_reapplied_edits(tenant, view, shown, covered))
     return list(settle(after, view).edits[len(view.edits) :])
 
 
-def _remade(tenant: str, view: View, shown: Mapping[str, Edit], covered: set[int]) -> Iterator[Edit]:
+def _reapplied_edits(
+    tenant: str, view: View, shown: Mapping[str, Edit], covered: set[int]
+) -> Iterator[Edit]:
     for at, message in enumerate(view.transcript.messages):
         if at in covered:
             continue
-        known = {place: shown.get(_tip(tenant, part)) for place, part in enumerate(message.parts) if _has_id(part)}
+        known = {
+            place: shown.get(_tip(tenant, part))
+            for place, part in enumerate(message.parts)
+            if _has_id(part)
+        }
         found = {place: edit for place, edit in known.items() if edit is not None}
         if found:
-            parts = tuple(found[i].insert[0].parts[0] if i in found else part for i, part in enumerate(message.parts))
+            parts = tuple(
+                found[i].insert[0].parts[0] if i in found else part
+                for i, part in enumerate(message.parts)
+            )
             by = next(iter(found.values())).by
-            yield view.swap(at, replace(message, parts=parts), by=by if by.startswith(BY) else f"{BY} ({by})")
+            yield view.swap(
+                at, replace(message, parts=parts), by=by if by.startswith(BY) else f"{BY} ({by})"
+            )
 
 
-def _of(tenant: str, view: View, edit: Edit) -> Iterator[Edit]:
+def _extract_edit(tenant: str, view: View, edit: Edit) -> Iterator[Edit]:
     said = view.transcript.messages[edit.start]
     if len(edit.insert) != 1 or len(edit.insert[0].parts) != len(said.parts):
         return
@@ -62,8 +80,8 @@ def _of(tenant: str, view: View, edit: Edit) -> Iterator[Edit]:
 
 
 def _has_id(part: Part) -> bool:
-    return isinstance(part, Addressed) and bool(part.id)
+    return isinstance(part, Identified) and bool(part.id)
 
 
 def _tip(tenant: str, part: Part) -> str:
-    return hashed("decision", tenant, digest(Message("tool", (part,))).hex())
+    return hash_parts("decision", tenant, digest(Message("tool", (part,))).hex())

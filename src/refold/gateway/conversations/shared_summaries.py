@@ -10,16 +10,16 @@ from dataclasses import replace
 from refold.compactor.preview import Preview
 from refold.core.view import View
 from refold.edits import Edit
-from refold.gateway.conversations.identity import hashed
+from refold.gateway.conversations.identity import hash_parts
 from refold.stores.store import Store
 
 
-def keep(store: Store, edits: Iterable[Edit]) -> None:
+def save(store: Store, edits: Iterable[Edit]) -> None:
     """Keep what was prepared. Raises `StoreError`."""
     store.save(_copies(edits))
 
 
-def drop(store: Store, edits: Iterable[Edit]) -> None:
+def remove(store: Store, edits: Iterable[Edit]) -> None:
     """Forget what was prepared: it is used, or no use. Raises `StoreError`."""
     store.remove(copy.id for copy in _copies(edits))
 
@@ -43,4 +43,4 @@ def _copies(edits: Iterable[Edit]) -> list[Edit]:
 
 
 def _tip(tip: str) -> str:
-    return hashed("prepared", tip)
+    return hash_parts("prepared", tip)

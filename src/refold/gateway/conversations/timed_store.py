@@ -8,7 +8,7 @@ from refold.edits import Edit
 from refold.stores.store import Store, renewals
 
 
-class Watched:
+class TimedStore:
     """A store as it is; *mark* is called with True before and False after what may take long, *renewed*
     when it was found to be deleted or replaced, *keep* after edits were saved."""
 

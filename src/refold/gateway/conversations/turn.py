@@ -10,7 +10,7 @@ from refold.codecs.detect import open_payload
 from refold.codecs.payload import Envelope
 from refold.codecs.prefix_cache import Beginnings
 from refold.core.view import View
-from refold.gateway.conversations.conversations import Thread
+from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.http.request_model import request_model
 from refold.gateway.messages import Incoming
 from refold.gateway.settings import Settings
@@ -22,7 +22,7 @@ class Turn:
 
     incoming: Incoming
     envelope: Envelope
-    thread: Thread
+    thread: Conversation
 
     @property
     def history(self) -> dict[str, Any]:
@@ -42,19 +42,21 @@ class Turn:
         return source
 
 
-OLDER = with_rules(anthropic, anthropic.older_rules)
+OLDER_ANTHROPIC = with_rules(anthropic, anthropic.older_rules)
 """Messages of accounts that do not check what thinking is bound to (AN-8)."""
 
 
-def format_of(settings: Settings, incoming: Incoming) -> str | Codec:
+def codec_for(settings: Settings, incoming: Incoming) -> str | Codec:
     """The format that *incoming* is in."""
     is_older = incoming.api == anthropic.NAME and incoming.upstream in settings.older_accounts
-    return OLDER if is_older else incoming.api
+    return OLDER_ANTHROPIC if is_older else incoming.api
 
 
-def opened(settings: Settings, incoming: Incoming, begun: Beginnings) -> Envelope:
+def open_request(settings: Settings, incoming: Incoming, begun: Beginnings) -> Envelope:
     """The request taken apart, but for what its caller has sent before. Raises `FormatError`."""
     begin = partial(begun.begin, scope=incoming.credential.encode())
     envelope = open_payload(incoming.body, incoming.api, begin)
-    format = format_of(settings, incoming)  # only now: by its name it is looked at whether the body is of it
+    format = codec_for(
+        settings, incoming
+    )  # only now: by its name it is looked at whether the body is of it
     return envelope if isinstance(format, str) else replace(envelope, codec=format)

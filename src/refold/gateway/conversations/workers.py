@@ -52,12 +52,12 @@ class Job:
         self.asked_store = monotonic()
 
     def storing_ends(self) -> None:
-        """The store has answered. Raises `Late` where nobody waits for that any more: what the answer was wanted for is
+        """The store has answered. Raises `DeadlineExceeded` where nobody waits for that any more: what the answer was wanted for is
         decided by now, without it."""
         began, self.asked_store = self.asked_store, None
         self.stored += monotonic() - (began or monotonic())
         if self.is_stuck:
-            raise Late
+            raise DeadlineExceeded
 
     def left(self, began: float, deadline: float, longest: float) -> float:
         """Seconds that it has left, of *longest* to work and of *deadline* to wait for the store."""
@@ -66,7 +66,7 @@ class Job:
         return min(longest - (now - began - self.waited), deadline - stored)
 
 
-class Late(TimeoutError):  # noqa: N818 - it says what it is
+class DeadlineExceeded(TimeoutError):  # noqa: N818 - it says what it is
     """It was not done in time."""
 
 
@@ -77,8 +77,10 @@ class Workers:
         self._pool, self._ask = ThreadPoolExecutor(count, name), ask
         self._mine = threading.local()
 
-    async def run(self, work: Callable[[], T], job: Job, deadline: float, longest: float | None = None) -> T:
-        """The outcome of *work*. Raises `Late` when it takes longer than *deadline* seconds, not counting
+    async def run(
+        self, work: Callable[[], T], job: Job, deadline: float, longest: float | None = None
+    ) -> T:
+        """The outcome of *work*. Raises `DeadlineExceeded` when it takes longer than *deadline* seconds, not counting
         what it waits for models; with *longest* it may compute for so long, and wait for the store until the
         deadline. When the caller is cancelled, what it asked is cancelled too."""
         longest = deadline if longest is None else longest
@@ -89,12 +91,12 @@ class Workers:
             while not (await asyncio.wait((done,), timeout=left))[0]:
                 left = deadline if job.asking else job.left(began, deadline, longest)
                 if left <= 0:
-                    raise Late
+                    raise DeadlineExceeded
             return done.result()
         finally:
             job.gone = not done.done()
             if job.gone:
-                done.add_done_callback(_look)
+                done.add_done_callback(_consume_error)
                 for wait in job.waits:
                     wait.cancel()
 
@@ -104,17 +106,17 @@ class Workers:
         if self._ask is None or job is None or job.loop is None or job.gone:
             return None
         if job.patience <= 0:
-            return _late()
-        wait = asyncio.run_coroutine_threadsafe(_awaited(self._ask, ask), job.loop)
+            return _timeout_answer()
+        wait = asyncio.run_coroutine_threadsafe(_await(self._ask, ask), job.loop)
         job.waits.append(wait)
         try:
-            with _waiting(job):
+            with _count_waiting(job):
                 if job.gone:  # it was abandoned between asking and saying so
                     wait.cancel()
                 return wait.result(job.patience)
         except TimeoutError:
             wait.cancel()
-            return _late()
+            return _timeout_answer()
         except Exception as error:  # noqa: BLE001 - a model that fails must not stop a request
             return Answer("", "error", type(error).__name__, fault=Fault("other"))
         finally:
@@ -129,8 +131,8 @@ class Workers:
             yield lambda _: False
             return
         patience = job.patience
-        with _waiting(job) as began:
-            yield partial(_rest, job, began + patience)
+        with _count_waiting(job) as began:
+            yield partial(_sleep, job, began + patience)
 
     def mine(self) -> Job | None:
         """The job of this thread, if it is one of these."""
@@ -143,7 +145,7 @@ class Workers:
     def _within(self, job: Job, work: Callable[[], T]) -> T:
         try:
             if job.gone:
-                raise Late
+                raise DeadlineExceeded
             self._mine.job = job
             return work()
         finally:
@@ -151,7 +153,7 @@ class Workers:
 
 
 @contextmanager
-def _waiting(job: Job) -> Iterator[float]:
+def _count_waiting(job: Job) -> Iterator[float]:
     """What happens within it counts as patience, not as work. Gives when it began."""
     began, job.asking = monotonic(), True
     try:
@@ -162,7 +164,7 @@ def _waiting(job: Job) -> Iterator[float]:
         job.asking = False
 
 
-def _rest(job: Job, until: float, seconds: float) -> bool:
+def _sleep(job: Job, until: float, seconds: float) -> bool:
     left = until - monotonic()
     if job.gone or left <= 0:
         return False
@@ -170,15 +172,15 @@ def _rest(job: Job, until: float, seconds: float) -> bool:
     return True
 
 
-async def _awaited(ask: AsyncAsker, question: Ask) -> Answer | None:
+async def _await(ask: AsyncAsker, question: Ask) -> Answer | None:
     return await ask(question)
 
 
-def _late() -> Answer:
+def _timeout_answer() -> Answer:
     return Answer("", "error", "the model took too long", calls=1, fault=Fault("timeout"))
 
 
-def _look(done: "asyncio.Future[Any]") -> None:
+def _consume_error(done: "asyncio.Future[Any]") -> None:
     """Nobody waits for it: what it raised has been told by then, or does not matter."""
     with suppress(Exception, asyncio.CancelledError):
         done.result()

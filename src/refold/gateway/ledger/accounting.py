@@ -25,7 +25,7 @@ from refold.gateway.ledger.cost import (
 from refold.gateway.ledger.entry import Entry, Key, Sums, hour_of, named
 from refold.gateway.ledger.refetches import Again, Fetched
 from refold.gateway.messages import Incoming, Outgoing
-from refold.gateway.policy.economy import keeps_for_an_hour
+from refold.gateway.policy.economy import has_hour_cache
 
 REMEMBERED = 4
 """Latest requests that are known of one conversation: its forks."""
@@ -84,7 +84,7 @@ class Accounts:
 
     def answered(self, call: Answered) -> Entry:
         """The line of one call."""
-        hour = keeps_for_an_hour(call.incoming.body)
+        hour = has_hour_cache(call.incoming.body)
         tokens = billed(call.usage, hour=hour)
         model = named(
             call.model or call.outgoing.model or request_model(call.incoming.path, json_object(call.incoming.body))

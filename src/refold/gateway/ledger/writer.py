@@ -13,7 +13,7 @@ from refold.gateway.ledger.accounting import Accounts, Answered, Summarised
 from refold.gateway.ledger.entry import Key, Sums, total
 from refold.gateway.ops.logs import LOGGER, told
 from refold.gateway.ops.metrics import Counters
-from refold.gateway.policy.economy import calls_of
+from refold.gateway.policy.economy import count_calls
 
 WAITING = 10_000
 """Calls that may wait to be booked, and lines that may wait for a store that fails; more are not booked."""
@@ -132,7 +132,7 @@ class Clerk:
         if isinstance(one, Answered):
             self._guarded("reckon", lambda: self._book(one))
             if one.view is not None:
-                self._reached[step(calls_of(one.view))] += 1
+                self._reached[step(count_calls(one.view))] += 1
             if self.recorder is not None and one.view is not None:
                 self._guarded("record", lambda: self._record(one))
         elif one is not None:

@@ -3,17 +3,17 @@
 from typing import Any, NamedTuple
 
 from refold.core.view import View
-from refold.gateway.conversations.conversations import Thread
+from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.conversations.identity import tenant_of
 from refold.gateway.ledger.accounting import Answered
 from refold.gateway.messages import Incoming, Outgoing
-from refold.gateway.pipeline.model_limits import Rooms
+from refold.gateway.pipeline.model_limits import ModelLimits
 
 
 class Ticket(NamedTuple):
     """What an `Outgoing` carries for the calls after it."""
 
-    thread: Thread
+    thread: Conversation
     view: View
 
     @property
@@ -22,7 +22,9 @@ class Ticket(NamedTuple):
         return self.thread.name
 
 
-def answered(when: float, rooms: Rooms, incoming: Incoming, outgoing: Outgoing, usage: Any) -> Answered:
+def billed_call(
+    when: float, rooms: ModelLimits, incoming: Incoming, outgoing: Outgoing, usage: Any
+) -> Answered:
     """The call, answered at *when* (seconds since 1970), for the books."""
     call = Answered(when, incoming, outgoing, usage, tenant_of(incoming))
     ticket = outgoing.thread
@@ -30,11 +32,14 @@ def answered(when: float, rooms: Rooms, incoming: Incoming, outgoing: Outgoing, 
         return call
     thread, view = ticket
     return call._replace(
-        session=thread.name, model=outgoing.model, view=view, room=rooms.room(incoming, outgoing.model)
+        session=thread.name,
+        model=outgoing.model,
+        view=view,
+        room=rooms.room(incoming, outgoing.model),
     )
 
 
-def learned(ticket: Ticket, when: float, outgoing: Outgoing, usage: Any) -> None:
+def learn_usage(ticket: Ticket, when: float, outgoing: Outgoing, usage: Any) -> None:
     """The conversation's own figures: when it was used, what it was spared, what its tokens really are. Raises what
     reading *usage* raises."""
     ticket.thread.used = when

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from refold.compactor.preview import Preview
-from refold.gateway.conversations.conversations import Thread
+from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.conversations.workers import Job, Workers
 from refold.gateway.ops.logs import LOGGER, told
 from refold.gateway.ops.metrics import Counters
@@ -14,7 +14,7 @@ from refold.gateway.settings import Settings
 T = TypeVar("T")
 
 
-class Ahead:
+class BackgroundJobs:
     """Threads of its own, so that requests never wait for one of these."""
 
     def __init__(self, settings: Settings, counters: Counters) -> None:
@@ -22,7 +22,7 @@ class Ahead:
         self.workers = Workers(max(1, settings.compute_threads // 4), settings.ask, "refold-ahead")
         self.tasks = set[asyncio.Task[None]]()
 
-    def prepare(self, thread: Thread) -> None:
+    def prepare(self, thread: Conversation) -> None:
         """Have a summary written in the background, where the turn has asked for one."""
         wish, thread.wish = thread.wish, None
         if wish is None or thread.preparing or thread.prepared:
@@ -43,7 +43,7 @@ class Ahead:
         await asyncio.gather(*self.tasks, return_exceptions=True)
         self.workers.close()
 
-    async def _prepared(self, thread: Thread, wish: Callable[[], Preview | None]) -> None:
+    async def _prepared(self, thread: Conversation, wish: Callable[[], Preview | None]) -> None:
         result = "failed"
         try:
             thread.prepared = await self.run(wish, self._patience * 2)

@@ -5,36 +5,36 @@ from dataclasses import dataclass, replace
 
 from refold.codecs.payload import Envelope
 from refold.core.view import View
-from refold.gateway.conversations.conversations import Held, Latest, Thread
-from refold.gateway.conversations.failures import left_alone
+from refold.gateway.conversations.conversations import Conversation, Held, LatestRequest
+from refold.gateway.conversations.failures import log_passthrough
 from refold.gateway.conversations.workers import Job
 from refold.gateway.http.request_model import request_model
 from refold.gateway.messages import APIS, Incoming, Outcome, Outgoing, is_aside
 from refold.gateway.pipeline import retry as again
 from refold.gateway.pipeline.accounting import Ticket
-from refold.gateway.pipeline.match import Belonging
-from refold.gateway.pipeline.retry import Again
+from refold.gateway.pipeline.match import ConversationMatcher
+from refold.gateway.pipeline.retry import Retry
 from refold.gateway.pipeline.turns import Turn, Turns
 from refold.gateway.policy import native
-from refold.gateway.policy.context_errors import figures
+from refold.gateway.policy.context_errors import read_figures
 from refold.gateway.policy.policy import NEVER
-from refold.gateway.policy.request_kind import gained_only_text, side_of
-from refold.gateway.policy.server_history import delta_of, refusal
+from refold.gateway.policy.request_kind import is_added_summary_request, request_kind
+from refold.gateway.policy.server_history import refuse_server_history, server_history_field
 from refold.gateway.policy.thinking_errors import is_strict
 from refold.gateway.settings import Settings
 from refold.models.fallback import Breaker
 
-HARDER = 0.6
+RETRY_SHARE = 0.6
 """The share of the window, or of what was sent, that is aimed at after a context error."""
 
 
 @dataclass(frozen=True, eq=False)
-class Deciding:
+class Decider:
     """Decode, identify, load, compact, save, encode. Raises `FormatError`, `StoreError`, `Busy`."""
 
     settings: Settings
     turns: Turns
-    belonging: Belonging
+    belonging: ConversationMatcher
     open: Callable[[Incoming], Envelope]
     breaker: Breaker
 
@@ -43,14 +43,17 @@ class Deciding:
         if incoming.api not in APIS or is_aside(incoming.path):
             return Outgoing(incoming.body, reason="path")
         envelope = self.open(incoming)
-        if field := delta_of(incoming.api, envelope.body):
+        if field := server_history_field(incoming.api, envelope.body):
             return self._delta(incoming, envelope, field)
         if not len(envelope):
             return Outgoing(incoming.body, reason="empty")
-        side = side_of(incoming, envelope)
+        side = request_kind(incoming, envelope)
         if side not in ("", "compaction", "memory"):
             return Outgoing(
-                incoming.body, outcome="side", reason=side, model=request_model(incoming.path, envelope.body)
+                incoming.body,
+                outcome="side",
+                reason=side,
+                model=request_model(incoming.path, envelope.body),
             )
         thread = job.thread = self.belonging.thread_of(incoming, envelope)
         if not self._may_ask(thread):
@@ -58,7 +61,7 @@ class Deciding:
         turn = Turn(incoming, envelope, thread)
         with Held(thread, self.settings.decide_timeout_seconds / 2):
             view, reason = self.turns.shown(turn, first=True)
-            if side or gained_only_text(thread.recent, view.transcript.messages):
+            if side or is_added_summary_request(thread.recent, view.transcript.messages):
                 side = side or "compaction"
                 if self.turns.fits_as_said(turn, view):
                     said = view.said
@@ -72,7 +75,7 @@ class Deciding:
     def shown(self, job: Job, incoming: Incoming) -> Outgoing:
         """What is shown of a conversation, for a look: nothing is begun, nothing more is done to it."""
         envelope = self.open(incoming)
-        if not len(envelope) or delta_of(incoming.api, envelope.body):
+        if not len(envelope) or server_history_field(incoming.api, envelope.body):
             return Outgoing(incoming.body)
         thread = job.thread = self.belonging.looked_at(incoming, envelope)
         if not self._may_ask(thread):
@@ -83,7 +86,9 @@ class Deciding:
         if not view.top:
             return Outgoing(incoming.body)
         edits = tuple(placed.edit.id for placed in view.top)
-        return Outgoing(turn.encode(view), edits, view.said, view.tokens, "edited", "shown", model=turn.model)
+        return Outgoing(
+            turn.encode(view), edits, view.said, view.tokens, "edited", "shown", model=turn.model
+        )
 
     # --- after a refusal --------------------------------------------------------------------------
 
@@ -105,27 +110,32 @@ class Deciding:
     ) -> Outgoing:
         """Something smaller after a context error; *outgoing* itself where nothing is."""
         envelope = self.open(incoming)
-        if not len(envelope) or delta_of(incoming.api, envelope.body):
+        if not len(envelope) or server_history_field(incoming.api, envelope.body):
             return outgoing
         thread = job.thread = job.thread or self.belonging.thread_of(incoming, envelope)
         turn = Turn(incoming, envelope, thread)
         if job.told is None:  # an error teaches once
-            job.told = self.turns.rooms.learn(turn, figures(error), outgoing.after)
+            job.told = self.turns.rooms.learn(turn, read_figures(error), outgoing.after)
         told = job.told
-        if capped := again.with_cap(turn, outgoing, told, keep=0.5):
+        if capped := again.lower_caps(turn, outgoing, told, keep=0.5):
             return capped
         stored = stored and self._may_ask(thread)
         with Held(thread, self.settings.summary_timeout_seconds, memory=not stored):
             harder = self._again.harder if stored else self._again.harder_in_memory
-            view = harder(turn, told, HARDER, outgoing.after or told.tokens or NEVER)
+            view = harder(turn, told, RETRY_SHARE, outgoing.after or told.tokens or NEVER)
         if view is None:
-            return again.with_cap(turn, outgoing, told, keep=0.0) or outgoing
+            return again.lower_caps(turn, outgoing, told, keep=0.0) or outgoing
         sealed = self._sealed(turn, view, "context", "retried")
-        return again.with_cap(turn, sealed, told.scaled(outgoing.after, sealed.after), keep=0.0) or sealed
+        return (
+            again.lower_caps(turn, sealed, told.scaled(outgoing.after, sealed.after), keep=0.0)
+            or sealed
+        )
 
     # --- failing open -----------------------------------------------------------------------------
 
-    def held(self, incoming: Incoming, thread: Thread, reason: str, *, without_store: bool) -> Outgoing:
+    def held(
+        self, incoming: Incoming, thread: Conversation, reason: str, *, without_store: bool
+    ) -> Outgoing:
         """What was shown before, out of memory: without it signed thinking would not stand where it was thought, and a long
         history would not fit. *without_store*: what is due at the hard level is done there too, and kept for when the
         store is back (C11). Where nothing is, the request as it came."""
@@ -137,18 +147,20 @@ class Deciding:
             view = self.turns.from_memory(turn, compact=without_store)
         return self._sealed(turn, view, reason, "failed")
 
-    def _may_ask(self, thread: Thread) -> bool:
+    def _may_ask(self, thread: Conversation) -> bool:
         """May the store be asked for a conversation?"""
         return not thread.is_stuck and self.breaker.allows()
 
     # --- what goes out ----------------------------------------------------------------------------
 
     @property
-    def _again(self) -> Again:
-        return Again(self.turns)
+    def _again(self) -> Retry:
+        return Retry(self.turns)
 
     def _delta(self, incoming: Incoming, envelope: Envelope, field: str) -> Outgoing:
-        answer = refusal(field, envelope.body) if field in self.settings.refuse else None
+        answer = (
+            refuse_server_history(field, envelope.body) if field in self.settings.refuse else None
+        )
         if answer is None:
             return Outgoing(incoming.body, outcome="opaque", reason="delta")
         return Outgoing(incoming.body, outcome="refused", reason=field, refusal=answer)
@@ -160,15 +172,23 @@ class Deciding:
         if outcome == "edited" and not view.top:
             outcome, reason = ("edited", "cap") if capped else ("untouched", "")
         if wanted := self.settings.native.get(incoming.api):
-            source, headers = native.asked(incoming, turn.envelope.body, source, wanted)
+            source, headers = native.add_native_fields(incoming, turn.envelope.body, source, wanted)
             if outcome == "untouched" and source is not incoming.body:
                 outcome, reason = "edited", "native"
         edits = tuple(placed.edit.id for placed in view.top)
-        turn.thread.latest = Latest(
-            turn.model, incoming.upstream, self.settings.clock(), view.said, replace(view, envelope=None)
+        turn.thread.latest = LatestRequest(
+            turn.model,
+            incoming.upstream,
+            self.settings.clock(),
+            view.said,
+            replace(view, envelope=None),
         )
         if source is not incoming.body and not is_strict(incoming.body):
-            left_alone(incoming.api, "unstrict")
-            return Outgoing(incoming.body, (), view.said, view.said, "opaque", "unstrict", model=turn.model)
+            log_passthrough(incoming.api, "unstrict")
+            return Outgoing(
+                incoming.body, (), view.said, view.said, "opaque", "unstrict", model=turn.model
+            )
         ticket = Ticket(turn.thread, view)
-        return Outgoing(source, edits, view.said, view.tokens, outcome, reason, ticket, headers, turn.model)
+        return Outgoing(
+            source, edits, view.said, view.tokens, outcome, reason, ticket, headers, turn.model
+        )

@@ -13,18 +13,18 @@ from refold.gateway.policy.context_errors import Figures
 from refold.gateway.settings import Settings
 from refold.tokens.windows import Window, find_window
 
-Place = tuple[str, str, str]
+ModelKey = tuple[str, str, str]
 """An upstream, a caller's credential, and a model."""
 K = TypeVar("K")
 V = TypeVar("V")
 
-MODELS = 1_000
+MAX_MODELS = 1_000
 """Models whose figures are remembered: names are what clients send, so there may be any number."""
-LEAST = 500
+SMALLEST_WINDOW = 500
 """Tokens that a window has at least; a smaller one is a misunderstanding."""
 
 
-class Rooms:
+class ModelLimits:
     """The figures of models, in tokens. Calls may come from several threads.
 
     What an upstream told one caller holds for that caller (its credential) alone. An error's words are in part
@@ -33,28 +33,32 @@ class Rooms:
 
     def __init__(self, settings: Settings) -> None:
         self._settings, self._lock = settings, Lock()
-        self._known: dict[str, plan.Levels] = {}
-        self._told: dict[Place, plan.Levels] = {}
-        self._answered: dict[Place, int] = {}
+        self._known: dict[str, plan.TokenLevels] = {}
+        self._told: dict[ModelKey, plan.TokenLevels] = {}
+        self._answered: dict[ModelKey, int] = {}
         """Tokens of the largest request that was answered since the last context error that told of a window."""
-        self._proved: dict[Place, int] = {}
+        self._proved: dict[ModelKey, int] = {}
         """The same since the last one that was believed."""
 
-    def of(self, turn: Turn) -> plan.Levels:
+    def of(self, turn: Turn) -> plan.TokenLevels:
         """The figures for a request of a conversation, which may have been refused at fewer tokens."""
         found, refused = self.limits(turn.incoming, turn.model), turn.thread.refused
-        if refused is None or refused[0] != turn.model or (found.window and found.window.room <= refused[1]):
+        if (
+            refused is None
+            or refused[0] != turn.model
+            or (found.window and found.window.room <= refused[1])
+        ):
             return found
-        return plan.limits(self._settings, Window(refused[1]))
+        return plan.levels_for(self._settings, Window(refused[1]))
 
-    def limits(self, incoming: Incoming, model: str) -> plan.Levels:
+    def limits(self, incoming: Incoming, model: str) -> plan.TokenLevels:
         """The figures for a caller's model at an upstream."""
-        told = self._told.get(_place(incoming, model)) if self._told else None
+        told = self._told.get(_model_key(incoming, model)) if self._told else None
         found = told or self._known.get(model)
         if found is None:
-            found = plan.limits(self._settings, self._window(model))
+            found = plan.levels_for(self._settings, self._window(model))
             with self._lock:
-                _keep(self._known, model, found)
+                _put(self._known, model, found)
         return found
 
     def _window(self, model: str) -> Window | None:
@@ -69,19 +73,19 @@ class Rooms:
     def holds(self, incoming: Incoming, body: Mapping[str, Any]) -> bool:
         """Does a request with this body, and its answer, fit the window of its model whatever its tokens are?"""
         limits = self.limits(incoming, request_model(incoming.path, body))
-        return light.has_room(incoming.api, body, len(incoming.body), limits)
+        return light.fits_window(incoming.api, body, len(incoming.body), limits)
 
     def answered(self, incoming: Incoming, model: str, tokens: int) -> None:
         """An upstream has answered a request of so many tokens, as they are estimated."""
-        place = _place(incoming, model)
+        place = _model_key(incoming, model)
         if tokens > self._answered.get(place, 0):
             with self._lock:
-                _keep(self._answered, place, tokens)
-                _keep(self._proved, place, max(tokens, self._proved.get(place, 0)))
+                _put(self._answered, place, tokens)
+                _put(self._proved, place, max(tokens, self._proved.get(place, 0)))
 
     def proved(self, turn: Turn) -> int:
         """Tokens of the largest request of this caller to this model that was answered, as they are estimated."""
-        return self._proved.get(_place(turn.incoming, turn.model), 0)
+        return self._proved.get(_model_key(turn.incoming, turn.model), 0)
 
     def learn(self, turn: Turn, said: Figures, sent: int) -> Figures:
         """Take the window that the upstream told of, and what can be true of the figures that it *said*. Where it told
@@ -89,11 +93,11 @@ class Rooms:
         window was the reason."""
         said = self._possible(turn, said)
         if said.limit:
-            window, place = self._window(turn.model), _place(turn.incoming, turn.model)
+            window, place = self._window(turn.model), _model_key(turn.incoming, turn.model)
             with self._lock:
                 self._proved.pop(place, None)
                 if window is None or said.limit < window.room:
-                    _keep(self._told, place, plan.limits(self._settings, Window(said.limit)))
+                    _put(self._told, place, plan.levels_for(self._settings, Window(said.limit)))
                 else:
                     self._told.pop(place, None)
         elif sent and not said.output:
@@ -108,16 +112,16 @@ class Rooms:
         if not said.limit:
             return said
         with self._lock:
-            answered = self._answered.pop(_place(turn.incoming, turn.model), 0)
-        return said if said.limit >= max(LEAST, answered // 2) else Figures()
+            answered = self._answered.pop(_model_key(turn.incoming, turn.model), 0)
+        return said if said.limit >= max(SMALLEST_WINDOW, answered // 2) else Figures()
 
 
-def _place(incoming: Incoming, model: str) -> Place:
+def _model_key(incoming: Incoming, model: str) -> ModelKey:
     return incoming.upstream, incoming.credential, model
 
 
-def _keep(kept: dict[K, V], key: K, what: V) -> None:
+def _put(kept: dict[K, V], key: K, what: V) -> None:
     """Keep it, in place of the oldest where there are MODELS."""
-    if key not in kept and len(kept) >= MODELS:
+    if key not in kept and len(kept) >= MAX_MODELS:
         del kept[next(iter(kept))]
     kept[key] = what

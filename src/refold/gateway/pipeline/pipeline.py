@@ -9,30 +9,30 @@ from typing import Any, Protocol, TypeVar
 
 from refold.codecs.prefix_cache import Beginnings
 from refold.errors import FormatError
-from refold.gateway.conversations.claims import Claiming
-from refold.gateway.conversations.conversations import Thread, Threads
-from refold.gateway.conversations.failures import passed_through, why
+from refold.gateway.conversations.claims import ConversationClaims
+from refold.gateway.conversations.conversations import Conversation, Conversations
+from refold.gateway.conversations.failures import failure_reason, report_failure
 from refold.gateway.conversations.outbox import Outbox
-from refold.gateway.conversations.timed_store import Watched
-from refold.gateway.conversations.turn import opened
+from refold.gateway.conversations.timed_store import TimedStore
+from refold.gateway.conversations.turn import open_request
 from refold.gateway.conversations.workers import Job, Workers
 from refold.gateway.ledger.listener import listener
 from refold.gateway.ledger.writer import Clerk
 from refold.gateway.messages import APIS, REASONS, Incoming, Outgoing, Refusal, is_aside, is_count
 from refold.gateway.ops.logs import LOGGER
 from refold.gateway.ops.metrics import Counters
-from refold.gateway.pipeline.accounting import Ticket, answered, learned
-from refold.gateway.pipeline.background import Ahead
-from refold.gateway.pipeline.deciding import Deciding
-from refold.gateway.pipeline.match import Belonging
-from refold.gateway.pipeline.trial import Trial
+from refold.gateway.pipeline.accounting import Ticket, billed_call, learn_usage
+from refold.gateway.pipeline.background import BackgroundJobs
+from refold.gateway.pipeline.deciding import Decider
+from refold.gateway.pipeline.match import ConversationMatcher
+from refold.gateway.pipeline.trial import TentativeStore
 from refold.gateway.pipeline.turns import Turns
-from refold.gateway.policy.fast_path import light_body, light_request
+from refold.gateway.policy.fast_path import parse_light_body, pass_light_request
 from refold.gateway.settings import Settings
 from refold.models.fallback import Breaker
 from refold.stores.store import Store
 
-__all__ = ["REASONS", "Counters", "Exchange", "Incoming", "Outgoing", "Refusal", "Settings"]
+__all__ = ["REASONS", "Counters", "Incoming", "Outgoing", "Pipeline", "Refusal", "Settings"]
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class Work(Protocol):
         """What is sent."""
 
 
-class Exchange:
+class Pipeline:
     """Prepares requests for their upstreams and learns from the answers. One process, one event loop at a time.
 
     *closes* is called at the end: what lets go of the store, where nobody else uses it. *keep* is called after edits were
@@ -64,31 +64,39 @@ class Exchange:
         self.settings, self.store, self.clerk = settings, store, clerk
         self._closes, self._is_lost = tuple(closes), False
         self.counters = counters or Counters()
-        self.threads = Threads(settings.conversations, settings.known_bytes)
+        self.threads = Conversations(settings.conversations, settings.known_bytes)
         self._workers = Workers(settings.compute_threads, settings.ask)
-        self.ahead = Ahead(settings, self.counters)
-        watched = Watched(store, self._storing, self._renewed, keep)
-        self.turns = Turns(settings, watched, self.counters, self.ask, Claiming(watched, self._patient))
-        self.belonging = Belonging(self.threads, self.turns)
+        self.ahead = BackgroundJobs(settings, self.counters)
+        watched = TimedStore(store, self._storing, self._renewed, keep)
+        self.turns = Turns(
+            settings, watched, self.counters, self.ask, ConversationClaims(watched, self._patient)
+        )
+        self.belonging = ConversationMatcher(self.threads, self.turns)
         if clerk is not None:
             self.turns.listen = partial(listener, clerk, then=settings.on_event)
             self.turns.survival = lambda: clerk.survival
         self._breaker = Breaker(failures=3, rest=settings.store_cooldown_seconds)
         self._outbox = Outbox(
-            self.threads, self.turns.store, self.counters, settings.decide_timeout_seconds, done=self._breaker.succeeded
+            self.threads,
+            self.turns.store,
+            self.counters,
+            settings.decide_timeout_seconds,
+            done=self._breaker.succeeded,
         )
-        begun = partial(opened, settings, begun=Beginnings(settings.conversations))
-        self._deciding = Deciding(settings, self.turns, self.belonging, begun, self._breaker)
+        begun = partial(open_request, settings, begun=Beginnings(settings.conversations))
+        self._deciding = Decider(settings, self.turns, self.belonging, begun, self._breaker)
 
     # --- what the HTTP side calls ---------------------------------------------------------------
 
     async def prepare(self, incoming: Incoming) -> Outgoing:
         """What to send for *incoming*. Never raises: what cannot be read or decided in time goes through
         unchanged, with a reason, a counter and a line in the log."""
-        if light := light_request(incoming, self.settings, self.turns.rooms.holds):
+        if light := pass_light_request(incoming, self.settings, self.turns.rooms.holds):
             self._count("requests", incoming, light)
             return light
-        outgoing = await self._guarded(incoming, self._deciding.decided, self.settings.decide_timeout_seconds)
+        outgoing = await self._guarded(
+            incoming, self._deciding.decided, self.settings.decide_timeout_seconds
+        )
         self._count("requests", incoming, outgoing)
         if isinstance(outgoing.thread, Ticket):
             self.ahead.prepare(outgoing.thread.thread)
@@ -97,47 +105,64 @@ class Exchange:
     async def tried(self, incoming: Incoming) -> Outgoing:
         """As `prepare`, for a caller of whom it is not known yet whether they are who they say: what was decided for that one
         is shown, and nothing is kept until it is `accepted` (C7). Never raises."""
-        if light := light_request(incoming, self.settings, self.turns.rooms.holds):
+        if light := pass_light_request(incoming, self.settings, self.turns.rooms.holds):
             self._count("requests", incoming, light)
             return light
-        turns = self.turns.trying(Trial(self.turns.store))
-        belonging = Belonging(Threads(1, self.settings.known_bytes), turns)
+        turns = self.turns.trying(TentativeStore(self.turns.store))
+        belonging = ConversationMatcher(Conversations(1, self.settings.known_bytes), turns)
         trying = replace(self._deciding, turns=turns, belonging=belonging)
-        outgoing = await self._guarded(incoming, trying.decided, self.settings.decide_timeout_seconds)
+        outgoing = await self._guarded(
+            incoming, trying.decided, self.settings.decide_timeout_seconds
+        )
         self._count("requests", incoming, outgoing)
         return outgoing
 
     async def accepted(self, outgoing: Outgoing) -> None:
         """The upstream has accepted what was `tried`: what was decided is kept. Never raises."""
-        store = outgoing.thread.thread.compactor.store if isinstance(outgoing.thread, Ticket) else None
-        if isinstance(store, Trial):
+        store = (
+            outgoing.thread.thread.compactor.store if isinstance(outgoing.thread, Ticket) else None
+        )
+        if isinstance(store, TentativeStore):
             try:
                 await self.ahead.run(store.commit, self.settings.decide_timeout_seconds)
             except Exception as error:  # noqa: BLE001 - it is decided again
-                passed_through(self.counters, "", why(error), error)
+                report_failure(self.counters, "", failure_reason(error), error)
 
     async def counted(self, incoming: Incoming) -> Outgoing:
         """What to count in place of a conversation whose tokens are asked for: what would be sent of it, as it was decided
         before. Anything else would be refused where it thinks (AN-12), and tell of a request that is not made. Never raises."""
-        if light_body(incoming, self.settings) is not None:
+        if parse_light_body(incoming, self.settings) is not None:
             return Outgoing(incoming.body)
-        return await self._guarded(incoming, self._deciding.shown, self.settings.decide_timeout_seconds)
+        return await self._guarded(
+            incoming, self._deciding.shown, self.settings.decide_timeout_seconds
+        )
 
     async def harder(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
         """After the upstream's context error with this body: a smaller request to send once more. None when
         it was tried before, or nothing is left to make smaller. Never raises."""
         if (outgoing.outcome, outgoing.reason) == ("retried", "context"):
             return None
-        return await self._retried("context_errors", self._deciding.smaller, incoming, outgoing, error)
+        return await self._retried(
+            "context_errors", self._deciding.smaller, incoming, outgoing, error
+        )
 
-    async def unbound(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
+    async def unbound(
+        self, incoming: Incoming, outgoing: Outgoing, error: bytes
+    ) -> Outgoing | None:
         """After the upstream's error that signed thinking is bound to another conversation (AN-7): the request without it, to
         be sent once more. The first time without the block that was named and what was thought after it, then without
         all of it; None when none is left. Never raises."""
-        return await self._retried("binding_errors", self._deciding.unbound, incoming, outgoing, error)
+        return await self._retried(
+            "binding_errors", self._deciding.unbound, incoming, outgoing, error
+        )
 
     async def _retried(
-        self, counted: str, work: Callable[..., Outgoing], incoming: Incoming, outgoing: Outgoing, error: bytes
+        self,
+        counted: str,
+        work: Callable[..., Outgoing],
+        incoming: Incoming,
+        outgoing: Outgoing,
+        error: bytes,
     ) -> Outgoing | None:
         """What *work* makes of a request that was refused, None where that is nothing new."""
         aside = is_aside(incoming.path) and not is_count(incoming.path)
@@ -148,26 +173,31 @@ class Exchange:
             return work(job, incoming, outgoing, error, stored=stored)
 
         retried = await self._guarded(
-            incoming, mended, self.settings.summary_timeout_seconds, spare=partial(mended, stored=False)
+            incoming,
+            mended,
+            self.settings.summary_timeout_seconds,
+            spare=partial(mended, stored=False),
         )
         done = retried.outcome == "retried" and retried is not outgoing
         result = "retried" if done else "given_up"
         self.counters.add(counted, api=incoming.api, upstream=incoming.upstream, result=result)
         return retried if done else None
 
-    def finished(self, incoming: Incoming, outgoing: Outgoing, usage: Any, status: int = 200) -> None:
+    def finished(
+        self, incoming: Incoming, outgoing: Outgoing, usage: Any, status: int = 200
+    ) -> None:
         """Tell what the upstream reported for *outgoing*: its usage object as parsed, None where it reported
         none, and the answer's status. Tokens are counted from it from now on; the call is booked. Never raises."""
         ticket, now = outgoing.thread, self.settings.clock()
         if usage is not None and 200 <= status < 300 and outgoing.after:
             self.turns.rooms.answered(incoming, outgoing.model, outgoing.after)
         if self.clerk is not None and 200 <= status < 300 and incoming.api in APIS:
-            self.clerk.answered(answered(now, self.turns.rooms, incoming, outgoing, usage))
+            self.clerk.answered(billed_call(now, self.turns.rooms, incoming, outgoing, usage))
         if isinstance(ticket, Ticket):
             try:
-                learned(ticket, now, outgoing, usage)
+                learn_usage(ticket, now, outgoing, usage)
             except Exception as error:  # noqa: BLE001 - books are no reason to fail
-                passed_through(self.counters, incoming.api, "internal", error)
+                report_failure(self.counters, incoming.api, "internal", error)
 
     async def aside(self, work: Callable[[], T]) -> T:
         """The outcome of *work* that no request waits for, in a thread; it may ask models. Raises `Late` after
@@ -187,7 +217,9 @@ class Exchange:
 
     # --- failing open -----------------------------------------------------------------------------
 
-    async def _guarded(self, incoming: Incoming, work: Work, longest: float, spare: Work | None = None) -> Outgoing:
+    async def _guarded(
+        self, incoming: Incoming, work: Work, longest: float, spare: Work | None = None
+    ) -> Outgoing:
         """The outcome of *work*, or what goes through in its place: where the store is what fails, that of *spare*, which
         does without. Nothing waits for the store longer than the deadline (C5)."""
         job = Job(self.settings.summary_timeout_seconds)
@@ -198,8 +230,8 @@ class Exchange:
         except FormatError:
             return Outgoing(incoming.body, outcome="opaque", reason="unreadable")
         except Exception as error:  # noqa: BLE001 - whatever it is, the request must flow
-            reason = why(error)
-            passed_through(self.counters, incoming.api, reason, error)
+            reason = failure_reason(error)
+            report_failure(self.counters, incoming.api, reason, error)
             return await self._in_place(incoming, job, reason, longest, spare)
         finally:
             if self._is_lost or (job.thread is not None and job.thread.is_unsaved):
@@ -210,7 +242,7 @@ class Exchange:
         self, incoming: Incoming, job: Job, reason: str, longest: float, spare: Work | None
     ) -> Outgoing:
         """What goes through in place of *job*, which failed."""
-        thread: Thread | None = job.thread
+        thread: Conversation | None = job.thread
         if reason == "store" or job.storing:
             self._breaker.failed(reason)
         if thread is None:
@@ -223,9 +255,11 @@ class Exchange:
         held = partial(self._deciding.held, incoming, thread, reason, without_store=lacking)
         instead = partial(spare, left, incoming) if spare and lacking else held
         try:
-            return await self._workers.run(instead, left, self.settings.decide_timeout_seconds, longest)
+            return await self._workers.run(
+                instead, left, self.settings.decide_timeout_seconds, longest
+            )
         except Exception as error:  # noqa: BLE001 - likewise
-            passed_through(self.counters, incoming.api, why(error), error)
+            report_failure(self.counters, incoming.api, failure_reason(error), error)
             return Outgoing(incoming.body, outcome="failed", reason=reason)
 
     # --- what those threads ask for ---------------------------------------------------------------
@@ -243,7 +277,10 @@ class Exchange:
     def _renewed(self) -> None:
         """The store is another, with nothing in it or with something else: all that is known is to be written again (C12)."""
         self.counters.add("store_replaced")
-        LOGGER.warning("the store was deleted or replaced", extra={"fields": {"conversations": len(self.threads)}})
+        LOGGER.warning(
+            "the store was deleted or replaced",
+            extra={"fields": {"conversations": len(self.threads)}},
+        )
         for thread in self.threads:
             thread.is_lost = True
         self._is_lost = True
@@ -255,7 +292,10 @@ class Exchange:
     # --- telling ----------------------------------------------------------------------------------
 
     def _count(self, name: str, incoming: Incoming, outgoing: Outgoing) -> None:
-        labels = {"api": incoming.api if incoming.api in APIS else "other", "outcome": outgoing.outcome}
+        labels = {
+            "api": incoming.api if incoming.api in APIS else "other",
+            "outcome": outgoing.outcome,
+        }
         self.counters.add(name, 1, **labels, reason=outgoing.reason)
         if outgoing.edits:
             self.counters.add("tokens_before", outgoing.before, api=labels["api"])

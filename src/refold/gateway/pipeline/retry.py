@@ -5,20 +5,20 @@ from dataclasses import dataclass, replace
 from refold.compactor.signed_thinking import unsigned
 from refold.core.view import View
 from refold.errors import StoreError
-from refold.gateway.conversations.persistence import note
+from refold.gateway.conversations.persistence import save_edits
 from refold.gateway.messages import Outgoing
 from refold.gateway.pipeline.turns import Turn, Turns
 from refold.gateway.policy import output_cap as caps
 from refold.gateway.policy import thinking_errors as binding
 from refold.gateway.policy.context_errors import Figures
 
-FAR = 0.15
+UNKNOWN_WINDOW_SHARE = 0.15
 """The share of what was sent that is aimed at where nothing tells of the window: neither the error, nor a table, nor an
 answer to half as much. Less than a fifth, for a history may be handed to a server with a window five times smaller."""
 
 
 @dataclass(frozen=True, eq=False)
-class Again:
+class Retry:
     """Another view after a refusal. Who calls holds the conversation's lock."""
 
     turns: Turns
@@ -34,7 +34,7 @@ class Again:
                 view = turns.shown(turn)[0] if had.waited else view
                 goal = self._goal(turn, view, said, share)
                 after = own.now(turn.history, to=goal, actor="auto (context error)")
-            note(turn.thread, after, turns.store)
+            save_edits(turn.thread, after, turns.store)
         except StoreError:
             with turn.thread.memory:
                 return self.harder_in_memory(turn, said, share, sent)
@@ -54,9 +54,9 @@ class Again:
     def _goal(self, turn: Turn, view: View, said: Figures, share: float) -> int:
         """Tokens, as they are estimated, that are *share* of the window as the upstream counts."""
         rooms, window = self.turns.rooms, self.turns.limits(turn).window
-        room = _beside_the_answer(turn, said) or (window.room if window else 0) or view.tokens
+        room = _input_limit(turn, said) or (window.room if window else 0) or view.tokens
         if not said.limit and rooms.room(turn.incoming, turn.model) is None:
-            share = share if view.tokens < 2 * rooms.proved(turn) else FAR
+            share = share if view.tokens < 2 * rooms.proved(turn) else UNKNOWN_WINDOW_SHARE
         really = max(said.tokens, view.tokens) if said.tokens else max(view.tokens, room)
         return int(view.tokens * min(share, share * room / max(really, 1)))
 
@@ -67,12 +67,12 @@ class Again:
         (*wholly*, or where it names none). It stays so, for what is thought from now on is
         bound to that."""
         thread, turns = turn.thread, self.turns
-        first = 0 if wholly else binding.place_of(sent, error)
+        first = 0 if wholly else binding.refused_block(sent, error)
         try:
             view = turns.shown(turn)[0]
-            turns.store.save(unsigned(view, binding.position_of(view, first)))
+            turns.store.save(unsigned(view, binding.block_position(view, first)))
             after = turns.shown(turn)[0]
-            note(thread, after, turns.store)
+            save_edits(thread, after, turns.store)
         except StoreError:
             with thread.memory:
                 after = self.unbound_in_memory(turn, sent, error, wholly=wholly)
@@ -82,22 +82,26 @@ class Again:
         """As `unbound`, without the store. Who calls holds what is kept in memory."""
         turn.thread.torn = True
         view = self.turns.from_memory(turn)
-        first = 0 if wholly else binding.place_of(sent, error)
-        turn.thread.spare.save(unsigned(view, binding.position_of(view, first)))
+        first = 0 if wholly else binding.refused_block(sent, error)
+        turn.thread.spare.save(unsigned(view, binding.block_position(view, first)))
         return self.turns.from_memory(turn)
 
 
-def _beside_the_answer(turn: Turn, said: Figures) -> int:
+def _input_limit(turn: Turn, said: Figures) -> int:
     """What the upstream's limit leaves beside the answer, where it leaves anything; its cap will be lowered."""
-    cap = caps.cap_of(turn.incoming.api, turn.envelope.body)
-    answer = min(cap.tokens, caps.promised(turn.envelope.body) + caps.LEAST) if cap else said.output
-    return said.limit - answer if said.limit >= answer + caps.LEAST else said.limit
+    cap = caps.read_cap(turn.incoming.api, turn.envelope.body)
+    answer = (
+        min(cap.tokens, caps.thinking_budget(turn.envelope.body) + caps.SMALLEST_CAP)
+        if cap
+        else said.output
+    )
+    return said.limit - answer if said.limit >= answer + caps.SMALLEST_CAP else said.limit
 
 
-def with_cap(turn: Turn, outgoing: Outgoing, said: Figures, *, keep: float) -> Outgoing | None:
+def lower_caps(turn: Turn, outgoing: Outgoing, said: Figures, *, keep: float) -> Outgoing | None:
     """*outgoing* with the cap that its upstream's figures leave; None where there is none to be lowered."""
     body = outgoing.body
-    changed = caps.fitted(turn.incoming.api, turn.envelope.body, said.room(outgoing.after), keep)
+    changed = caps.fit_caps(turn.incoming.api, turn.envelope.body, said.room(outgoing.after), keep)
     for cap in changed:
-        body = caps.written(body, cap)
+        body = caps.write_cap(body, cap)
     return replace(outgoing, body=body, outcome="retried", reason="context") if changed else None

@@ -6,25 +6,30 @@ import gc
 import sys
 from collections.abc import Callable
 
-RUSH = 64
+PEAK_REQUESTS = 64
 """Requests under way at once that make a rush."""
-PAUSE = 1.0
+RELEASE_DELAY_SECONDS = 1.0
 """Seconds from its end until memory is given back: connections are closed by then."""
-EVERY = 60.0
+RELEASE_INTERVAL_SECONDS = 60.0
 """Seconds between two times: it takes a moment, in which nothing else runs."""
 
 
-class Rushes:
+class LoadPeaks:
     """Notices the end of a rush: a quarter is left of what was under way at its height. *release* is called in a thread then."""
 
-    def __init__(self, release: Callable[[], object], pause: float = PAUSE, every: float = EVERY) -> None:
+    def __init__(
+        self,
+        release: Callable[[], object],
+        pause: float = RELEASE_DELAY_SECONDS,
+        every: float = RELEASE_INTERVAL_SECONDS,
+    ) -> None:
         self._release, self._pause, self._every = release, pause, every
         self._height, self._next = 0, 0.0
 
     def note(self, under_way: int) -> None:
         """So many requests are under way now. Call it in the event loop."""
         self._height = max(self._height, under_way)
-        if self._height < RUSH or under_way * 4 > self._height:
+        if self._height < PEAK_REQUESTS or under_way * 4 > self._height:
             return
         loop = asyncio.get_running_loop()
         if loop.time() >= self._next:

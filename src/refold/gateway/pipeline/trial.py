@@ -9,7 +9,7 @@ from refold.stores.memory import MemoryStore
 from refold.stores.store import Row, Store
 
 
-class Trial:
+class TentativeStore:
     """What *base* holds, and beside it what is written here. `commit` writes that there; nothing else does."""
 
     def __init__(self, base: Store) -> None:

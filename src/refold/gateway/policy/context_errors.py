@@ -5,11 +5,11 @@ import re
 from typing import Any, NamedTuple
 
 from refold.gateway.http.sse import error_of
-from refold.gateway.policy.error_text import said_in
+from refold.gateway.policy.error_text import error_sentences
 
 Headers = tuple[tuple[str, str], ...]
 
-_SAID = re.compile(
+_CONTEXT_WORDS = re.compile(
     r"context_length_exceeded|context_?window_?exceeded|model_context_window|exceed_context_size"
     r"|(?:prompt|input) (?:is )?too long|exceeds? (?:the |this model'?s? |its )?(?:maximum |max )?context"
     r"|exceed context limit|maximum context length|context (?:size|window) (?:of|is|exceed)"
@@ -23,14 +23,15 @@ _SAID = re.compile(
     r"|reduce the length of the (?:messages|prompt|input)|request_too_large|request entity too large|exceeds the available context size",
     re.IGNORECASE,
 )
-_OTHER = re.compile(
-    r"rate[ _-]?limit|too many requests|tokens per (?:minute|day|hour)|throttl|please wait", re.IGNORECASE
+_RATE_WORDS = re.compile(
+    r"rate[ _-]?limit|too many requests|tokens per (?:minute|day|hour)|throttl|please wait",
+    re.IGNORECASE,
 )
 """What has to do with time, and no fewer tokens of a request would help."""
-_STATUS = frozenset({400, 413, 422, 500})
+_STATUSES = frozenset({400, 413, 422, 500})
 """Statuses with which it is said; 500 by some servers of open models."""
 
-_FIGURES = tuple(
+_FIGURE_PATTERNS = tuple(
     re.compile(
         words.replace("{T}", r"(?P<tokens>\d{1,12})")
         .replace("{O}", r"(?P<output>\d{1,12})")
@@ -72,7 +73,7 @@ _SHARES = re.compile(
     re.IGNORECASE,
 )
 """`(8000 in the messages, 500 in the functions, and 1000 in the completion)`, in the words of OpenAI, OpenRouter and SGLang."""
-_ANSWER = ("completion", "output")
+_OUTPUT_WORDS = ("completion", "output")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 
 
@@ -88,7 +89,7 @@ class Figures(NamedTuple):
     def room(self, sent: int) -> int:
         """Tokens that the limit leaves for the answer to a request that is estimated at *sent* tokens; 0 where that is
         not known. A little less than that: servers count in part before their template is applied, or "about"."""
-        tokens = max(self.tokens, int(sent * ESTIMATED)) if self.least else self.tokens
+        tokens = max(self.tokens, int(sent * ESTIMATE_MARGIN)) if self.least else self.tokens
         room = self.limit - tokens if tokens else 0
         return max(0, room - min(1_000, room // 20))
 
@@ -97,7 +98,7 @@ class Figures(NamedTuple):
         return self._replace(tokens=self.tokens * after // before) if before else self
 
 
-ESTIMATED = 1.25
+ESTIMATE_MARGIN = 1.25
 """How much larger a request may be than it is estimated."""
 
 
@@ -109,30 +110,34 @@ def is_context_error(api: str, status: int, body: bytes) -> bool:
     """
     if status == 200:
         failed = api == "openai_responses" and b"response.failed" in body
-        return failed and "context_length_exceeded" in said_in(error_of(body))
-    if status not in _STATUS:
+        return failed and "context_length_exceeded" in error_sentences(error_of(body))
+    if status not in _STATUSES:
         return False
-    said = said_in(body)
+    said = error_sentences(body)
     if status == 413 and not said.strip():  # Cerebras, and servers that stand before others
         return True
-    return _SAID.search(said) is not None and _OTHER.search(said) is None
+    return _CONTEXT_WORDS.search(said) is not None and _RATE_WORDS.search(said) is None
 
 
-def figures(body: bytes) -> Figures:
+def read_figures(body: bytes) -> Figures:
     """The numbers of a context error; none of those that it quotes."""
-    said = _THOUSANDS.sub("", said_in(body))
-    for pattern in _FIGURES:
+    said = _THOUSANDS.sub("", error_sentences(body))
+    for pattern in _FIGURE_PATTERNS:
         if found := pattern.search(said):
             named = found.groupdict(default="")
             least = bool(named.pop("least", ""))
-            read = Figures(**{name: int(value) for name, value in named.items() if value}, least=least)
-            return read if least else _with_shares(read, said)
+            read = Figures(
+                **{name: int(value) for name, value in named.items() if value}, least=least
+            )
+            return read if least else _add_shares(read, said)
     return Figures()
 
 
-def _with_shares(read: Figures, said: str) -> Figures:
+def _add_shares(read: Figures, said: str) -> Figures:
     """The figures with the tokens of the request and of its answer apart, where the error says them so."""
-    shares = [(int(tokens), what.lower() in _ANSWER) for tokens, what in _SHARES.findall(said)]
+    shares = [
+        (int(tokens), what.lower() in _OUTPUT_WORDS) for tokens, what in _SHARES.findall(said)
+    ]
     tokens = sum(share for share, is_answer in shares if not is_answer)
     output = sum(share for share, is_answer in shares if is_answer)
     return read._replace(tokens=tokens, output=output) if tokens else read
@@ -141,14 +146,18 @@ def _with_shares(read: Figures, said: str) -> Figures:
 def context_error(api: str, tokens: int = 0, limit: int = 0) -> tuple[int, Headers, bytes]:
     """Status, headers and body with which the provider itself would say that a request of *tokens* exceeds
     *limit*, so that clients recognise it and recover as they do. No figure is told where the limit is not known."""
-    status, error = _told(api, tokens, limit)
+    status, error = _error_body(api, tokens, limit)
     return status, (("content-type", "application/json"),), json.dumps(error).encode()
 
 
-def _told(api: str, tokens: int, limit: int) -> tuple[int, Any]:
+def _error_body(api: str, tokens: int, limit: int) -> tuple[int, Any]:
     tokens = max(tokens, limit + 1)
     if api == "anthropic":
-        said = f"prompt is too long: {tokens} tokens > {limit} maximum" if limit else "prompt is too long"
+        said = (
+            f"prompt is too long: {tokens} tokens > {limit} maximum"
+            if limit
+            else "prompt is too long"
+        )
         return 400, {"type": "error", "error": {"type": "invalid_request_error", "message": said}}
     if api == "gemini":
         count, most = (f" ({tokens})", f" ({limit})") if limit else ("", "")
@@ -156,14 +165,19 @@ def _told(api: str, tokens: int, limit: int) -> tuple[int, Any]:
         return 400, {"error": {"code": 400, "message": said, "status": "INVALID_ARGUMENT"}}
     said = "Your input exceeds the context window of this model. Please adjust your input and try again."
     if api == "openai_responses":
-        return 400, {"error": _openai(said, "input")}
+        return 400, {"error": _openai_error(said, "input")}
     if limit:
         said = (
             f"This model's maximum context length is {limit} tokens. However, your messages resulted in "
             f"{tokens} tokens. Please reduce the length of the messages."
         )
-    return 400, {"error": _openai(said, "messages")}
+    return 400, {"error": _openai_error(said, "messages")}
 
 
-def _openai(said: str, param: str) -> dict[str, str]:
-    return {"message": said, "type": "invalid_request_error", "param": param, "code": "context_length_exceeded"}
+def _openai_error(said: str, param: str) -> dict[str, str]:
+    return {
+        "message": said,
+        "type": "invalid_request_error",
+        "param": param,
+        "code": "context_length_exceeded",
+    }

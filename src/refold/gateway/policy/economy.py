@@ -12,18 +12,18 @@ from refold.economics.session_length import Survival
 from refold.edits import Edit
 from refold.gateway.settings import Settings
 
-TAIL = 0.25
+TAIL_SHARE = 0.25
 """The share of the conversation that a compaction which need not be leaves, and the least of it in tokens."""
-TAIL_LEAST = 30_000
-REFETCHED = 0.05
+SMALLEST_TAIL = 30_000
+REFETCHED_SHARE = 0.05
 """The share of what is removed that agents are taken to fetch again."""
-SUMMARY = 3_000
+SUMMARY_TOKENS = 3_000
 """Tokens of a summary, as long as there is none."""
-LEAST = 0.1
+SMALLEST_SHARE = 0.1
 """The share of a request that must go for the trouble to be worth it."""
 
-_MARK = re.compile(rb'"cache_control"\s*:\s*\{[^{}]*\}')
-_HOUR = re.compile(rb'"ttl"\s*:\s*"1h"')
+_CACHE_MARK = re.compile(rb'"cache_control"\s*:\s*\{[^{}]*\}')
+_HOUR_MARK = re.compile(rb'"ttl"\s*:\s*"1h"')
 
 
 class Case(NamedTuple):
@@ -47,31 +47,33 @@ class Case(NamedTuple):
         """The same case with what *edits* of *view* really remove and rewrite."""
         first = min((edit.start for edit in edits), default=len(view.transcript))
         behind = view.lens.calibrate(view.ground.tokens(first, len(view.transcript)))
-        return self._replace(offer=replace(self.offer, removed=removed, rewritten=max(0, behind - removed)))
+        return self._replace(
+            offer=replace(self.offer, removed=removed, rewritten=max(0, behind - removed))
+        )
 
 
-def rates_of(settings: Settings, model: str, source: bytes) -> Rates | None:
+def find_request_rates(settings: Settings, model: str, source: bytes) -> Rates | None:
     """What tokens of this request's conversation cost."""
     rates = find_rates(model, settings.prices)
-    return rates.for_an_hour() if rates is not None and keeps_for_an_hour(source) else rates
+    return rates.for_an_hour() if rates is not None and has_hour_cache(source) else rates
 
 
-def keeps_for_an_hour(source: bytes) -> bool:
+def has_hour_cache(source: bytes) -> bool:
     """Does this request ask the cache to keep its end, the conversation, for an hour?
 
     Anthropic takes marks of an hour only before those of five minutes: where there is one of five minutes, the end is
     kept for five minutes, whatever is before it.
     """
-    marks = _MARK.findall(source)
-    return bool(marks) and all(map(_HOUR.search, marks))
+    marks = _CACHE_MARK.findall(source)
+    return bool(marks) and all(map(_HOUR_MARK.search, marks))
 
 
-def calls_of(view: View) -> int:
+def count_calls(view: View) -> int:
     """How many calls a conversation has made, as far as its history says."""
     return sum(message.role == "assistant" for message in view.transcript.messages)
 
 
-def case_of(
+def find_case(
     view: View,
     rates: Rates,
     *,
@@ -86,13 +88,13 @@ def case_of(
     used, None where that is not known. It is time when the request has grown by what is best between
     two compactions, when the cache has lapsed, and before a price cliff.
     """
-    past = calls_of(view)
+    past = count_calls(view)
     fixed, tokens = view.lens.calibrate(view.lens.fixed), view.tokens
     said = tokens - fixed
-    goal = fixed + max(TAIL_LEAST, int(TAIL * said))
-    answered = SUMMARY if asks else 0
+    goal = fixed + max(SMALLEST_TAIL, int(TAIL_SHARE * said))
+    answered = SUMMARY_TOKENS if asks else 0
     removed = tokens - goal - answered
-    if past == 0 or removed < LEAST * tokens:
+    if past == 0 or removed < SMALLEST_SHARE * tokens:
         return None
     offer = Offer(
         removed=removed,
@@ -101,7 +103,7 @@ def case_of(
         growth=(view.said - fixed) / past,
         asked=tokens if asks else 0,
         answered=answered,
-        refetched=REFETCHED,
+        refetched=REFETCHED_SHARE,
         alive=0.0 if idle is not None and idle > rates.lifetime else 1.0,
     )
     case = Case(offer, rates, past, goal, survival)
@@ -110,7 +112,7 @@ def case_of(
 
 def _is_time(case: Case, grown: int) -> bool:
     offer, rates = case.offer, case.rates
-    if grown < LEAST * offer.tokens:
+    if grown < SMALLEST_SHARE * offer.tokens:
         return False
     steep = rates.factor(int(offer.tokens + offer.growth)) > rates.factor(case.goal)
     return steep or not offer.alive or grown >= best_growth(offer, rates)

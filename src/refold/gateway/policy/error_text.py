@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-LOOK = 20_000
+MAX_SENTENCE = 20_000
 """Characters of one sentence that are looked at."""
-DEPTH = 8
+MAX_DEPTH = 8
 """Levels of an error that are looked at."""
 
 _HOLDERS = ("error", "errors", "detail", "details", "metadata")
@@ -26,12 +26,12 @@ _NAMED = re.compile(rf"""['"](?:{"|".join(("error", "detail", *_FIELDS))})\\?['"
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
-def said_in(body: bytes) -> str:
+def error_sentences(body: bytes) -> str:
     """The sentences and codes of an error's body, each without what it quotes, one a line; and `n_ctx=8192` and the like."""
-    return "\n".join(_said(body.decode("utf-8", "replace"), DEPTH))
+    return "\n".join(_sentences_of_text(body.decode("utf-8", "replace"), MAX_DEPTH))
 
 
-def unquoted(text: str, depth: int = DEPTH) -> str:
+def strip_quotes(text: str, depth: int = MAX_DEPTH) -> str:
     """*text* with nothing between its quotation marks, but for the fields of an error that is handed on in it
     (`upstream said {"error": {"message": "prompt is too long"}}`)."""
     pieces, end = list[str](), 0
@@ -39,32 +39,36 @@ def unquoted(text: str, depth: int = DEPTH) -> str:
         pieces.append(text[end : found.start()])
         end = found.end()
         if depth and _NAMED.search(text, max(0, found.start() - 20), found.start()):
-            pieces.append(unquoted(_ESCAPED.sub(r"\1", found[0][1:-1]), depth - 1))
+            pieces.append(strip_quotes(_ESCAPED.sub(r"\1", found[0][1:-1]), depth - 1))
         else:
             pieces.append("''")
     return "".join((*pieces, text[end:]))
 
 
-def _said(text: str, depth: int) -> Iterator[str]:
+def _sentences_of_text(text: str, depth: int) -> Iterator[str]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        yield unquoted(text[:LOOK], depth)
+        yield strip_quotes(text[:MAX_SENTENCE], depth)
     else:
-        yield from _sentences(value, depth)
+        yield from _sentences_of_json(value, depth)
 
 
-def _sentences(value: Any, depth: int) -> Iterator[str]:
+def _sentences_of_json(value: Any, depth: int) -> Iterator[str]:
     """What an error in JSON says, outermost first."""
     if not depth:
         return
     if isinstance(value, str):
-        yield from _said(value, depth - 1) if value.startswith("{") else (unquoted(value[:LOOK], depth),)
+        yield from (
+            _sentences_of_text(value, depth - 1)
+            if value.startswith("{")
+            else (strip_quotes(value[:MAX_SENTENCE], depth),)
+        )
     elif isinstance(value, list):
         for one in value:
-            yield from _sentences(one, depth - 1)
+            yield from _sentences_of_json(one, depth - 1)
     elif isinstance(value, dict):
         for name in (*_FIELDS, *_HOLDERS):
             if name in value:
-                yield from _sentences(value[name], depth - 1)
+                yield from _sentences_of_json(value[name], depth - 1)
         yield from (f"{name}={value[name]}" for name in _COUNTS if type(value.get(name)) is int)

@@ -7,11 +7,11 @@ from typing import Any
 from refold.gateway.http.request_model import request_model
 from refold.gateway.messages import APIS, Incoming, Outgoing, is_aside
 from refold.gateway.policy import output_cap as caps
-from refold.gateway.policy.policy import Levels
-from refold.gateway.policy.server_history import delta_of
+from refold.gateway.policy.policy import TokenLevels
+from refold.gateway.policy.server_history import server_history_field
 from refold.gateway.settings import Settings
 
-SIGNS = (
+EDITABLE_SIGNS = (
     b"tool_result",
     b'"tool"',
     b'"function"',
@@ -26,37 +26,41 @@ SIGNS = (
 its body, in any API. A client that hides them by escapes gets its request as it wrote it."""
 
 
-def light_body(incoming: Incoming, settings: Settings) -> Mapping[str, Any] | None:
+def parse_light_body(incoming: Incoming, settings: Settings) -> Mapping[str, Any] | None:
     """The body of a light request; None for any other. Light is what has at most `Settings.read_above_bytes` bytes, is whole in
     itself, and holds nothing that a local strategy of ours would edit, so that passing it decides nothing for later."""
     source = incoming.body
-    if len(source) > settings.read_above_bytes or settings.strategies is not None or incoming.api in settings.native:
+    if (
+        len(source) > settings.read_above_bytes
+        or settings.strategies is not None
+        or incoming.api in settings.native
+    ):
         return None
-    if any(sign in source for sign in SIGNS):
+    if any(sign in source for sign in EDITABLE_SIGNS):
         return None
     try:
         body = json.loads(source.decode())  # to be told its encoding saves the parser a look
     except (ValueError, RecursionError):
         return None
-    return body if isinstance(body, dict) and not delta_of(incoming.api, body) else None
+    return body if isinstance(body, dict) and not server_history_field(incoming.api, body) else None
 
 
-def light_request(
+def pass_light_request(
     incoming: Incoming, settings: Settings, holds: Callable[[Incoming, Mapping[str, Any]], bool]
 ) -> Outgoing | None:
-    """What goes out for a request that is so short that it passes unread, if its window *holds* it (`Rooms.holds`)."""
+    """What goes out for a request that is so short that it passes unread, if its window *holds* it (`ModelLimits.holds`)."""
     if incoming.api not in APIS or is_aside(incoming.path):
         return None
-    body = light_body(incoming, settings)
+    body = parse_light_body(incoming, settings)
     if body is None or not holds(incoming, body):
         return None
     return Outgoing(incoming.body, reason="light", model=request_model(incoming.path, body))
 
 
-def has_room(api: str, body: Mapping[str, Any], size: int, limits: Levels) -> bool:
+def fits_window(api: str, body: Mapping[str, Any], size: int, limits: TokenLevels) -> bool:
     """Does a body of *size* bytes fit its window whatever its tokens are, and its answer too? No text has more tokens
     than bytes."""
     if limits.window is None or limits.soft is None:
         return True
-    cap = caps.cap_of(api, body)
+    cap = caps.read_cap(api, body)
     return size < limits.soft and (cap is None or size + cap.tokens <= limits.window.context)

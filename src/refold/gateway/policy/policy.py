@@ -23,12 +23,20 @@ from refold.strategies import (
 from refold.summarizers.model import ModelSummary
 from refold.tokens.windows import Window
 
-PINNED = frozenset({"compaction", "compaction_summary", "context_compaction", "additional_tools", "compaction_trigger"})
+PINNED = frozenset(
+    {
+        "compaction",
+        "compaction_summary",
+        "context_compaction",
+        "additional_tools",
+        "compaction_trigger",
+    }
+)
 """Kinds of entries that a provider reads and nobody else can: a summary of them would lose them (OA-7, OA-8)."""
 NEVER = 10**15
 
 
-class Levels(NamedTuple):
+class TokenLevels(NamedTuple):
     """Figures for requests to one model, in tokens; None where its window is not known."""
 
     window: Window | None
@@ -37,12 +45,12 @@ class Levels(NamedTuple):
     target: int
 
 
-def limits(settings: Settings, window: Window | None) -> Levels:
+def levels_for(settings: Settings, window: Window | None) -> TokenLevels:
     """What *settings* say for a window."""
     if window is None:
-        return Levels(None, None, None, 60_000)
+        return TokenLevels(None, None, None, 60_000)
     usable = window.room - min(settings.reserve_tokens, window.room // 5)
-    return Levels(
+    return TokenLevels(
         window,
         int(usable * settings.hard),
         int(usable * settings.soft),
@@ -51,41 +59,45 @@ def limits(settings: Settings, window: Window | None) -> Levels:
 
 
 @lru_cache(maxsize=256)
-def idle(limits: Levels) -> Budget:
+def never(limits: TokenLevels) -> Budget:
     """A budget under which nothing runs: what was decided is shown, and no more."""
     return Budget(NEVER, limits.target, window=limits.window)
 
 
 @lru_cache(maxsize=256)
-def active(limits: Levels) -> Budget:
+def at_limits(limits: TokenLevels) -> Budget:
     """The budget of the hard and the soft level."""
     if limits.hard is None:
         return Budget(Never(), limits.target)
     return Budget(limits.hard, limits.target, limits.soft, window=limits.window)
 
 
-def strategies_of(settings: Settings, target: int) -> tuple[Strategy, ...]:
+def strategies_for(settings: Settings, target: int) -> tuple[Strategy, ...]:
     """The strategies, gentlest first; local ones only where they are on time."""
-    chosen = default(target, asks=settings.ask is not None) if settings.strategies is None else settings.strategies
-    return tuple(Punctual(one) if is_local(one) else one for one in chosen)
+    chosen = (
+        default_strategies(target, asks=settings.ask is not None)
+        if settings.strategies is None
+        else settings.strategies
+    )
+    return tuple(OnTime(one) if is_local(one) else one for one in chosen)
 
 
-def default(target: int, *, asks: bool) -> tuple[Strategy, ...]:
+def default_strategies(target: int, *, asks: bool) -> tuple[Strategy, ...]:
     """What is used unless told otherwise. A model is asked once; when it does not help enough, rules do the rest."""
     room = summary_room(target)
     first = (DropDuplicates(), ClipResults(limit=50_000), ClearThinking(keep=2))
     last = (
         ClearToolResults(keep=3),
         ClearToolInputs(keep=3),
-        Summarize(keep=8, max_tokens=room, pin=pinned),
-        Summarize(keep=2, max_tokens=room, pin=pinned),
+        Summarize(keep=8, max_tokens=room, pin=is_pinned),
+        Summarize(keep=2, max_tokens=room, pin=is_pinned),
     )
     if asks:
-        return *first, fill(target, TAIL / 2, pin=pinned, summarizer=ModelSummary()), *last
-    return *first, fill(target, TAIL, pin=pinned), fill(target, TAIL / 2, pin=pinned), *last
+        return *first, fill(target, TAIL / 2, pin=is_pinned, summarizer=ModelSummary()), *last
+    return *first, fill(target, TAIL, pin=is_pinned), fill(target, TAIL / 2, pin=is_pinned), *last
 
 
-def gentle(strategies: tuple[Strategy, ...]) -> tuple[Strategy, ...]:
+def non_lossy(strategies: tuple[Strategy, ...]) -> tuple[Strategy, ...]:
     """Those of *strategies* that leave the words of user and model alone: for compaction that need not be."""
     return tuple(
         one
@@ -94,13 +106,13 @@ def gentle(strategies: tuple[Strategy, ...]) -> tuple[Strategy, ...]:
     )
 
 
-def pinned(message: Message) -> bool:
+def is_pinned(message: Message) -> bool:
     """Is this an entry that must stay as it is?"""
     return any(isinstance(part, Opaque) and part.kind in PINNED for part in message.parts)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Punctual:
+class OnTime:
     """A local strategy, kept from changing what signed thinking was bound to before it came (AN-7).
 
     It is on time for a message that no signed thinking follows. What it did then is stored, since after
@@ -115,11 +127,15 @@ class Punctual:
 
     def __call__(self, view: View, since: int = 0) -> Edits:
         """The strategy's edits that are on time."""
-        first = _after_thinking(view) if view.lens.rules.binds else 0
-        yield from (edit for edit in self.strategy(view, since) if isinstance(edit, Edit) and edit.start >= first)
+        first = _after_signed_thinking(view) if view.lens.rules.binds else 0
+        yield from (
+            edit
+            for edit in self.strategy(view, since)
+            if isinstance(edit, Edit) and edit.start >= first
+        )
 
 
-def _after_thinking(view: View) -> int:
+def _after_signed_thinking(view: View) -> int:
     """The position behind the last message with signed thinking."""
     said = view.transcript.messages
     signed = (at for at in range(len(said) - 1, -1, -1) if any(map(_is_signed, said[at].parts)))

@@ -14,18 +14,24 @@ from refold.messages import Message, Opaque, Text
 from refold.speakers.carriers import SUMMARISES
 from refold.transcript import digest
 
-Side = Literal["", "compaction", "title", "classifier", "memory", "prewarm"]
+RequestKind = Literal["", "compaction", "title", "classifier", "memory", "prewarm"]
 """What a request is beside a conversation; empty for one of the conversation's own."""
 
-LOOK = 3_000
+MAX_INSTRUCTION = 3_000
 """Characters of an instruction that are looked at."""
 
-ASKED: tuple[tuple[str, Side], ...] = (
+USER_WORDS: tuple[tuple[str, RequestKind], ...] = (
     ("CONTEXT CHECKPOINT COMPACTION", "compaction"),  # Codex, Mistral Vibe
-    ("Your task is to create a detailed summary of the conversation so far", "compaction"),  # Claude Code
+    (
+        "Your task is to create a detailed summary of the conversation so far",
+        "compaction",
+    ),  # Claude Code
     ("Your task is to create a detailed summary of the RECENT portion", "compaction"),
     ("You are about to run out of context. Create a handoff summary", "compaction"),  # Kimi Code
-    ("You are the component that summarizes a conversation when its context window", "compaction"),  # Qwen Code
+    (
+        "You are the component that summarizes a conversation when its context window",
+        "compaction",
+    ),  # Qwen Code
     ("Critically evaluate the <state_snapshot> you just generated", "compaction"),  # Gemini CLI
     ("generate the <state_snapshot>", "compaction"),
     ("generate the updated <state_snapshot>", "compaction"),
@@ -39,7 +45,7 @@ ASKED: tuple[tuple[str, Side], ...] = (
 )
 """Words at the beginning of the last user message, and what they ask for."""
 
-TOLD: tuple[tuple[str, Side], ...] = (
+SYSTEM_WORDS: tuple[tuple[str, RequestKind], ...] = (
     ("You are a title generator", "title"),  # OpenCode
     ("Generate a concise, sentence-case title", "title"),  # Claude Code
     ("generates concise, one-line Git commit messages", "title"),  # aider
@@ -53,32 +59,38 @@ TOLD: tuple[tuple[str, Side], ...] = (
 """Words of the system prompt, likewise."""
 
 
-def side_of(incoming: Incoming, envelope: Envelope) -> Side:
+def request_kind(incoming: Incoming, envelope: Envelope) -> RequestKind:
     """What this request is beside a conversation, as far as it says so itself."""
     if envelope.body.get("generate") is False:
         return "prewarm"
     if _codex_kind(incoming) == "compaction":
         return "compaction"
-    last = _last(envelope)
-    if last is not None and any(isinstance(part, Opaque) and part.kind == "compaction_trigger" for part in last.parts):
+    last = _last_message(envelope)
+    if last is not None and any(
+        isinstance(part, Opaque) and part.kind == "compaction_trigger" for part in last.parts
+    ):
         return "compaction"
-    asked = _known(_words(last) if last else "", ASKED)
+    asked = _match_words(_user_text(last) if last else "", USER_WORDS)
     if asked or envelope.tools:
-        return asked or _known(_system(envelope), TOLD)
-    return _known(_system(envelope), TOLD) or _classifier(last)
+        return asked or _match_words(_system_text(envelope), SYSTEM_WORDS)
+    return _match_words(_system_text(envelope), SYSTEM_WORDS) or _classifier_kind(last)
 
 
-def gained_only_text(before: Sequence[Message], after: Sequence[Message]) -> bool:
+def is_added_summary_request(before: Sequence[Message], after: Sequence[Message]) -> bool:
     """Is *after* no longer than *before*, and its last message one of *before* with texts added that speak of a summary? So
     asks a client for a compaction whose words we do not know. A person who goes back and says something else asks so, too,
     but of something else (D8)."""
     at = len(after) - 1
-    if not 0 <= at < len(before) or not before[at].results or digest(before[at]) == digest(after[at]):
+    if (
+        not 0 <= at < len(before)
+        or not before[at].results
+        or digest(before[at]) == digest(after[at])
+    ):
         return False
     old, new = before[at].parts, after[at].parts
     added = [part.text for part in new[len(old) :] if isinstance(part, Text)]
     only = old == new[: len(old)] and bool(added) and len(added) == len(new) - len(old)
-    return only and any(SUMMARISES.search(text[:LOOK]) for text in added)
+    return only and any(SUMMARISES.search(text[:MAX_INSTRUCTION]) for text in added)
 
 
 def _codex_kind(incoming: Incoming) -> str:
@@ -91,31 +103,31 @@ def _codex_kind(incoming: Incoming) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-def _last(envelope: Envelope) -> Message | None:
+def _last_message(envelope: Envelope) -> Message | None:
     if not len(envelope):
         return None
     message: Message = envelope.codec.decode(envelope.item(len(envelope) - 1), ())
     return message
 
 
-def _words(message: Message) -> str:
+def _user_text(message: Message) -> str:
     """The beginning of each text of a message of the user."""
     return "\n".join(_texts(message.parts)) if message.role == "user" else ""
 
 
-def _system(envelope: Envelope) -> str:
+def _system_text(envelope: Envelope) -> str:
     return "\n".join(_texts(envelope.system))
 
 
 def _texts(parts: Any) -> Iterator[str]:
-    return (part.text[:LOOK] for part in parts if isinstance(part, Text))
+    return (part.text[:MAX_INSTRUCTION] for part in parts if isinstance(part, Text))
 
 
-def _known(text: str, table: tuple[tuple[str, Side], ...]) -> Side:
+def _match_words(text: str, table: tuple[tuple[str, RequestKind], ...]) -> RequestKind:
     return next((side for words, side in table if words in text), "") if text else ""
 
 
-def _classifier(last: Message | None) -> Side:
+def _classifier_kind(last: Message | None) -> RequestKind:
     """A request without tools about a transcript in tags."""
     texts = list(_texts(last.parts)) if last is not None else []
     return "classifier" if texts and texts[0].startswith("<transcript>") else ""

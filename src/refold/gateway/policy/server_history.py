@@ -14,12 +14,12 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
 JSON = (("content-type", "application/json"),)
 
 
-def delta_of(api: str, body: Mapping[str, Any]) -> str:
+def server_history_field(api: str, body: Mapping[str, Any]) -> str:
     """The field by which a request says that the provider holds its history; empty where none does."""
     return next((name for name in _FIELDS.get(api, ()) if body.get(name) is not None), "")
 
 
-def refusal(field: str, body: Mapping[str, Any]) -> Refusal | None:
+def refuse_server_history(field: str, body: Mapping[str, Any]) -> Refusal | None:
     """The answer that makes a client send its full history from now on; None where there is none.
 
     The Anthropic SDK drops `thread` when told that threads are not supported. A client of
@@ -28,7 +28,10 @@ def refusal(field: str, body: Mapping[str, Any]) -> Refusal | None:
     if field == "thread":
         details = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
         said = "message threads are not supported here"
-        error: Any = {"type": "error", "error": {"type": "invalid_request_error", "message": said, "details": details}}
+        error: Any = {
+            "type": "error",
+            "error": {"type": "invalid_request_error", "message": said, "details": details},
+        }
     elif field == "previous_response_id":
         message = f"Previous response with id '{body.get(field)}' not found."
         told = {

@@ -10,34 +10,38 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from refold.core.view import View
-from refold.gateway.policy.error_text import said_in
+from refold.gateway.policy.error_text import error_sentences
 from refold.messages import Thinking
 
-_BOUND = "bound to a different conversation"
-_INVALID = re.compile(r"invalid (?:''|signature) in (?:''|(?:redacted_)?thinking) block", re.IGNORECASE)
+_BOUND_WORDS = "bound to a different conversation"
+_INVALID_SIGNATURE = re.compile(
+    r"invalid (?:''|signature) in (?:''|(?:redacted_)?thinking) block", re.IGNORECASE
+)
 """The same of older models, who say no more; the names stand in quotation marks."""
 _PLACE = re.compile(r"messages\.(\d{1,9})\.content\.(\d{1,9})")
 _KINDS = ("thinking", "redacted_thinking")
 
 
-def is_unbound(api: str, status: int, body: bytes) -> bool:
+def is_thinking_refused(api: str, status: int, body: bytes) -> bool:
     """Does this reply of an upstream say that a signature does not belong where it stands?"""
     if api != "anthropic" or status != 400:
         return False
-    said = said_in(body)
-    return _BOUND in said or (b"signature" in body and _INVALID.search(said) is not None)
+    said = error_sentences(body)
+    return _BOUND_WORDS in said or (
+        b"signature" in body and _INVALID_SIGNATURE.search(said) is not None
+    )
 
 
-def place_of(sent: bytes, error: bytes) -> int:
+def refused_block(sent: bytes, error: bytes) -> int:
     """Which block of thinking of the request *sent* the *error* names, from 0; 0 where it names none."""
-    found = _PLACE.search(said_in(error))
+    found = _PLACE.search(error_sentences(error))
     if found is None:
         return 0
     named = int(found[1]), int(found[2])
-    return sum(place < named for place in _places(json.loads(sent)))
+    return sum(place < named for place in _thinking_places(json.loads(sent)))
 
 
-def position_of(view: View, place: int) -> int:
+def block_position(view: View, place: int) -> int:
     """Where in the transcript the block of thinking stands that is shown as number *place*; 0 where there are not so many."""
     for item in view.each():
         place -= sum(isinstance(part, Thinking) for message in item.shown for part in message.parts)
@@ -46,7 +50,7 @@ def position_of(view: View, place: int) -> int:
     return 0
 
 
-def _places(body: Any) -> Iterator[tuple[int, int]]:
+def _thinking_places(body: Any) -> Iterator[tuple[int, int]]:
     for at, message in enumerate(body["messages"]):
         blocks = message["content"] if isinstance(message["content"], list) else ()
         yield from ((at, part) for part, block in enumerate(blocks) if block.get("type") in _KINDS)

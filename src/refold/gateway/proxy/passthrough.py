@@ -15,7 +15,7 @@ from refold.gateway.http.request import Head, back, onward, spoken, text, texts
 from refold.gateway.http.request_model import json_object, request_model
 from refold.gateway.http.response import Reply
 from refold.gateway.messages import Incoming, Outgoing, is_aside, is_count
-from refold.gateway.policy.thinking_errors import is_unbound
+from refold.gateway.policy.thinking_errors import is_thinking_refused
 from refold.gateway.proxy.port import Core
 from refold.gateway.tenants import Tenants, is_keyed
 from refold.gateway.upstreams import Upstream, choose
@@ -40,7 +40,7 @@ class Counting:
             try:
                 opening = await read_opening(reply, 0)
                 again = None
-                if left and opening.error and is_unbound(incoming.api, reply.status, opening.error):
+                if left and opening.error and is_thinking_refused(incoming.api, reply.status, opening.error):
                     again = await self._exchange.unbound(incoming, out, opening.error)
                 if again is None:
                     _note(out, caller)

@@ -1,4 +1,4 @@
-"""What the HTTP side asks of the gateway's core; `Exchange` is it."""
+"""What the HTTP side asks of the gateway's core; `Pipeline` is it."""
 
 from typing import Any, Protocol
 

@@ -18,8 +18,8 @@ from refold.gateway.http.tracing import Headers, Traces
 from refold.gateway.http.usage_tap import Tap
 from refold.gateway.messages import Incoming, Outgoing, Refused
 from refold.gateway.ops.metrics import Timings
-from refold.gateway.policy.context_errors import context_error, figures, is_context_error
-from refold.gateway.policy.thinking_errors import is_unbound
+from refold.gateway.policy.context_errors import context_error, is_context_error, read_figures
+from refold.gateway.policy.thinking_errors import is_thinking_refused
 from refold.gateway.proxy.passthrough import Passing
 from refold.gateway.proxy.port import Core
 from refold.gateway.tenants import Who, is_keyed
@@ -193,7 +193,7 @@ class Relay:
         """Make the request smaller after a context error, or take out thinking that was refused, where that can be done."""
         error = opening.error or b""
         too_long = self._is_too_long(call, reply, opening)
-        kind = "context" if too_long else "binding" if is_unbound(call.incoming.api, reply.status, error) else ""
+        kind = "context" if too_long else "binding" if is_thinking_refused(call.incoming.api, reply.status, error) else ""
         if call.mended.count(kind) >= _MENDED.get(kind, 0):
             return False
         call.mended.append(kind)
@@ -227,7 +227,7 @@ class Relay:
         return not any(known in words for known in _NATIVE.get(call.incoming.api, _NATIVE_OPENAI))
 
     def _in_the_callers_words(self, call: Call, opening: Opening) -> tuple[int, tuple[tuple[str, str], ...], bytes]:
-        said = figures(opening.error or b"")
+        said = read_figures(opening.error or b"")
         status, headers, body = context_error(call.incoming.api, said.tokens or call.outgoing.after, said.limit)
         own = [(name.decode(), value.decode()) for name, value in self._told(call)]
         return status, (*headers, ("content-length", str(len(body))), *own), body
