@@ -66,7 +66,6 @@ USES = {"match", "fullmatch", "search", "findall", "finditer", "sub", "subn", "s
 MAKERS = {"compile", *USES}
 
 MADE: dict[tuple[str, str], Callable[[], list[re.Pattern[Any]]]] = {
-    ("refold.demo.world", "grep"): list,  # of our own script
     ("refold.gateway.api.json_schema", "_pattern"): lambda: [re.compile(str(s["pattern"])) for s in (NAME, EDIT_ID)],
     ("refold.gateway.config.toml", "_line"): list,  # a line of the operator's own file
     ("refold.gateway.config.toml", "_heading"): list,  # likewise
@@ -268,7 +267,7 @@ def test_the_counting_machine_matches_as_re_does(found: Found) -> None:
 # --- every function over text ----------------------------------------------------------------------
 
 ELSEWHERE = (
-    "refold.cli", "refold.demo", "refold.stores", "refold.adapters", "refold.scripted", "refold.testing", "refold.presets.koog",
+    "refold.cli", "refold.stores", "refold.adapters", "refold.scripted", "refold.testing", "refold.presets.koog",
     "refold.gateway.api", "refold.gateway.ledger", "refold.gateway.config.config", "refold.gateway.config.toml", "refold.gateway.serve",
     "refold.gateway.upstreams", "refold.gateway.settings", "refold.gateway.ops.metrics", "refold.gateway.ops.metrics",
     "refold.gateway.ops.multiprocess_metrics", "refold.gateway.messages", "refold.gateway.ops.logs", "refold.compactor.strategy_names", "refold.models.endpoint",

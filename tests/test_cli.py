@@ -16,7 +16,7 @@ from refold.cli import commands
 from refold.cli import terminal as screen
 from refold.cli.inputs import tokens
 from refold.compactor.strategy_names import strategy
-from refold.demo import session
+from refold.session_files import demo_session
 from refold.strategies import ClearToolResults
 
 COMMANDS = [["stats"], ["compact", "--to", "20k"], ["view"], ["check"], ["revert"]]
@@ -49,7 +49,7 @@ def refold(*arguments, stdin: bytes = b"") -> Result:
 
 @pytest.fixture(scope="module")
 def history():
-    return session(60)
+    return demo_session(60)
 
 
 @pytest.fixture
@@ -248,7 +248,7 @@ def test_exact_counts_are_close_to_the_estimate(file) -> None:
 def test_a_directory_is_worked_through_and_what_is_broken_is_named(tmp_path) -> None:
     (tmp_path / "deep").mkdir()
     for n, path in enumerate((tmp_path / "a.json", tmp_path / "deep" / "b.json"), 2):
-        path.write_text(json.dumps(session(n)))
+        path.write_text(json.dumps(demo_session(n)))
     (tmp_path / "c.json").write_text("{not json")
     (tmp_path / "d.txt").write_text("no session")
     done = refold("stats", tmp_path)
@@ -271,7 +271,7 @@ def test_a_directory_without_sessions_is_misuse(tmp_path) -> None:
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_every_command_takes_a_directory_and_prints_json(command, tmp_path) -> None:
     for n in (2, 3):
-        (tmp_path / f"{n}.json").write_text(json.dumps(session(n)))
+        (tmp_path / f"{n}.json").write_text(json.dumps(demo_session(n)))
     name, *options = command
     document = refold(name, tmp_path, *options, "--json").json
     assert set(document) == {"sessions", "skipped"}
@@ -296,7 +296,7 @@ def test_a_piped_session_comes_out_compacted(file) -> None:
 
 
 def test_a_broken_line_is_named_and_the_rest_is_read(tmp_path) -> None:
-    lines = [json.dumps(entry) for entry in session(3)]
+    lines = [json.dumps(entry) for entry in demo_session(3)]
     (tmp_path / "s.jsonl").write_text("\n".join([lines[0], "{broken", *lines[1:]]))
     done = refold("stats", tmp_path / "s.jsonl", "--json")
     assert done.json["sessions"][0]["messages"] == len(lines)
@@ -310,7 +310,7 @@ def test_a_broken_line_is_named_and_the_rest_is_read(tmp_path) -> None:
 @pytest.fixture
 def unanswered(tmp_path):
     path = tmp_path / "broken.json"
-    path.write_text(json.dumps({"messages": [*session(1)[:2], {"role": "user", "content": "Go on."}]}))
+    path.write_text(json.dumps({"messages": [*demo_session(1)[:2], {"role": "user", "content": "Go on."}]}))
     return path
 
 
@@ -594,7 +594,7 @@ def test_colours_on_a_terminal_and_none_in_a_pipe(file) -> None:
 @pytest.mark.slow
 def test_a_progress_bar_on_a_terminal_and_none_in_a_pipe(tmp_path) -> None:
     for n in (2, 3):
-        (tmp_path / f"{n}.json").write_text(json.dumps(session(n)))
+        (tmp_path / f"{n}.json").write_text(json.dumps(demo_session(n)))
     assert b"reading" in on_a_terminal(["stats", tmp_path])
     assert b"reading" not in on_a_terminal(["stats", tmp_path], TERM="dumb")
     assert b"reading" not in subprocess.run([*REFOLD, "stats", tmp_path], capture_output=True, check=True).stderr

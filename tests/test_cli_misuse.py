@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from children import default_signals
-from refold.cli import demo as tour
-from refold.demo import session
+from refold.cli import demo
 from refold.edits import Edit
 from refold.errors import FormatError
-from refold.session_files import discover, read
+from refold.session_files import demo_session, discover, read
 from refold.session_files.discover import files_below
 from refold.session_files.workfile import session_files
 from test_cli import digest, refold
@@ -25,7 +24,7 @@ NOBODY = 65_534
 @pytest.fixture
 def file(tmp_path):
     path = tmp_path / "session.json"
-    path.write_text(json.dumps(session(12), ensure_ascii=False), "utf-8")
+    path.write_text(json.dumps(demo_session(12), ensure_ascii=False), "utf-8")
     return path
 
 
@@ -332,7 +331,7 @@ def test_one_session_of_several_that_misses_is_enough(folder) -> None:
 
 
 def test_broken_json_of_many_lines_is_told_where_it_is_broken(tmp_path) -> None:
-    lines = json.dumps(session(12), indent=1).split("\n")
+    lines = json.dumps(demo_session(12), indent=1).split("\n")
     at = next(n for n in range(len(lines) // 2, len(lines)) if lines[n].endswith('",'))
     lines[at] = lines[at].replace('",', ",")
     (tmp_path / "s.json").write_text("\n".join(lines))
@@ -341,7 +340,7 @@ def test_broken_json_of_many_lines_is_told_where_it_is_broken(tmp_path) -> None:
 
 
 def test_a_broken_first_line_of_lines_is_a_problem_of_that_line(tmp_path) -> None:
-    lines = [json.dumps(entry) for entry in session(3)]
+    lines = [json.dumps(entry) for entry in demo_session(3)]
     (tmp_path / "s.jsonl").write_text("\n".join([lines[0][:-3], *lines[1:]]))
     (problem,) = read(tmp_path / "s.jsonl").problems
     assert problem.line == 1
@@ -358,4 +357,4 @@ def test_text_of_one_line_is_told_as_before(tmp_path) -> None:
     [("ClearToolResults(keep=3)", "cleared"), ("DropDuplicates()", "given before"), ("ClearThinking()", "shortened")],
 )
 def test_the_demo_says_what_an_edit_did(by, said) -> None:
-    assert said in tour._heading(Edit(0, 1, (), "t", by))
+    assert said in demo._heading(Edit(0, 1, (), "t", by))

@@ -11,9 +11,9 @@ import pytest
 from children import default_signals
 from refold.cli.model_options import by_model
 from refold.compactor.strategy_names import STRATEGIES, strategy
-from refold.demo import session
 from refold.messages import user
 from refold.scorers import Emphasis
+from refold.session_files import demo_session
 from refold.strategies import KeepImportant, RetrieveFacts, Summarize, SummarizeTo, WholeHistory
 from refold.summarizers.forms.facts import Concept, FactType
 from refold.summarizers.model import HEADINGS, ModelSummary
@@ -27,7 +27,7 @@ SUMMARY = "\n".join(f"## {heading}\n- As it was agreed." for heading in HEADINGS
 @pytest.fixture
 def file(tmp_path):
     path = tmp_path / "session.json"
-    path.write_text(json.dumps(session(60), ensure_ascii=False), "utf-8")
+    path.write_text(json.dumps(demo_session(60), ensure_ascii=False), "utf-8")
     return path
 
 
@@ -287,7 +287,7 @@ def test_recall_says_when_nothing_is_found(file) -> None:
 
 def test_recall_searches_a_directory(tmp_path) -> None:
     for turns in (20, 30):
-        (tmp_path / f"{turns}.json").write_text(json.dumps(session(turns)))
+        (tmp_path / f"{turns}.json").write_text(json.dumps(demo_session(turns)))
     refold("compact", tmp_path, "--to", "4k")
     done = refold("recall", tmp_path, "freezegun")
     assert done.code == 0

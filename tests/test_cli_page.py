@@ -18,9 +18,9 @@ from click.testing import CliRunner
 
 from pages import ROOT, blocks
 from refold.cli.commands import refold, run
-from refold.demo import session
 from refold.gateway.ledger.entry import Key, Sums, hour_of
 from refold.gateway.ledger.open import open_ledger
+from refold.session_files import demo_session
 from refold.summarizers.model import HEADINGS
 from refold.testing.scripted_server import ScriptedServer
 
@@ -32,11 +32,13 @@ SHELL = f'refold() {{ "{sys.executable}" -W error -m refold.cli "$@"; }}; '
 
 @pytest.fixture
 def directory(tmp_path):
-    history = session(60)
+    history = demo_session(60)
     (tmp_path / "session.json").write_text(json.dumps(history, ensure_ascii=False), "utf-8")
     (tmp_path / "sessions").mkdir()
     for turns in (2, 5):
-        (tmp_path / "sessions" / f"{turns}.jsonl").write_text("".join(json.dumps(e) + "\n" for e in session(turns)))
+        (tmp_path / "sessions" / f"{turns}.jsonl").write_text(
+            "".join(json.dumps(e) + "\n" for e in demo_session(turns))
+        )
     (tmp_path / "broken.json").write_text(
         json.dumps({"messages": [*history[:2], {"role": "user", "content": "Go on."}]})
     )

@@ -8,9 +8,9 @@ from itertools import pairwise
 import pytest
 
 from refold import Budget, Compactor, SidecarStore
-from refold.demo import session
 from refold.edits import Edit
 from refold.errors import StoreError
+from refold.session_files import demo_session
 from refold.session_files.drafts import read_drafts
 from refold.summarizers.model import HEADINGS
 from refold.testing.scripted_server import ScriptedServer
@@ -22,7 +22,7 @@ RULES = ("compact", "--to", "20k", "--preview")
 
 @pytest.fixture(scope="module")
 def history():
-    return session(60)
+    return demo_session(60)
 
 
 @pytest.fixture
@@ -178,7 +178,7 @@ def test_a_new_preview_takes_the_place_of_the_earlier_one(file) -> None:
 
 def test_drafts_of_several_sessions_stand_side_by_side_in_a_store(tmp_path) -> None:
     for turns in (20, 30):
-        (tmp_path / f"{turns}.json").write_text(json.dumps(session(turns)))
+        (tmp_path / f"{turns}.json").write_text(json.dumps(demo_session(turns)))
     store = tmp_path / "edits.db"
     done = refold("compact", tmp_path, "--to", "8k", "--preview", "--store", store, "--json")
     assert {one["preview"]["draft"] for one in done.json["sessions"]} == {f"{store}.refold-draft"}
@@ -192,7 +192,7 @@ def test_drafts_of_several_sessions_stand_side_by_side_in_a_store(tmp_path) -> N
 def test_drafts_of_a_session_and_of_one_that_continues_it_do_not_get_mixed_up(tmp_path) -> None:
     """One may be a copy or a fork of the other: each has its own draft, whichever was made first."""
     store, long, short = tmp_path / "edits.refold", tmp_path / "long.json", tmp_path / "short.json"
-    said = session(30)
+    said = demo_session(30)
     long.write_text(json.dumps(said))
     short.write_text(json.dumps(said[:-2]))
     for order in ((long, short), (short, long)):
@@ -465,7 +465,7 @@ def test_misuse_is_one_clear_line(arguments, file, monkeypatch) -> None:
 @pytest.mark.parametrize("command", ["accept", "history", "discard"])
 def test_commands_take_directories_and_print_json(command, tmp_path) -> None:
     for n in (20, 30):
-        (tmp_path / f"{n}.json").write_text(json.dumps(session(n)))
+        (tmp_path / f"{n}.json").write_text(json.dumps(demo_session(n)))
     refold("compact", tmp_path, "--to", "8k", "--preview")
     document = refold(command, tmp_path, "--json").json
     assert set(document) == {"sessions", "skipped"}

@@ -6,30 +6,30 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from benchmarks.demo_session.story import session
+from benchmarks.demo_session.world import World
 
 import refold
-from refold.demo import session
-from refold.demo.lines import CONSTRAINTS
-from refold.demo.trial import _proofs, trial
-from refold.demo.world import World
+from refold.cli.demo import CONSTRAINTS, prove, replay
 from refold.messages import Text
+from refold.session_files import demo_session
 
 
 @pytest.fixture(scope="module")
 def history():
-    return session()
+    return demo_session()
 
 
 @pytest.fixture(scope="module")
 def done():
-    return trial()
+    return replay()
 
 
 def blocks(history, kind):
     return [b for e in history if isinstance(e["content"], list) for b in e["content"] if b["type"] == kind]
 
 
-def test_the_session_is_always_the_same(history) -> None:
+def test_the_session_is_the_one_that_its_generator_writes(history) -> None:
     assert json.dumps(session()) == json.dumps(history)
 
 
@@ -77,7 +77,7 @@ def test_the_user_lays_down_rules_in_two_languages(history) -> None:
 
 @pytest.mark.parametrize("turns", [1, 2, 30])
 def test_fewer_turns_are_the_beginning_of_the_session(history, turns) -> None:
-    few = session(turns)
+    few = demo_session(turns)
     assert few == history[: len(few)]
     assert sum(entry["role"] == "assistant" for entry in few) == turns
     assert few[-1]["role"] == "user"
@@ -124,7 +124,7 @@ def test_it_shows_a_stub_and_a_summary(done) -> None:
 def test_the_proofs_fail_when_something_is_lost(done) -> None:
     def failing(history=done.history, before=None, view=done.view, again=done.view, requests=done.requests):
         before = json.dumps(history) if before is None else before
-        return [proof.claim for proof in _proofs(history, before, view, again, requests) if not proof.holds]
+        return [proof.claim for proof in prove(history, before, view, again, requests) if not proof.holds]
 
     assert failing() == []
     assert failing(before="[]") == ["the history itself is untouched"]
@@ -140,7 +140,7 @@ def test_the_proofs_see_a_lost_request(done) -> None:
     forgetful = view.apply(view.swap(last, replace(view.transcript.messages[last], parts=(Text("[cleared]"),))))
     claims = [
         proof.claim
-        for proof in _proofs(done.history, json.dumps(done.history), forgetful, forgetful, done.requests)
+        for proof in prove(done.history, json.dumps(done.history), forgetful, forgetful, done.requests)
         if not proof.holds
     ]
     assert claims == ["the latest request is sent word for word"]

@@ -6,13 +6,12 @@ import pytest
 
 from pages import ROOT, blocks
 from refold import Budget, Compactor
-from refold.demo import session
-from refold.session_files import read
+from refold.session_files import demo_session, read
 from refold.testing.replay import Recording
 
 PAGES = {"README.md": 0, "docs/tutorial.md": 2}
 """Pages, and how many blocks of Python stand before the first with a `Compactor`."""
-OPENED = Recording({"model": "m", "messages": session()})
+OPENED = Recording({"model": "m", "messages": demo_session()})
 
 
 def of_page(page: str, place: Path, monkeypatch) -> Compactor:

@@ -6,7 +6,7 @@ import pytest
 
 import refold
 from refold.compactor.strategy_names import STRATEGIES, strategy
-from refold.demo import session
+from refold.session_files import demo_session
 from refold.strategies import ClearThinking, ClearToolResults, KeepImportant, SummarizeTo
 
 BAD = ("-1", "'x'", "None", "2.5", "1e999", "True", "[]", "{}", "b'x'", "[1, 'a']", "Freshness()", "ClearThinking()",
@@ -16,7 +16,7 @@ NEEDED = {
     "RetrieveFacts": {"concepts": "(Concept('a', 'b'),)"},
     "SummarizeTo": {"tokens": "500"},
 }
-HISTORY = session(3)
+HISTORY = demo_session(3)
 
 
 def settings(name: str) -> list[str]:

@@ -31,7 +31,6 @@ from refold.cli import (
 )
 from refold.cli.inputs import reason
 from refold.cli.options import JSON
-from refold.demo.trial import trial
 from refold.errors import RefoldError
 from refold.session_files import discover
 
@@ -95,9 +94,9 @@ def demo(as_json: bool, turns: int | None) -> int:
 
     Needs no key, no network and no model. Exit code 1 if a proof fails.
     """
-    done = trial(turns, watch=tour.watch)
+    done = tour.replay(turns, watch=tour.track_progress)
     if as_json:
-        screen.emit(tour.document(done))
+        screen.emit(tour.as_json(done))
     else:
         tour.show(done)
     return int(not all(proof.holds for proof in done.proofs))

@@ -1,7 +1,10 @@
-"""What `refold demo` shows."""
+"""`refold demo`: replays a long session request by request and proves that nothing is lost."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -9,15 +12,37 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.rule import Rule
 from rich.text import Text
 
-from refold.cli import terminal as screen
+from refold.budget.budget import Budget
+from refold.cli import terminal
 from refold.cli.output import strategies
 from refold.cli.tables import Line, part_lines
 from refold.cli.terminal import clean, tokens
-from refold.demo.trial import TARGET, TRIGGER, Request, Trial
+from refold.codecs.repair import check
+from refold.compactor.compactor import Compactor
+from refold.compactor.defaults import default_strategies
+from refold.compactor.engine import first_sight
+from refold.core.view import View
 from refold.edits import Edit
+from refold.session_files.demo import demo_session
+from refold.session_files.workfile import Share, saving
+from refold.stores import SQLiteStore
+from refold.text.summary_wrapper import summary_in
 
-SAMPLES = 12
-"""Requests of which the size is drawn."""
+TRIGGER, TARGET = 80_000, 30_000
+MODEL = "claude-opus-5-5"
+"""The model of the session: its signed thinking is bound to what it was thought over (AN-7)."""
+CONSTRAINTS = (
+    "Never touch anything under migrations/",
+    "必须保持 API 返回的字段名和时间格式不变",
+    "不要修改 locales/zh.json 里的键",
+    "Don't add a dependency",
+    "always run a part's own tests first",
+    "harbor/parcels is frozen",
+    "务必",
+)
+"""Words from what the user of the session wants respected to its end."""
+CHART_BARS = 12
+"""Requests whose size is drawn."""
 HEADINGS = {
     "ClearToolResults": "A tool result that was cleared",
     "DropDuplicates": "A tool result that was given before",
@@ -31,116 +56,292 @@ refold view FILE --diff                 what the model would see
 refold revert FILE                      and back"""
 
 
-def watch(entries: list[Any]) -> Iterable[Any]:
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request that a client would send."""
+
+    said: int
+    """Tokens of the whole conversation so far."""
+    sent: int
+    """Tokens of what is sent instead."""
+    broke: bool
+    """Does it change something that the request before has sent already?"""
+    violations: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Something that must be true, and whether it is."""
+
+    claim: str
+    holds: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What replaying the session shows."""
+
+    history: list[Any]
+    requests: tuple[Request, ...]
+    shares: tuple[Share, ...]
+    """What each strategy saved, over the whole session."""
+    view: View
+    """The last request."""
+    proofs: tuple[Proof, ...]
+
+    @property
+    def stub(self) -> Edit | None:
+        """The edit that shortens a single message, of several the one with the longest message."""
+        stubs = [edit for edit in self.top_edits if len(edit.insert) == edit.stop - edit.start]
+        return max(
+            stubs, key=lambda edit: self.view.ground.tokens(edit.start, edit.stop), default=None
+        )
+
+    @property
+    def summary(self) -> Edit | None:
+        """The edit that shows a summary, if there is one."""
+        return next((edit for edit in self.top_edits if any(map(summary_in, edit.insert))), None)
+
+    @property
+    def top_edits(self) -> list[Edit]:
+        """The edits that no later edit hides."""
+        return [edit for edit, _ in self.view.top]
+
+
+# --- replaying -------------------------------------------------------------------------------
+
+
+def replay(turns: int | None = None, watch: Callable[[list[Any]], Iterable[Any]] = iter) -> Replay:
+    """Replay the demo's session (its first *turns* answers) with a store on disk.
+
+    *watch* passes the entries through, for a progress bar.
+    """
+    history = demo_session(turns)
+    before = json.dumps(history)
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        SQLiteStore(Path(directory) / "refold.db") as store,
+    ):
+        compactor = Compactor(default_strategies(), Budget(TRIGGER, TARGET), store, model=MODEL)
+        steps = list(_replay(compactor, watch(history)))
+        restarted = Compactor(default_strategies(), Budget(TRIGGER, TARGET), store, model=MODEL)(
+            history
+        )
+    views, requests = [view for view, _ in steps], tuple(request for _, request in steps)
+    proofs = tuple(prove(history, before, views[-1], restarted, requests))
+    return Replay(history, requests, tuple(_shares(views, compactor)), views[-1], proofs)
+
+
+def _replay(compactor: Compactor, entries: Iterable[Any]) -> Iterator[tuple[View, Request]]:
+    """Yield each request as its view, with its figures."""
+    live, sent, new = compactor.session(), list[Any](), list[Any]()
+    for entry in entries:
+        new.append(entry)
+        if entry["role"] == "user":
+            view, new = live.append(*new), []
+            payload = view.payload
+            violations = len(check(payload, "anthropic"))
+            yield view, Request(view.said, view.tokens, payload[: len(sent)] != sent, violations)
+            sent = payload
+
+
+def _shares(views: Sequence[View], compactor: Compactor) -> Iterator[Share]:
+    """Yield what each strategy did over all requests: edits, and the tokens saved when they were made."""
+    unedited = views[-1].revert()
+    for strategy in compactor.local:
+        saved = [saving(unedited, edit) for edit in first_sight(unedited, [strategy])]
+        yield Share(repr(strategy), len(saved), sum(saved))
+    attempts = [attempt for view in views for attempt in view.attempts if attempt.edits]
+    for by in dict.fromkeys(map(repr, compactor.retrospective)):
+        mine = [attempt for attempt in attempts if attempt.by == by]
+        outcome = ("applied", "") if mine else ("noop", "was not needed")
+        yield Share(
+            by,
+            sum(run.edits for run in mine),
+            sum(run.before - run.after for run in mine),
+            *outcome,
+        )
+
+
+def prove(
+    history: list[Any], before: str, view: View, restarted: View, requests: Sequence[Request]
+) -> Iterator[Proof]:
+    """Yield every claim of the demo. *before* is the history as JSON before the replay."""
+    messages = f"{len(history)} messages, compared"
+    yield Proof(
+        "the history itself is untouched",
+        json.dumps(history) == before,
+        f"{len(before):,} bytes, compared",
+    )
+    yield Proof("view.revert().payload == history", view.revert().payload == history, messages)
+    exact = all(view.unfold(edit.id) == history[edit.start : edit.stop] for edit in view.edits)
+    yield Proof(
+        "every edit unfolds to exactly what was said", exact, f"{len(view.edits)} edits, compared"
+    )
+    valid = not any(request.violations for request in requests)
+    yield Proof(
+        "the provider would accept every request",
+        valid,
+        f"{len(requests)} requests, checked by rule",
+    )
+    largest = max(request.sent for request in requests)
+    sizes = f"largest {largest:,} of {TRIGGER:,} tokens"
+    yield Proof("every request stayed under the trigger", largest < TRIGGER, sizes)
+    same = restarted.payload == view.payload
+    yield Proof(
+        "started anew from its store, it sends the same", same, "a second compactor, one file"
+    )
+    sent = "\n".join(message.text for message in view.messages)
+    latest = next(
+        message.text for message in reversed(view.transcript.messages) if message.is_request
+    )
+    line = " ".join(latest.split())
+    beginning = line if len(line) <= 36 else line[:35] + "…"
+    yield Proof("the latest request is sent word for word", latest in sent, beginning)
+    unedited = json.dumps(history, ensure_ascii=False)
+    rules = [words for words in CONSTRAINTS if words in unedited]
+    lost = [words for words in rules if words not in sent]
+    yield Proof(
+        "what the user laid down is still in sight", not lost, "; ".join(lost) or _rule_count(rules)
+    )
+
+
+def _rule_count(rules: list[str]) -> str:
+    languages = ", two languages" if len({words.isascii() for words in rules}) == 2 else ""
+    return f"{len(rules)} {'rule' if len(rules) == 1 else 'rules'}{languages}"
+
+
+# --- output ----------------------------------------------------------------------------------
+
+
+def track_progress(entries: list[Any]) -> Iterable[Any]:
     """Pass entries through, with a progress bar on a terminal."""
-    console = screen.err()
+    console = terminal.err()
     if not console.is_terminal:
         yield from entries
         return
-    with Progress(TextColumn("living through the session"), BarColumn(), console=console, transient=True) as progress:
+    with Progress(
+        TextColumn("living through the session"), BarColumn(), console=console, transient=True
+    ) as progress:
         yield from progress.track(entries)
 
 
-def show(done: Trial) -> None:
-    """The whole report."""
-    console = screen.out()
-    _session(console, done)
-    _curve(console, done.requests)
-    _sums(console, done)
-    if done.stub:
-        _sample(console, done, done.stub, _heading(done.stub), 3)
-    if done.summary:
-        _sample(console, done, done.summary, "The summary, written by rules", 24)
-    _proofs(console, done)
+def show(replay: Replay) -> None:
+    """Print the whole report."""
+    console = terminal.out()
+    console.print(Rule("The session", align="left", style="dim"))
+    console.print(
+        f"An agent mends a bug in a booking system: {len(replay.history)} messages, {len(replay.requests)} requests, "
+        f"{tokens(replay.requests[-1].said)} tokens in the end.\nRefold acts when a request reaches "
+        f"{tokens(TRIGGER)} tokens and brings it down to {tokens(TARGET)}. No model was asked."
+    )
+    _show_chart(console, replay.requests)
+    _show_sums(console, replay)
+    if stub := replay.stub:
+        _show_edit(console, replay.view, stub, _heading(stub), 3)
+    if replay.summary:
+        _show_edit(console, replay.view, replay.summary, "The summary, written by rules", 24)
+    _show_proofs(console, replay.proofs)
     console.print(Rule("Try next", align="left", style="dim"))
     console.print(Text(NEXT))
 
 
 def _heading(stub: Edit) -> str:
-    """What an edit did that shows less of a message."""
     return HEADINGS.get(stub.by.partition("(")[0], "A message that was shortened")
 
 
-def _session(console: Console, done: Trial) -> None:
-    console.print(Rule("The session", align="left", style="dim"))
-    console.print(
-        f"An agent mends a bug in a booking system: {len(done.history)} messages, {len(done.requests)} requests, "
-        f"{tokens(done.requests[-1].said)} tokens in the end.\nRefold acts when a request reaches {tokens(TRIGGER)} tokens "
-        f"and brings it down to {tokens(TARGET)}. No model was asked."
-    )
-
-
-def _curve(console: Console, requests: Sequence[Request]) -> None:
+def _show_chart(console: Console, requests: Sequence[Request]) -> None:
     console.print()
     console.print(Rule("Size of the requests: said and sent", align="left", style="dim"))
-    whole = max(request.said for request in requests)
-    count = min(SAMPLES, len(requests))
-    picked = [round(k * (len(requests) - 1) / max(1, count - 1)) for k in range(count)]
-    for at in picked:
-        one = requests[at]
-        sent, said = (max(1, round(44 * count / whole)) for count in (one.sent, one.said))
-        size = f"  {tokens(one.said)}" + (f" → {tokens(one.sent)}" if one.sent < one.said else "")
-        console.print(
-            Text.assemble((f"{at + 1:>4} ", "dim"), ("█" * sent, "green"), ("░" * (said - sent), "dim"), (size, "dim"))
+    largest = max(request.said for request in requests)
+    count = min(CHART_BARS, len(requests))
+    for position in [round(bar * (len(requests) - 1) / max(1, count - 1)) for bar in range(count)]:
+        request = requests[position]
+        sent, said = (max(1, round(44 * size / largest)) for size in (request.sent, request.said))
+        size = f"  {tokens(request.said)}" + (
+            f" → {tokens(request.sent)}" if request.sent < request.said else ""
         )
+        bars = ("█" * sent, "green"), ("░" * (said - sent), "dim")
+        console.print(Text.assemble((f"{position + 1:>4} ", "dim"), *bars, (size, "dim")))
 
 
-def _sums(console: Console, done: Trial) -> None:
-    said, sent = sum(one.said for one in done.requests), sum(one.sent for one in done.requests)
-    breaks = sum(one.broke for one in done.requests)
+def _show_sums(console: Console, replay: Replay) -> None:
+    said, sent, breaks = _sums(replay.requests)
     console.print()
-    console.print(f"over all requests   {tokens(said)} tokens said, {tokens(sent)} sent: {1 - sent / said:.0%} less")
     console.print(
-        f"cache breaks        {breaks} in {len(done.requests)} requests; in all others what was sent before was sent again unchanged"
+        f"over all requests   {tokens(said)} tokens said, {tokens(sent)} sent: {1 - sent / said:.0%} less"
+    )
+    console.print(
+        f"cache breaks        {breaks} in {len(replay.requests)} requests; "
+        "in all others what was sent before was sent again unchanged"
     )
     console.print()
-    console.print(strategies(done.shares))
+    console.print(strategies(replay.shares))
 
 
-def _sample(console: Console, done: Trial, edit: Edit, heading: str, most: int) -> None:
-    view = done.view
-    hidden, shown = view.ground.tokens(edit.start, edit.stop), sum(map(view.lens.count, edit.insert))
-    messages = edit.stop - edit.start
-    what = f"message {edit.start}" if messages == 1 else f"messages {edit.start}-{edit.stop - 1}"
+def _sums(requests: Sequence[Request]) -> tuple[int, int, int]:
+    """Return the tokens said, the tokens sent and the cache breaks of all requests."""
+    said, sent = (
+        sum(request.said for request in requests),
+        sum(request.sent for request in requests),
+    )
+    return said, sent, sum(request.broke for request in requests)
+
+
+def _show_edit(console: Console, view: View, edit: Edit, heading: str, most: int) -> None:
+    """Print at most *most* lines of what an edit shows."""
+    hidden, shown = (
+        view.ground.tokens(edit.start, edit.stop),
+        sum(map(view.lens.count, edit.insert)),
+    )
+    single = edit.stop == edit.start + 1
+    where = f"message {edit.start}" if single else f"messages {edit.start}-{edit.stop - 1}"
     console.print()
-    console.print(Rule(f"{heading}: {what}, {hidden:,} → {shown:,} tokens", align="left", style="dim"))
-    lines = list(_changed(done, edit))
+    console.print(
+        Rule(f"{heading}: {where}, {hidden:,} → {shown:,} tokens", align="left", style="dim")
+    )
+    lines = list(_new_lines(view, edit))
     for line in lines[:most]:
         text = clean(line.text)
-        console.print(
-            Text(text if len(text) < console.width else text[: console.width - 2] + "…", style=line.style), no_wrap=True
-        )
+        text = text if len(text) < console.width else text[: console.width - 2] + "…"
+        console.print(Text(text, style=line.style), no_wrap=True)
     if len(lines) > most:
         console.print(Text(f"… {len(lines) - most} more lines", style="dim"))
     console.print(Text(f"view.unfold({edit.id[:8]!r}) brings it back", style="dim"))
 
 
-def _changed(done: Trial, edit: Edit) -> Iterator[Line]:
-    """The parts that an edit shows and that were not said so."""
-    said = {part for message in done.view.transcript.messages[edit.start : edit.stop] for part in message.parts}
+def _new_lines(view: View, edit: Edit) -> Iterator[Line]:
+    """Yield the lines of an edit's parts that the hidden messages do not have."""
+    hidden = {
+        part
+        for message in view.transcript.messages[edit.start : edit.stop]
+        for part in message.parts
+    }
     for message in edit.insert:
         for part in message.parts:
-            if part not in said:
+            if part not in hidden:
                 yield from part_lines(part)
 
 
-def _proofs(console: Console, done: Trial) -> None:
+def _show_proofs(console: Console, proofs: Iterable[Proof]) -> None:
     console.print()
     console.print(Rule("Nothing was lost", align="left", style="dim"))
-    for proof in done.proofs:
+    for proof in proofs:
         mark = ("✓ ", "bold green") if proof.holds else ("✗ ", "bold red")
         console.print(Text.assemble(mark, proof.claim, ("  " + clean(proof.detail), "dim")))
     console.print()
 
 
-def document(done: Trial) -> dict[str, Any]:
-    """What `refold demo --json` prints."""
+def as_json(replay: Replay) -> dict[str, Any]:
+    """Return what `refold demo --json` prints."""
+    said, sent, breaks = _sums(replay.requests)
     return {
-        "messages": len(done.history),
+        "messages": len(replay.history),
         "budget": {"trigger": TRIGGER, "target": TARGET},
-        "requests": [asdict(one) for one in done.requests],
-        "tokens": {"said": sum(one.said for one in done.requests), "sent": sum(one.sent for one in done.requests)},
-        "cache_breaks": sum(one.broke for one in done.requests),
-        "strategies": [asdict(one) for one in done.shares],
-        "proofs": [asdict(one) for one in done.proofs],
+        "requests": [asdict(request) for request in replay.requests],
+        "tokens": {"said": said, "sent": sent},
+        "cache_breaks": breaks,
+        "strategies": [asdict(share) for share in replay.shares],
+        "proofs": [asdict(proof) for proof in replay.proofs],
     }

@@ -19,6 +19,7 @@ from refold.session_files import (
     qwen,
     tau,
 )
+from refold.session_files.demo import demo_session
 from refold.session_files.discover import Found, discover
 from refold.session_files.session import FIELDS, Compaction, Format, Problem, Session
 from refold.session_files.source import Reader, Source, Stored, open_bytes, open_path
@@ -33,6 +34,7 @@ __all__ = [
     "Problem",
     "Reader",
     "Session",
+    "demo_session",
     "discover",
     "read",
     "read_all",

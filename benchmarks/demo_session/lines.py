@@ -1,19 +1,8 @@
 """What people say in the demo's session: the user, and the model."""
 
-from refold.demo.project import Thing, pick
+from benchmarks.demo_session.project import Thing, pick
 
 FROZEN = "parcel"
-
-CONSTRAINTS = (
-    "Never touch anything under migrations/",
-    "必须保持 API 返回的字段名和时间格式不变",
-    "不要修改 locales/zh.json 里的键",
-    "Don't add a dependency",
-    "always run a part's own tests first",
-    "harbor/parcels is frozen",
-    "务必",
-)
-"""What the user wants kept to for the whole session: words that stand in a constraint each."""
 
 ISSUE = """Hi! Here is what I need help with today, #412:
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from difflib import unified_diff
 from typing import Any
 
-from refold.demo import project
-from refold.demo.project import Thing, number, pick
+from benchmarks.demo_session import project
+from benchmarks.demo_session.project import Thing, number, pick
 
 NAIVE, CLOCK = "datetime.now()", "clock.now()"
 READ_TIME, PARSE = "datetime.fromisoformat(row", "clock.parse(row"

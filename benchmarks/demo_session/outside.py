@@ -1,4 +1,4 @@
-"""More pieces of the demo's imaginary project: its HTTP and its tests (see `refold.demo.pieces`)."""
+"""More pieces of the demo's imaginary project: its HTTP and its tests (see `benchmarks.demo_session.pieces`)."""
 
 API = '''"""HTTP for gizmos. Field names are a public contract: three travel agencies parse them."""
 

@@ -1,7 +1,6 @@
 """The demo's session: an agent mends a bug in the imaginary project, part by part.
 
-`session()` is what a client would send to Anthropic's Messages API. Everything is generated, and
-always the same.
+`session()` is what a client would send to Anthropic's Messages API.
 """
 
 import base64
@@ -12,27 +11,17 @@ from dataclasses import dataclass, field
 from hashlib import shake_256
 from typing import Any
 
-from refold.demo import lines
-from refold.demo.project import Thing, number, pick
-from refold.demo.world import NAIVE, PARSE, READ_TIME, World
+from benchmarks.demo_session import lines
+from benchmarks.demo_session.project import Thing, number, pick
+from benchmarks.demo_session.world import NAIVE, PARSE, READ_TIME, World
 
 Entry = dict[str, Any]
 Call = tuple[str, dict[str, Any]]
 
 
-def session(turns: int | None = None) -> list[Entry]:
-    """A long coding task in Anthropic Messages form: about 300 messages and 200,000 tokens.
-
-    *turns* stops it after that many answers of the model. The last entry is the user's or a tool's:
-    what a client would send next. The same on every machine.
-    """
-    said, answers = list[Entry](), 0
-    for entry in _Teller().tell():
-        if entry["role"] == "assistant" and turns is not None and answers >= turns:
-            break
-        answers += entry["role"] == "assistant"
-        said.append(entry)
-    return said
+def session() -> list[Entry]:
+    """Return the whole session: 413 messages in Anthropic Messages form, the same on every machine."""
+    return list(_Teller().tell())
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """The text that the demo's imaginary project is put together from.
 
 Written about a *gizmo* with the fields `alpha_id`, `beta` and `gamma_cents`, the time `due_at` and
-the action `actuate`: `refold.demo.project` puts a real thing's words in their place.
+the action `actuate`: `benchmarks.demo_session.project` puts a real thing's words in their place.
 """
 
 MODEL = '''"""What a gizmo is: {about}."""

@@ -1,13 +1,13 @@
 """The imaginary project of the demo: `harbor`, bookings for a ferry line, about a hundred files.
 
-Made of the pieces in `refold.demo.pieces` and `refold.demo.outside`, each thing with its own fields, rules and figures.
+Made of the pieces in `benchmarks.demo_session.pieces` and `benchmarks.demo_session.outside`, each thing with its own fields, rules and figures.
 """
 
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TypeVar
 
-from refold.demo import outside, pieces
+from benchmarks.demo_session import outside, pieces
 
 T = TypeVar("T")
 
