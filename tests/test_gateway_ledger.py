@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.core.strategy import Answer, Ask
-from refold.economics.break_even import expected_calls
+from refold.economics.break_even import estimate_remaining_calls
 from refold.economics.prices import Rates, find_rates
 from refold.economics.session_length import ENOUGH, EXACT, Survival, step
 from refold.errors import StoreError
@@ -702,9 +702,9 @@ def test_half_of_those_that_came_this_far_go_on_for_as_long_as_is_expected(lengt
 
 def test_what_was_learned_takes_the_place_of_as_many_again():
     short = Survival(Counter(step(t) for _ in range(ENOUGH) for t in range(12)))
-    assert expected_calls(10, short) == 2 and expected_calls(10) == 10
-    assert expected_calls(40, short) == 40, "nothing is known of sessions that long"
-    assert expected_calls(10, Survival({10: ENOUGH, 5_000: ENOUGH * 500})) == 200
+    assert estimate_remaining_calls(10, short) == 2 and estimate_remaining_calls(10) == 10
+    assert estimate_remaining_calls(40, short) == 40, "nothing is known of sessions that long"
+    assert estimate_remaining_calls(10, Survival({10: ENOUGH, 5_000: ENOUGH * 500})) == 200
 
 
 def test_the_gateway_learns_how_long_its_sessions_are():
@@ -720,7 +720,7 @@ def test_the_gateway_learns_how_long_its_sessions_are():
         again.start()
         again.close()
     assert learned.counts == dict.fromkeys(range(1, 7), ENOUGH)
-    assert again.survival.expected(2) == 5 and again.survival.expected(20) is None
+    assert again.survival.remaining_calls(2) == 5 and again.survival.remaining_calls(20) is None
 
 
 def test_what_was_learned_is_kept():

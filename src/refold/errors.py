@@ -25,23 +25,27 @@ class ModelNotNamed(UserWarning):
     """A request names no model, and what may be left out of it depends on the model."""
 
 
-def extra(name: str) -> str:
+def install_hint(name: str) -> str:
     """How to get the packages of an extra, in words for an error's end."""
     return f"install Refold with its extra {name!r}, in a clone by pip install '.[{name}]'"
 
 
-def whole(least: int, **settings: Any) -> None:
+def require_int(least: int, **settings: Any) -> None:
     """Each setting is a whole number of at least *least*. Raises ValueError."""
     for name, value in settings.items():
         if not isinstance(value, SupportsIndex) or isinstance(value, bool) or int(value) < least:
             raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}")
 
 
-def number(least: float, most: float, **settings: Any) -> None:
+def require_number(least: float, most: float, **settings: Any) -> None:
     """Each setting is a number from *least* to *most*, both included. Raises ValueError."""
     for name, value in settings.items():
         if not is_number(value) or not least <= value <= most:
-            among = f"a number from {least:g} to {most:g}" if math.isfinite(most) else f"a number of at least {least:g}"
+            among = (
+                f"a number from {least:g} to {most:g}"
+                if math.isfinite(most)
+                else f"a number of at least {least:g}"
+            )
             raise ValueError(f"{name} must be {among}, not {value!r}")
 
 
@@ -50,23 +54,23 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def called(**settings: Any) -> None:
+def require_callable(**settings: Any) -> None:
     """Each setting can be called. Raises ValueError."""
     for name, value in settings.items():
         if not callable(value):
             raise ValueError(f"{name} must be something to call, not {value!r}")  # noqa: TRY004 - as for every other setting
 
 
-def called_if_any(**settings: Any) -> None:
+def require_callable_or_none(**settings: Any) -> None:
     """Each setting can be called, or is None. Raises ValueError."""
-    called(**{name: value for name, value in settings.items() if value is not None})
+    require_callable(**{name: value for name, value in settings.items() if value is not None})
 
 
-def names(setting: str, value: Iterable[str]) -> tuple[str, ...]:
+def as_names(setting: str, value: Iterable[str]) -> tuple[str, ...]:
     """The different names of a setting, sorted; a text is one name. Raises ValueError."""
     if isinstance(value, str):
         return (value,)
-    found = set(value) if isinstance(value, Iterable) else {None}
-    if not all(isinstance(one, str) for one in found):
+    distinct = set(value) if isinstance(value, Iterable) else {None}
+    if not all(isinstance(name, str) for name in distinct):
         raise ValueError(f"{setting} must be a list of names, not {value!r}")
-    return tuple(sorted(found))
+    return tuple(sorted(distinct))

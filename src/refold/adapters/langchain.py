@@ -23,7 +23,7 @@ from refold.adapters.langchain_reading import (
 )
 from refold.codecs.blocks import align, arguments, reshape
 from refold.codecs.codec import Wire
-from refold.errors import FormatError, extra
+from refold.errors import FormatError, install_hint
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from refold.rules.openai_chat import RULES
 from refold.rules.rule import Rules
@@ -41,7 +41,7 @@ try:
     )
     from langchain_core.utils.function_calling import convert_to_openai_tool
 except ImportError as error:
-    raise ImportError(f"this adapter needs LangChain: {extra('langchain')}") from error
+    raise ImportError(f"this adapter needs LangChain: {install_hint('langchain')}") from error
 
 NAME = "langchain"
 FIELD = "messages"

@@ -5,7 +5,7 @@ from typing import Any
 
 from refold.adapters.langchain_reading import SOURCE, slots_of
 from refold.core.strategy import Answer, Ask
-from refold.errors import extra
+from refold.errors import install_hint
 from refold.messages import Text
 from refold.models.errors import failed
 from refold.models.requests import turns_of
@@ -18,7 +18,7 @@ try:
     from langchain_core.runnables import RunnableConfig
     from langchain_core.runnables.config import merge_configs
 except ImportError as error:
-    raise ImportError(f"this adapter needs LangChain: {extra('langchain')}") from error
+    raise ImportError(f"this adapter needs LangChain: {install_hint('langchain')}") from error
 
 _FINISHES = {
     "stop": ("stop", "end_turn", "stop_sequence", "eos", "completed", "eos_token"),

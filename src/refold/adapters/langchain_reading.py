@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 from refold.codecs.blocks import answer, contents, opaque
 from refold.codecs.codec import Wire
 from refold.codecs.media import media
-from refold.errors import FormatError, extra
+from refold.errors import FormatError, install_hint
 from refold.messages import Content, Media, Message, Part, Text, Thinking, ToolCall, ToolResult
 from refold.text.canonical_json import canonicalize, canonicalize_text
 
@@ -21,7 +21,7 @@ try:
         convert_to_messages,
     )
 except ImportError as error:
-    raise ImportError(f"this adapter needs LangChain: {extra('langchain')}") from error
+    raise ImportError(f"this adapter needs LangChain: {install_hint('langchain')}") from error
 
 SOURCE = "summarization"
 """What `additional_kwargs["lc_source"]` of a summary says, as LangChain's own middleware has it."""

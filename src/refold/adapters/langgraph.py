@@ -6,14 +6,14 @@ from typing import Any
 from refold.adapters import langchain
 from refold.compactor.compactor import Compactor
 from refold.core.view import View
-from refold.errors import FormatError, extra
+from refold.errors import FormatError, install_hint
 
 try:
     from langchain_core.messages import BaseMessage, RemoveMessage
     from langchain_core.runnables import Runnable, RunnableLambda
     from langgraph.graph.message import REMOVE_ALL_MESSAGES, MessagesState
 except ImportError as error:
-    raise ImportError(f"this adapter needs LangGraph: {extra('langchain')}") from error
+    raise ImportError(f"this adapter needs LangGraph: {install_hint('langchain')}") from error
 
 MESSAGES = "messages"
 HOOKED = "llm_input_messages"

@@ -2,7 +2,7 @@
 
 import sys
 
-from refold.errors import extra
+from refold.errors import install_hint
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C."""
@@ -20,7 +20,7 @@ except ImportError as missing:
 def main() -> None:
     """Run the command line, and say how to install what it needs where that is missing."""
     if run is None:
-        sys.stderr.write(f"refold: the command line needs click and rich: {extra('cli')}\n")
+        sys.stderr.write(f"refold: the command line needs click and rich: {install_hint('cli')}\n")
         sys.exit(2)
     try:
         sys.exit(run(sys.argv[1:]))

@@ -23,7 +23,7 @@ from refold.compactor.state import State
 from refold.core.strategy import Ask, Strategy, is_local
 from refold.core.view import View
 from refold.edits import Edit
-from refold.errors import called_if_any
+from refold.errors import require_callable_or_none
 from refold.memory import Flushing
 from refold.models.driver import Asker, AsyncAsker, Effect, adrive, drive, guarded
 from refold.stores.memory import MemoryStore
@@ -76,7 +76,7 @@ class Compactor:
     ) -> None:
         strategies = tuple(strategies)
         _check(strategies, budget, store)
-        called_if_any(before=before, after=after, on_event=on_event)
+        require_callable_or_none(before=before, after=after, on_event=on_event)
         self.local = tuple(s for s in strategies if is_local(s))
         retrospective = tuple(s for s in strategies if not is_local(s))
         self.ask, self.format, self.salt, self.count = ask, format, salt, count

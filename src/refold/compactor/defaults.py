@@ -7,7 +7,7 @@ from refold.codecs.codec import Codec
 from refold.compactor.compactor import Compactor
 from refold.core.strategy import Strategy
 from refold.core.view import View
-from refold.errors import whole
+from refold.errors import require_int
 from refold.stores.store import Store
 from refold.strategies import (
     ClearThinking,
@@ -68,5 +68,5 @@ def compact(history: Any, to: int, *, store: Store | None = None, format: str | 
 
     Raises ValueError when *to* is no number of tokens, `FormatError` when *history* holds no conversation, `StoreError` when the store fails.
     """
-    whole(0, to=to)
+    require_int(0, to=to)
     return Compactor(default_strategies(to), Budget(to, to), store, format=format)(history)

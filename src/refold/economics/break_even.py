@@ -21,10 +21,10 @@ SHORTEST, LONGEST = 5, 200
 """Bounds of how many calls are expected."""
 
 
-def expected_calls(past: int, survival: Survival | None = None) -> float:
+def estimate_remaining_calls(past: int, survival: Survival | None = None) -> float:
     """How many calls a session of *past* calls has still to come: what *survival* has learned, at most 200; where it
     does not know, as many again, from 5 to 200 (session lengths are heavy-tailed, so what has lasted will last)."""
-    learned = survival.expected(past) if survival is not None else None
+    learned = survival.remaining_calls(past) if survival is not None else None
     return float(min(max(past, SHORTEST) if learned is None else learned, LONGEST))
 
 
@@ -40,11 +40,11 @@ class Offer:
     """Tokens of the request without the edit."""
     growth: float = 0.0
     """Tokens that a call adds."""
-    asked: int = 0
+    summary_input: int = 0
     """Tokens that a model reads for a summary, at the price of cached input."""
-    answered: int = 0
+    summary_output: int = 0
     """Tokens that it writes."""
-    alive: float = 1.0
+    cache_alive: float = 1.0
     """The chance that the cache is alive: 0 after its lifetime."""
     refetched: float = 0.0
     """The share of what is removed that the agent fetches again."""
@@ -59,54 +59,67 @@ class Worth:
     """Calls after which it has paid for itself; infinite where it never does."""
     expected: float
     """Calls that are expected."""
-    saving: float
+    tokens_saved: float
     """Tokens of plain input saved over the expected calls; negative for a loss."""
     reason: str
 
 
-def asking(offer: Offer, rates: Rates) -> float:
+def summary_cost(offer: Offer, rates: Rates) -> float:
     """What a summary costs."""
-    return rates.r * offer.asked + rates.o * offer.answered
+    return rates.r * offer.summary_input + rates.o * offer.summary_output
 
 
 def break_even(offer: Offer, rates: Rates) -> float:
     """Calls after which *offer* has paid for itself; 0 where it does at once."""
     if offer.removed <= 0:
         return inf
-    broken = (rates.w - rates.r) * (offer.alive * offer.rewritten - (1 - offer.alive) * offer.removed)
-    cost = broken + asking(offer, rates) + offer.refetched * offer.removed * rates.w
+    broken = (rates.w - rates.r) * (
+        offer.cache_alive * offer.rewritten - (1 - offer.cache_alive) * offer.removed
+    )
+    cost = broken + summary_cost(offer, rates) + offer.refetched * offer.removed * rates.w
     if cost <= 0:
         return 0.0
     return cost / (rates.r * offer.removed) if rates.r else inf
 
 
-def saving(offer: Offer, rates: Rates, calls: float) -> float:
+def tokens_saved(offer: Offer, rates: Rates, calls: float) -> float:
     """Tokens of plain input that *offer* saves over *calls* further calls; negative for a loss."""
-    kept = rates.r * offer.removed * calls - (rates.w - rates.r) * offer.rewritten
-    lapsed = rates.w * offer.removed + rates.r * offer.removed * (calls - 1)
+    while_alive = rates.r * offer.removed * calls - (rates.w - rates.r) * offer.rewritten
+    after_lapse = rates.w * offer.removed + rates.r * offer.removed * (calls - 1)
     fetched = offer.refetched * offer.removed * rates.w
-    return offer.alive * kept + (1 - offer.alive) * lapsed - fetched - asking(offer, rates)
+    return (
+        offer.cache_alive * while_alive
+        + (1 - offer.cache_alive) * after_lapse
+        - fetched
+        - summary_cost(offer, rates)
+    )
 
 
 def best_growth(offer: Offer, rates: Rates) -> float:
     """Tokens by which a request should grow between two compactions. Reading that costs nothing: never."""
-    price = max(0.0, (rates.w - rates.r) * offer.rewritten * offer.alive + asking(offer, rates))
+    price = max(
+        0.0, (rates.w - rates.r) * offer.rewritten * offer.cache_alive + summary_cost(offer, rates)
+    )
     return sqrt(2 * max(offer.growth, 1.0) * price / rates.r) if rates.r else inf
 
 
-def worth(offer: Offer, rates: Rates, past: int, survival: Survival | None = None) -> Worth:
+def judge_offer(offer: Offer, rates: Rates, past: int, survival: Survival | None = None) -> Worth:
     """Does *offer* pay in a session of *past* calls?"""
-    expected, after = expected_calls(past, survival), break_even(offer, rates)
-    gained = saving(offer, rates, expected)
-    left = offer.tokens - offer.removed
+    expected, after = estimate_remaining_calls(past, survival), break_even(offer, rates)
+    gained = tokens_saved(offer, rates, expected)
+    remaining = offer.tokens - offer.removed
     high = rates.factor(int(offer.tokens + offer.growth))
-    if offer.removed > 0 and rates.factor(left) < high:
-        gained += (high - rates.factor(left)) * offer.tokens * rates.r
+    if offer.removed > 0 and rates.factor(remaining) < high:
+        gained += (high - rates.factor(remaining)) * offer.tokens * rates.r
         return Worth(
-            True, 0.0, expected, gained, f"pays at once: above a price cliff input costs {high:g} times as much"
+            True,
+            0.0,
+            expected,
+            gained,
+            f"pays at once: above a price cliff input costs {high:g} times as much",
         )
-    said = "never pays" if after == inf else f"pays after {after:.1f} calls"
-    why = f"{said}, expected {expected:.0f}"
-    if not offer.alive:
+    when = "never pays" if after == inf else f"pays after {after:.1f} calls"
+    why = f"{when}, expected {expected:.0f}"
+    if not offer.cache_alive:
         why += "; the cache has lapsed"
     return Worth(after < expected, after, expected, gained, why)

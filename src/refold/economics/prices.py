@@ -65,8 +65,8 @@ def find_rates(model: str, given: Rates | Prices | None = None) -> Rates | None:
     """The prices of *model*: what is *given*, else what the table says; None where nothing is known."""
     if isinstance(given, Rates):
         return given
-    found = given(model) if given is not None else None
-    return found if found is not None else _lookup(model)
+    rates = given(model) if given is not None else None
+    return rates if rates is not None else _lookup(model)
 
 
 def prices_date() -> str:
@@ -80,8 +80,8 @@ def _lookup(model: str) -> Rates | None:
     low = model.lower()
     bare = low.rpartition("/")[2]
     names = (low, bare, bare.rpartition("anthropic.")[2])
-    found = [row for row in _table()[1] if any(fnmatchcase(name, row[0]) for name in names)]
-    return max(found, key=lambda row: len(row[0]))[1] if found else None
+    rows = [row for row in _table()[1] if any(fnmatchcase(name, row[0]) for name in names)]
+    return max(rows, key=lambda row: len(row[0]))[1] if rows else None
 
 
 @cache

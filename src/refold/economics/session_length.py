@@ -36,7 +36,7 @@ class Survival:
 
     counts: Mapping[int, int] = field(default_factory=dict)
 
-    def expected(self, past: int) -> float | None:
+    def remaining_calls(self, past: int) -> float | None:
         """Calls that a conversation of *past* calls has still to come: after so many half of those that came this
         far had ended. None where too few have been seen."""
         here = step(past)

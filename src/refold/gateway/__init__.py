@@ -6,7 +6,7 @@ Names are imported when they are first used; those that speak HTTP need the extr
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from refold.errors import extra
+from refold.errors import install_hint
 
 if TYPE_CHECKING:
     from refold.gateway.app import Gateway
@@ -68,7 +68,7 @@ def __getattr__(name: str) -> Any:
     except ImportError as missing:
         if missing.name is None or missing.name.partition(".")[0] not in _NEEDED:
             raise
-        raise ImportError(f"the gateway needs {missing.name}: {extra('gateway')}") from missing
+        raise ImportError(f"the gateway needs {missing.name}: {install_hint('gateway')}") from missing
     return value
 
 

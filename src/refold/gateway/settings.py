@@ -9,7 +9,7 @@ from typing import Any
 from refold.compactor.hooks import OnEvent
 from refold.core.strategy import Strategy
 from refold.economics.prices import Prices, Rates
-from refold.errors import is_number, number, whole
+from refold.errors import is_number, require_int, require_number
 from refold.gateway.messages import APIS
 from refold.models.driver import AsyncAsker
 from refold.tokens.windows import Window
@@ -91,24 +91,24 @@ class Settings:
     """Lower a request's cap of output tokens to what the window leaves."""
 
     def __post_init__(self) -> None:
-        number(0.01, 1, soft=self.soft, hard=self.hard, target=self.target)
+        require_number(0.01, 1, soft=self.soft, hard=self.hard, target=self.target)
         for name, default in (("soft", SOFT), ("target", TARGET)):
             if getattr(self, name) == default > self.hard:
                 object.__setattr__(self, name, self.hard)
         if max(self.soft, self.target) > self.hard:
             name = "soft" if self.soft > self.hard else "target"
             raise ValueError(f"{name} must not be above hard, and {getattr(self, name):g} is above {self.hard:g}")
-        number(0.01, math.inf, decide_timeout_seconds=self.decide_timeout_seconds)
-        number(
+        require_number(0.01, math.inf, decide_timeout_seconds=self.decide_timeout_seconds)
+        require_number(
             0,
             math.inf,
             summary_timeout_seconds=self.summary_timeout_seconds,
             store_cooldown_seconds=self.store_cooldown_seconds,
         )
-        whole(
+        require_int(
             0, reserve_tokens=self.reserve_tokens, known_bytes=self.known_bytes, read_above_bytes=self.read_above_bytes
         )
-        whole(1, conversations=self.conversations, compute_threads=self.compute_threads)
+        require_int(1, conversations=self.conversations, compute_threads=self.compute_threads)
         _among("refuse", self.refuse, DELTAS)
         _among("native", self.native, APIS)
         strange = next((api for api, fields in self.native.items() if not isinstance(fields, Mapping)), None)

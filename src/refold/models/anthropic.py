@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from refold.core.strategy import Answer, Ask
-from refold.errors import extra
+from refold.errors import install_hint
 from refold.models.errors import failed
 from refold.models.model import TIMEOUT, Price, priced, shorter
 from refold.models.requests import MESSAGES, continued, own
@@ -16,7 +16,7 @@ from refold.models.responses import plain, read_messages
 try:
     from anthropic import Anthropic, AsyncAnthropic
 except ImportError as error:
-    raise ImportError(f"AnthropicModel needs the Anthropic SDK: {extra('anthropic')}") from error
+    raise ImportError(f"AnthropicModel needs the Anthropic SDK: {install_hint('anthropic')}") from error
 
 
 @dataclass(frozen=True, slots=True)

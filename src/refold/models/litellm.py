@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from refold.core.strategy import Answer, Ask
-from refold.errors import extra
+from refold.errors import install_hint
 from refold.models.errors import failed
 from refold.models.model import TIMEOUT, Price, priced, shorter
 from refold.models.requests import CHAT, own
@@ -14,7 +14,7 @@ from refold.models.responses import plain, read_chat
 try:
     from litellm import acompletion, completion
 except ImportError as error:
-    raise ImportError(f"LiteLLMModel needs LiteLLM: {extra('litellm')}") from error
+    raise ImportError(f"LiteLLMModel needs LiteLLM: {install_hint('litellm')}") from error
 
 
 @dataclass(frozen=True, slots=True)

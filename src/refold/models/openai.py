@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
 from refold.core.strategy import Answer, Ask
-from refold.errors import extra
+from refold.errors import install_hint
 from refold.models.errors import failed
 from refold.models.model import TIMEOUT, Price, priced, shorter
 from refold.models.requests import CHAT, RESPONSES, Request, continued, own
@@ -16,7 +16,7 @@ from refold.models.responses import plain, read_chat, read_responses
 try:
     from openai import AsyncOpenAI, OpenAI
 except ImportError as error:
-    raise ImportError(f"OpenAIModel needs the OpenAI SDK: {extra('openai')}") from error
+    raise ImportError(f"OpenAIModel needs the OpenAI SDK: {install_hint('openai')}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from refold.budget.triggers import Predicate
 from refold.core.strategy import Answer, Ask
 from refold.core.view import View
 from refold.edits import Outcome
-from refold.errors import extra
+from refold.errors import install_hint
 from refold.models.endpoint import HTTPModel
 from refold.presets.gemini import Settings, compactor, curated
 from refold.stores.store import Store
@@ -25,7 +25,7 @@ try:
     from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
 except ImportError as error:
-    raise ImportError(f"these compressors need LangChain: {extra('langchain')}") from error
+    raise ImportError(f"these compressors need LangChain: {install_hint('langchain')}") from error
 
 CONFIGURABLE = "compression"
 KEPT = "refold_steps_kept"

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypedDict, TypeVar
 from refold.adapters import langchain
 from refold.adapters.langchain import ChatModel
 from refold.adapters.langgraph import MESSAGES, messages_of, replaced
-from refold.errors import extra
+from refold.errors import install_hint
 from refold.presets.koog_sessions import LLM, ReadSession
 from refold.presets.koog_strategies import HistoryCompressionStrategy
 from refold.summarizers.kept_words import Picks
@@ -22,7 +22,7 @@ try:
     from langgraph.graph import END, START, StateGraph, add_messages
     from langgraph.graph.state import CompiledStateGraph
 except ImportError as error:
-    raise ImportError(f"these nodes need LangGraph: {extra('langchain')}") from error
+    raise ImportError(f"these nodes need LangGraph: {install_hint('langchain')}") from error
 
 T = TypeVar("T")
 TooLong = Callable[[ReadSession], bool]

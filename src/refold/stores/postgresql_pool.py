@@ -9,14 +9,14 @@ from threading import Condition, RLock
 from time import monotonic
 from typing import Any, TypeVar
 
-from refold.errors import StoreError, extra
+from refold.errors import StoreError, install_hint
 from refold.stores.postgresql_schema import MIGRATIONS, migrate
 
 try:
     import psycopg
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
 except ImportError as missing:
-    raise ImportError(f"a PostgreSQL store needs psycopg: {extra('postgresql')}") from missing
+    raise ImportError(f"a PostgreSQL store needs psycopg: {install_hint('postgresql')}") from missing
 
 T = TypeVar("T")
 _log = logging.getLogger("refold")

@@ -8,7 +8,7 @@ from refold.core.strategy import Edits
 from refold.core.tool_groups import latest_turn
 from refold.core.view import View
 from refold.edits import Edit
-from refold.errors import whole
+from refold.errors import require_int
 from refold.messages import Message, Text, Thinking
 
 
@@ -26,7 +26,7 @@ class ClearThinking:
     keep: int = 1
 
     def __post_init__(self) -> None:
-        whole(0, keep=self.keep)
+        require_int(0, keep=self.keep)
 
     def __call__(self, view: View) -> Edits:
         """An edit for each message whose thinking goes."""

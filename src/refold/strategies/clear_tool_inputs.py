@@ -10,7 +10,7 @@ from refold.core.message_slots import folded, smaller, standing, with_parts
 from refold.core.strategy import Edits
 from refold.core.tool_groups import groups, settled, unseen
 from refold.core.view import View
-from refold.errors import called_if_any, names, whole
+from refold.errors import as_names, require_callable_or_none, require_int
 from refold.messages import Message, Part, ToolCall
 from refold.scorers.scorer import Scorer, least_first
 from refold.text.clip import head
@@ -43,9 +43,9 @@ class ClearToolInputs:
     longer_than: int = LONG
 
     def __post_init__(self) -> None:
-        whole(0, keep=self.keep, min_tokens=self.min_tokens, longer_than=self.longer_than)
-        called_if_any(scorer=self.scorer)
-        object.__setattr__(self, "protect", names("protect", self.protect))  # so that the repr is always the same
+        require_int(0, keep=self.keep, min_tokens=self.min_tokens, longer_than=self.longer_than)
+        require_callable_or_none(scorer=self.scorer)
+        object.__setattr__(self, "protect", as_names("protect", self.protect))  # so that the repr is always the same
 
     def __call__(self, view: View) -> Edits:
         """An edit for each message with calls to shorten."""

@@ -11,7 +11,7 @@ from refold.core.strategy import Edits
 from refold.core.tool_groups import Group, answered, groups, settled, unseen
 from refold.core.view import View
 from refold.edits import Edit
-from refold.errors import called_if_any, names, whole
+from refold.errors import as_names, require_callable_or_none, require_int
 from refold.messages import Content, Media, Message, Part, Text, ToolCall, ToolResult
 from refold.scorers.scorer import Scorer, least_first
 from refold.speakers import steering
@@ -68,11 +68,11 @@ class ClearToolResults:
 
     def __post_init__(self) -> None:
         figures = {"keep_tokens": self.keep_tokens, "at_least": self.at_least, "min_tokens": self.min_tokens}
-        whole(0, keep=self.keep, **figures)
-        called_if_any(scorer=self.scorer, stub=self.stub)
+        require_int(0, keep=self.keep, **figures)
+        require_callable_or_none(scorer=self.scorer, stub=self.stub)
         if self.media not in ("drop", "keep"):
             raise ValueError(f"media must be 'drop' or 'keep', not {self.media!r}")
-        object.__setattr__(self, "protect", names("protect", self.protect))  # so that the repr is always the same
+        object.__setattr__(self, "protect", as_names("protect", self.protect))  # so that the repr is always the same
 
     def __call__(self, view: View) -> Edits:
         """An edit for each message with results to clear, or none at all."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 from refold.core.message_slots import Stand, smaller, untouched, with_parts
 from refold.core.strategy import Edits
 from refold.core.view import View
-from refold.errors import called_if_any, number, whole
+from refold.errors import require_callable_or_none, require_int, require_number
 from refold.messages import Content, Message, Part, Text, ToolResult
 from refold.scorers.scorer import Scorer, score_alone
 from refold.speakers import steering
@@ -45,10 +45,10 @@ class ClipResults:
     local: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        whole(LEAST, limit=self.limit)
-        number(0, 1, head=self.head)
-        whole(1, version=self.version)
-        called_if_any(scorer=self.scorer)
+        require_int(LEAST, limit=self.limit)
+        require_number(0, 1, head=self.head)
+        require_int(1, version=self.version)
+        require_callable_or_none(scorer=self.scorer)
 
     def __call__(self, view: View, since: int = 0) -> Edits:
         """An edit for each message from position *since* on with a result over the limit."""

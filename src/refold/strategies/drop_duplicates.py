@@ -9,7 +9,7 @@ from refold.core.message_slots import Stand, smaller, untouched, with_parts
 from refold.core.strategy import Edits
 from refold.core.tool_groups import call_of
 from refold.core.view import View
-from refold.errors import whole
+from refold.errors import require_int
 from refold.messages import Content, Media, Message, Part, Text, ToolCall, ToolResult
 from refold.text.failures import is_failure
 from refold.text.tool_arguments import call_title, path_of
@@ -43,7 +43,7 @@ class DropDuplicates:
     local: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        whole(1, min_chars=self.min_chars, within=self.within, version=self.version)
+        require_int(1, min_chars=self.min_chars, within=self.within, version=self.version)
 
     def __call__(self, view: View, since: int = 0) -> Edits:
         """An edit for each message from position *since* on that repeats a result."""

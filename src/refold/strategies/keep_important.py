@@ -6,7 +6,7 @@ from typing import Any
 
 from refold.core.strategy import Steps, Strategy
 from refold.core.view import View
-from refold.errors import called, number, whole
+from refold.errors import require_callable, require_int, require_number
 from refold.scorers.scorer import Scorer, important
 
 
@@ -31,9 +31,9 @@ class KeepImportant:
     def __post_init__(self) -> None:
         if not hasattr(self.strategy, "pin"):
             raise TypeError(f"{self.strategy!r} has no setting `pin`")
-        whole(0, max_tokens=self.max_tokens)
-        number(-math.inf, math.inf, over=self.over)
-        called(strategy=self.strategy, scorer=self.scorer)
+        require_int(0, max_tokens=self.max_tokens)
+        require_number(-math.inf, math.inf, over=self.over)
+        require_callable(strategy=self.strategy, scorer=self.scorer)
 
     def __call__(self, view: View) -> Steps:
         """What the strategy proposes when the important messages are pinned."""

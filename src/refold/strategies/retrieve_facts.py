@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from refold.core.strategy import End, Ending, Steps, Strategy, advance
 from refold.core.view import View
 from refold.edits import Edit
-from refold.errors import called, called_if_any, whole
+from refold.errors import require_callable, require_callable_or_none, require_int
 from refold.summarizers.facts import FACTS_PROMPT, FactSummary
 from refold.summarizers.forms.facts import Concept
 from refold.summarizers.kept_words import Picks, Tagged, Telling, pending, spelled, tell, untold
@@ -45,9 +45,9 @@ class RetrieveFacts:
         return spelled(self).replace(f", prompt={FACTS_PROMPT!r}", "")
 
     def __post_init__(self) -> None:
-        whole(1, max_tokens=self.max_tokens, piece=self.piece, asks=self.asks)
-        called(memory=self.memory)
-        called_if_any(fallback=self.fallback)
+        require_int(1, max_tokens=self.max_tokens, piece=self.piece, asks=self.asks)
+        require_callable(memory=self.memory)
+        require_callable_or_none(fallback=self.fallback)
         if not isinstance(self.concepts, tuple | list) or not all(isinstance(one, Concept) for one in self.concepts):
             raise ValueError(f"concepts must be a tuple of Concept, not {self.concepts!r}")
         object.__setattr__(self, "prompt", as_prompt(self.prompt))

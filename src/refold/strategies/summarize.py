@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from refold.core.refetched import refetched
 from refold.core.strategy import Ending, Steps, Summarizer
 from refold.core.view import View
-from refold.errors import EditError, called, called_if_any, number, whole
+from refold.errors import EditError, require_callable, require_callable_or_none, require_int, require_number
 from refold.messages import Message
 from refold.speakers import Staying, staying
 from refold.summarizers.heuristic import RuleSummary
@@ -44,12 +44,12 @@ class Summarize:
 
     def __post_init__(self) -> None:
         if isinstance(self.keep, float):
-            number(0, 1, keep=self.keep)
+            require_number(0, 1, keep=self.keep)
         else:
-            whole(0, keep=self.keep)
-        whole(1, max_tokens=self.max_tokens)
-        called(summarizer=self.summarizer)
-        called_if_any(pin=self.pin)
+            require_int(0, keep=self.keep)
+        require_int(1, max_tokens=self.max_tokens)
+        require_callable(summarizer=self.summarizer)
+        require_callable_or_none(pin=self.pin)
         if not isinstance(self.place, Placement) and not (isinstance(self.place, str) and self.place in PLACEMENTS):
             raise ValueError(f"no placement is called {self.place!r}; there are {', '.join(PLACEMENTS)}")
 

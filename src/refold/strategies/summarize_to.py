@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from refold.core.strategy import Ending, Steps, Summarizer
 from refold.core.view import View
-from refold.errors import number, whole
+from refold.errors import require_int, require_number
 from refold.messages import Message
 from refold.strategies.summarize import Summarize, described
 from refold.summarizers.heuristic import RuleSummary
@@ -33,8 +33,8 @@ class SummarizeTo:
     pin: Callable[[Message], bool] | None = None
 
     def __post_init__(self) -> None:
-        whole(1, tokens=self.tokens)
-        number(0, 1, keep=self.keep, at_most=self.at_most)
+        require_int(1, tokens=self.tokens)
+        require_number(0, 1, keep=self.keep, at_most=self.at_most)
         if self.keep == 1 or not self.at_most:
             raise ValueError(
                 "keep and at_most leave no tokens for a summary: keep is a share below 1, at_most one above 0"

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from refold.core.strategy import Ending, Steps, Summarizer
 from refold.core.view import View
-from refold.errors import called, whole
+from refold.errors import require_callable, require_int
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.kept_words import Picks, Tagged, Telling, pending, spelled, tell, untold
 
@@ -29,8 +29,8 @@ class WholeHistory:
     __repr__ = spelled
 
     def __post_init__(self) -> None:
-        whole(1, max_tokens=self.max_tokens)
-        called(summarizer=self.summarizer, memory=self.memory)
+        require_int(1, max_tokens=self.max_tokens)
+        require_callable(summarizer=self.summarizer, memory=self.memory)
 
     def __call__(self, view: View) -> Steps:
         """Propose one edit, or none."""

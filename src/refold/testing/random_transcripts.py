@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from refold.errors import extra
+from refold.errors import install_hint
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 
 try:
     from hypothesis import strategies as st
 except ImportError as error:
-    raise ImportError(f"random transcripts need hypothesis: {extra('testing')}") from error
+    raise ImportError(f"random transcripts need hypothesis: {install_hint('testing')}") from error
 
 TEXTS = st.one_of(
     st.text("abc 你好。\n", min_size=1, max_size=80),

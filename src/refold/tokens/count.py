@@ -65,14 +65,19 @@ def is_estimator(count: Counter) -> bool:
 
 
 def count_fixed(
-    system: Iterable[Part], tools: Iterable[str], text: TextCounter = estimate, media: MediaCounter = media_tokens
+    system: Iterable[Part],
+    tools: Iterable[str],
+    text: TextCounter = estimate,
+    media: MediaCounter = media_tokens,
 ) -> int:
     """Tokens of a system prompt and of tool definitions (each as JSON); 0 without either."""
     prompt = sum(part_tokens(part, text, media) for part in system)
     return (prompt + MESSAGE if prompt else 0) + sum(text(tool) + TOOL for tool in tools)
 
 
-def part_tokens(part: Part | Content, text: TextCounter = estimate, media: MediaCounter = media_tokens) -> int:
+def part_tokens(
+    part: Part | Content, text: TextCounter = estimate, media: MediaCounter = media_tokens
+) -> int:
     """Tokens of one part, its framing included.
 
     Thinking counts as its text or as what its signature holds, whichever is more: providers send
@@ -102,7 +107,7 @@ def _json_tokens(json: str, text: TextCounter) -> int:
     """Tokens of JSON; a long base64 string in it counts as the reasoning it may hold, at most as a medium."""
     if len(json) < BLOB:
         return text(json)
-    blobs = [found for found in _BLOBS.finditer(json) if found.end() - found.start() >= BLOB]
+    blobs = [match for match in _BLOBS.finditer(json) if match.end() - match.start() >= BLOB]
     kept, at = list[str](), 0
     for blob in blobs:
         kept.append(json[at : blob.start()])

@@ -69,13 +69,19 @@ SIXTEEN = _classes(
 """Kinds of space, vowels, consonants, rare letters, capitals, digits, kinds of punctuation, and
 everything outside ASCII. What follows the last character counts as class 0, a line's end."""
 
-FOUR = _classes(3, b" \n\t\v\f", b"aeiouyAEIOUY", b"bcdfghjklmnpqrstvwxzBCDFGHJKLMNPQRSTVWXZ", beyond=3)
+FOUR = _classes(
+    3, b" \n\t\v\f", b"aeiouyAEIOUY", b"bcdfghjklmnpqrstvwxzBCDFGHJKLMNPQRSTVWXZ", beyond=3
+)
 """Spaces, vowels, consonants, and everything else: in fours, the shape of words."""
 
 
 def _scripts() -> bytes:
     table = bytearray(b"-" * 256)
-    for name, members in {"a": string.ascii_lowercase, "u": string.ascii_uppercase, "d": string.digits}.items():
+    for name, members in {
+        "a": string.ascii_lowercase,
+        "u": string.ascii_uppercase,
+        "d": string.digits,
+    }.items():
         for byte in members.encode():
             table[byte] = ord(name)
     for first, name in LEADS:
@@ -108,7 +114,9 @@ def _estimate(text: str) -> int:
         return 0
     raw = text.encode("utf-8", "surrogatepass")
     weight = (
-        _weight(raw) if len(raw) <= PIECE else sum(_weight(raw[at : at + PIECE]) for at in range(0, len(raw), PIECE))
+        _weight(raw)
+        if len(raw) <= PIECE
+        else sum(_weight(raw[at : at + PIECE]) for at in range(0, len(raw), PIECE))
     )
     tokens = STEP * weight + (0 if text.isascii() else _beyond_ascii(raw))
     return max((len(raw) + 127) // 128, min(len(raw), round(tokens)))
@@ -120,7 +128,9 @@ _short = lru_cache(maxsize=4_096)(_estimate)
 
 def _weight(raw: bytes) -> int:
     if not raw.isascii() or b"\r" in raw:
-        raw = raw.translate(None, LEFT_OUT)  # so that the tables for each kind of class need not look for these
+        raw = raw.translate(
+            None, LEFT_OUT
+        )  # so that the tables for each kind of class need not look for these
     pairs, fours = pairs_of(raw), fours_of(raw)
     return total(pairs.translate(PAIRS) + fours.translate(FOURS)) - ZERO * len(pairs)
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
-from refold.errors import RefoldError, extra
+from refold.errors import RefoldError, install_hint
 
 CHUNK = 100_000
 """Characters given to an encoder at once. Both recurse or panic on a million of one character."""
@@ -39,12 +39,14 @@ def exact(vocabulary: str = "o200k_base") -> Callable[[str], int]:
             tried.append(f"{load.__name__.strip('_')}: {error}")
     raise RefoldError(
         f"no exact counter for {vocabulary!r} ({'; '.join(tried)}); "
-        f"{extra('exact')}, which brings splintr-rs with its vocabularies"
+        f"{install_hint('exact')}, which brings splintr-rs with its vocabularies"
     )
 
 
 def _splintr(vocabulary: str) -> Callable[[str], list[int]]:
-    encode: Callable[[str], list[int]] = import_module("splintr").Tokenizer.from_pretrained(vocabulary).encode_ordinary
+    encode: Callable[[str], list[int]] = (
+        import_module("splintr").Tokenizer.from_pretrained(vocabulary).encode_ordinary
+    )
     return encode
 
 
@@ -55,7 +57,11 @@ def _tiktoken(vocabulary: str) -> Callable[[str], list[int]]:
 
 
 def _count(encode: Callable[[str], list[int]], text: str) -> int:
-    clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if _has_surrogates(text) else text
+    clean = (
+        text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        if _has_surrogates(text)
+        else text
+    )
     return sum(len(encode(clean[start:stop])) for start, stop in pairwise(_cuts(clean)))
 
 
@@ -79,4 +85,4 @@ def _cuts(text: str) -> list[int]:
 
 def _last(text: str, start: int, stop: int) -> int:
     """The last good seam in a stretch; 0 if it has none."""
-    return max((found.end() for found in _SEAM.finditer(text, start, stop)), default=0)
+    return max((match.end() for match in _SEAM.finditer(text, start, stop)), default=0)

@@ -61,7 +61,9 @@ class Lines:
         beside = median(step.reported - ratio * step.estimated for step in steps)
         if beside >= 0:
             return Line(ratio, round(beside))
-        through = median(step.reported / max(1, step.estimated) for step in steps)  # nothing is hidden: by the totals
+        through = median(
+            step.reported / max(1, step.estimated) for step in steps
+        )  # nothing is hidden: by the totals
         return Line(min(max(through, BOUNDS[0]), BOUNDS[1]), 0)
 
     def learn(self, key: Key, before: tuple[int, int], now: tuple[int, int]) -> "Lines":

@@ -13,8 +13,8 @@ def prior_of(model: str) -> float:
     """Tokens that the provider of *model* is expected to count for an estimated one: the ratio of the longest pattern that
     its name matches, as in `refold.tokens.windows`; 1.0 for a family of which nothing was measured."""
     names = spellings(model.lower())
-    found = [row for row in _table()[1] if any(fnmatchcase(name, row[0]) for name in names)]
-    return max(found, key=lambda row: len(row[0]))[1] if found else 1.0
+    rows = [row for row in _table()[1] if any(fnmatchcase(name, row[0]) for name in names)]
+    return max(rows, key=lambda row: len(row[0]))[1] if rows else 1.0
 
 
 def no_prior(model: str) -> float:  # noqa: ARG001 - as `prior_of`

@@ -38,7 +38,10 @@ class Usage:
         """
         if self.calls != 1 or self.input <= 0 or (window is not None and self.input > window):
             return False
-        return abs(self.input - estimated) <= _SLACK or estimated <= _FACTOR * self.input <= _FACTOR**2 * estimated
+        return (
+            abs(self.input - estimated) <= _SLACK
+            or estimated <= _FACTOR * self.input <= _FACTOR**2 * estimated
+        )
 
 
 _FACTOR = 3
@@ -66,16 +69,20 @@ def read_usage(usage: Any) -> Usage | None:
         return None
     for names, read in _READERS:
         if not names.isdisjoint(usage):
-            found = read(usage)
-            if found.input > 0:
-                return found
+            counts = read(usage)
+            if counts.input > 0:
+                return counts
     return None
 
 
 def _anthropic(usage: Mapping[str, Any]) -> Usage:
     iterations = usage.get("iterations")
     if isinstance(iterations, list):
-        own = [one for one in iterations if isinstance(one, Mapping) and one.get("type", "message") == "message"]
+        own = [
+            turn
+            for turn in iterations
+            if isinstance(turn, Mapping) and turn.get("type", "message") == "message"
+        ]
         if own:
             return _anthropic_sum(own[-1])
         if iterations:
@@ -87,7 +94,9 @@ def _anthropic_sum(usage: Mapping[str, Any], calls: int = 1) -> Usage:
     cached = _int(usage, "cache_read_input_tokens")
     written, hour = _by_term(usage, "cache_creation_input_tokens", "cache_creation")
     fresh = _int(usage, "input_tokens")
-    return Usage(fresh + cached + written, _int(usage, "output_tokens"), cached, written, calls, hour)
+    return Usage(
+        fresh + cached + written, _int(usage, "output_tokens"), cached, written, calls, hour
+    )
 
 
 def _by_term(usage: Mapping[str, Any], total: str, terms: str) -> tuple[int, int | None]:
@@ -107,9 +116,13 @@ def _responses(usage: Mapping[str, Any]) -> Usage:
 
 def _chat(usage: Mapping[str, Any]) -> Usage:
     details = _object(usage, "prompt_tokens_details")
-    cached = _int(details, "cached_tokens") or _int(usage, "prompt_cache_hit_tokens", "cache_read_input_tokens")
+    cached = _int(details, "cached_tokens") or _int(
+        usage, "prompt_cache_hit_tokens", "cache_read_input_tokens"
+    )
     written, hour = _by_term(details, "cache_creation_tokens", "cache_creation_token_details")
-    written = _int(details, "cache_write_tokens") or written or _int(usage, "cache_creation_input_tokens")
+    written = (
+        _int(details, "cache_write_tokens") or written or _int(usage, "cache_creation_input_tokens")
+    )
     total = _int(usage, "prompt_tokens") or _int(usage, "prompt_cache_hit_tokens") + _int(
         usage, "prompt_cache_miss_tokens"
     )
@@ -122,7 +135,11 @@ def _gemini(usage: Mapping[str, Any]) -> Usage:
     )
     output = _int(usage, "candidatesTokenCount", "candidates_token_count")
     thoughts = _int(usage, "thoughtsTokenCount", "thoughts_token_count")
-    return Usage(total, output + thoughts, _int(usage, "cachedContentTokenCount", "cached_content_token_count"))
+    return Usage(
+        total,
+        output + thoughts,
+        _int(usage, "cachedContentTokenCount", "cached_content_token_count"),
+    )
 
 
 def _pi(usage: Mapping[str, Any]) -> Usage:
@@ -133,7 +150,17 @@ def _pi(usage: Mapping[str, Any]) -> Usage:
 _READERS = (
     (frozenset({"prompt_tokens", "prompt_cache_hit_tokens"}), _chat),
     (frozenset({"input_tokens_details"}), _responses),
-    (frozenset({"cache_read_input_tokens", "cache_creation_input_tokens", "cache_creation", "iterations"}), _anthropic),
+    (
+        frozenset(
+            {
+                "cache_read_input_tokens",
+                "cache_creation_input_tokens",
+                "cache_creation",
+                "iterations",
+            }
+        ),
+        _anthropic,
+    ),
     (frozenset({"input_tokens"}), _responses),
     (frozenset({"promptTokenCount", "prompt_token_count"}), _gemini),
     (frozenset({"input", "cacheRead"}), _pi),

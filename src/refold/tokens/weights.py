@@ -27,7 +27,9 @@ FOURS = bytes.fromhex(
     "7b8c988c988b849ba48086bf8c938195686f64736567888bb2887e90765b687d"
 )
 """Of each four."""
-SCRIPTS: tuple[tuple[bytes, tuple[bytes, ...], tuple[float, ...], tuple[bytes, ...], tuple[float, ...]], ...] = (
+SCRIPTS: tuple[
+    tuple[bytes, tuple[bytes, ...], tuple[float, ...], tuple[bytes, ...], tuple[float, ...]], ...
+] = (
     (
         b"E",
         (b"E", b"EE", b"aE", b"uE"),
@@ -95,7 +97,14 @@ SCRIPTS: tuple[tuple[bytes, tuple[bytes, ...], tuple[float, ...], tuple[bytes, .
         b"F",
         (b"F",),
         (0.4769,),
-        (b"\xef\xbc", b"\xef\xb8\x8f", b"\xef\xb8\x8f ", b"\xef\xb8\x8f\n", b"\xef\xb8\x8f\xe2", b"\xe2\x83\xa3"),
+        (
+            b"\xef\xbc",
+            b"\xef\xb8\x8f",
+            b"\xef\xb8\x8f ",
+            b"\xef\xb8\x8f\n",
+            b"\xef\xb8\x8f\xe2",
+            b"\xe2\x83\xa3",
+        ),
         (0.0107, 2.0078, 0.0505, -0.184, -1.2828, -2.0917),
     ),
     (

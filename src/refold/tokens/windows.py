@@ -26,7 +26,9 @@ class Window:
 
     def __post_init__(self) -> None:
         if self.context <= 0 or not 0 < self.room <= self.context:
-            raise ValueError(f"a window of {self.context} tokens with an input limit of {self.input} cannot be")
+            raise ValueError(
+                f"a window of {self.context} tokens with an input limit of {self.input} cannot be"
+            )
 
     @property
     def room(self) -> int:
@@ -54,7 +56,9 @@ def find_window(model: str, given: int | Window | Windows | None = None) -> Foun
         return Found(given, f"given as {given.room} tokens")
     if given is not None:
         return (
-            Found(Window(given), f"given as {given} tokens") if given > 0 else Found(None, "the window is switched off")
+            Found(Window(given), f"given as {given} tokens")
+            if given > 0
+            else Found(None, "the window is switched off")
         )
     if not model:
         return Found(None, "the request names no model and no window is given")
@@ -69,8 +73,8 @@ def lookup(model: str) -> Window | None:
     """The table's entry: the longest pattern that the name matches, with a provider's prefix
     (`anthropic/`, `models/`, `us.anthropic.`) or without."""
     names = spellings(model.lower())
-    found = [row for row in _table()[1] if any(fnmatchcase(name, row[0]) for name in names)]
-    return max(found, key=lambda row: len(row[0]))[1] if found else None
+    rows = [row for row in _table()[1] if any(fnmatchcase(name, row[0]) for name in names)]
+    return max(rows, key=lambda row: len(row[0]))[1] if rows else None
 
 
 def table_date() -> str:
@@ -88,5 +92,6 @@ def spellings(model: str) -> tuple[str, ...]:
 def _table() -> tuple[str, tuple[tuple[str, Window], ...]]:
     data = json.loads(Path(__file__).with_name("windows.json").read_text("utf-8"))
     return data["date"], tuple(
-        (row["model"], Window(row["context"], row.get("input"), row.get("output"))) for row in data["models"]
+        (row["model"], Window(row["context"], row.get("input"), row.get("output")))
+        for row in data["models"]
     )

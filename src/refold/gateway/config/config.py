@@ -12,7 +12,7 @@ from typing import Any
 
 from refold.compactor.strategy_names import strategy
 from refold.economics.prices import Prices, Rates, find_rates
-from refold.errors import number, whole
+from refold.errors import require_int, require_number
 from refold.gateway.config.durations import seconds_of
 from refold.gateway.config.toml import ConfigError, Kind, Table
 from refold.gateway.messages import APIS
@@ -78,10 +78,10 @@ class Config:
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise ValueError(f"two upstreams are called {twice!r}")
-        whole(0, port=self.port)
-        number(0, 65_535, port=self.port)
-        whole(1, workers=self.workers)
-        number(0, math.inf, hold_seconds=self.hold_seconds)
+        require_int(0, port=self.port)
+        require_number(0, 65_535, port=self.port)
+        require_int(1, workers=self.workers)
+        require_number(0, math.inf, hold_seconds=self.hold_seconds)
         named = self.tenant.removeprefix(HEADER) if self.tenant.startswith(HEADER) else ""
         if self.tenant not in (CREDENTIAL, SINGLE) and (not named or named != named.strip().lower()):
             raise ValueError(
@@ -270,7 +270,7 @@ def _prices(table: Table) -> Prices | None:
 
 def _rates(table: Table) -> Rates:
     said = table.fields(Rates)
-    table.guard(partial(number, 0, math.inf, **said))  # before it is told that others are missing
+    table.guard(partial(require_number, 0, math.inf, **said))  # before it is told that others are missing
     return table.made(Rates)
 
 

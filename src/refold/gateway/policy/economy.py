@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from refold.core.view import View
-from refold.economics.break_even import Offer, Worth, best_growth, worth
+from refold.economics.break_even import Offer, Worth, best_growth, judge_offer
 from refold.economics.prices import Rates, find_rates
 from refold.economics.session_length import Survival
 from refold.edits import Edit
@@ -41,7 +41,7 @@ class Case(NamedTuple):
 
     def judged(self) -> Worth:
         """Does it pay?"""
-        return worth(self.offer, self.rates, self.past, self.survival)
+        return judge_offer(self.offer, self.rates, self.past, self.survival)
 
     def as_made(self, view: View, edits: Sequence[Edit], removed: int) -> "Case":
         """The same case with what *edits* of *view* really remove and rewrite."""
@@ -101,10 +101,10 @@ def find_case(
         rewritten=goal - fixed + answered,
         tokens=tokens,
         growth=(view.said - fixed) / past,
-        asked=tokens if asks else 0,
-        answered=answered,
+        summary_input=tokens if asks else 0,
+        summary_output=answered,
         refetched=REFETCHED_SHARE,
-        alive=0.0 if idle is not None and idle > rates.lifetime else 1.0,
+        cache_alive=0.0 if idle is not None and idle > rates.lifetime else 1.0,
     )
     case = Case(offer, rates, past, goal, survival)
     return case if _is_time(case, tokens - (fixed if base is None else base)) else None
@@ -115,4 +115,4 @@ def _is_time(case: Case, grown: int) -> bool:
     if grown < SMALLEST_SHARE * offer.tokens:
         return False
     steep = rates.factor(int(offer.tokens + offer.growth)) > rates.factor(case.goal)
-    return steep or not offer.alive or grown >= best_growth(offer, rates)
+    return steep or not offer.cache_alive or grown >= best_growth(offer, rates)

@@ -11,9 +11,9 @@ from refold.economics.break_even import (
     Offer,
     best_growth,
     break_even,
-    expected_calls,
-    saving,
-    worth,
+    estimate_remaining_calls,
+    judge_offer,
+    tokens_saved,
 )
 from refold.economics.prices import Rates, find_rates, prices_date
 
@@ -25,9 +25,9 @@ OFFERS = st.builds(
     rewritten=st.integers(0, 200_000),
     tokens=st.integers(200_000, 900_000),
     growth=st.floats(0, 5_000),
-    asked=st.integers(0, 100_000),
-    answered=st.integers(0, 4_000),
-    alive=st.floats(0, 1),
+    summary_input=st.integers(0, 100_000),
+    summary_output=st.integers(0, 4_000),
+    cache_alive=st.floats(0, 1),
     refetched=st.floats(0, 0.5),
 )
 
@@ -58,47 +58,47 @@ def test_published_figures():
     """Clearing one result a call needs 144 more calls; in a batch of thirty, 1.4; growth of 49,000 tokens is best."""
     assert isclose(break_even(offer(2_000, 25_000), TENTH), 143.75)
     assert isclose(break_even(offer(60_000, 7_500), TENTH), 1.4375)
-    cycle = offer(60_000, 0, growth=2_500, asked=0, answered=9_800)  # 49,000 tokens of cost
+    cycle = offer(60_000, 0, growth=2_500, summary_input=0, summary_output=9_800)  # 49,000 tokens of cost
     assert 49_000 < best_growth(cycle, TENTH) < 50_000
 
 
 @given(OFFERS, RATES)
 def test_the_break_even_is_where_the_saving_begins(one: Offer, rates: Rates):
     after = break_even(one, rates)
-    assert saving(one, rates, after + 1) > 0
+    assert tokens_saved(one, rates, after + 1) > 0
     if after > 0:
-        assert isclose(saving(one, rates, after), 0, abs_tol=1e-3)
+        assert isclose(tokens_saved(one, rates, after), 0, abs_tol=1e-3)
 
 
 @given(OFFERS, RATES, st.integers(0, 400))
 def test_what_pays_saves(one: Offer, rates: Rates, past: int):
-    found = worth(one, rates, past)
+    found = judge_offer(one, rates, past)
     assert found.pays == (found.saving > 0) or isclose(found.saving, 0, abs_tol=1e-3)
-    assert found.expected == expected_calls(past)
+    assert found.expected == estimate_remaining_calls(past)
     assert "pays after" in found.reason and "expected" in found.reason
 
 
 @given(OFFERS, RATES)
 def test_a_lapsed_cache_makes_any_edit_cheaper(one: Offer, rates: Rates):
-    assert break_even(replace(one, alive=0.0), rates) <= break_even(replace(one, alive=1.0), rates)
+    assert break_even(replace(one, cache_alive=0.0), rates) <= break_even(replace(one, cache_alive=1.0), rates)
 
 
 def test_what_removes_nothing_never_pays():
-    found = worth(offer(0, 0), TENTH, 100)
+    found = judge_offer(offer(0, 0), TENTH, 100)
     assert (found.pays, found.after) == (False, inf)
     assert "never pays" in found.reason
 
 
 def test_below_a_price_cliff_it_pays_at_once():
     steep = replace(TENTH, cliffs=((100_000, 5.0),))
-    found = worth(offer(60_000, 90_000), steep, 5)
+    found = judge_offer(offer(60_000, 90_000), steep, 5)
     assert found.pays and "cliff" in found.reason
-    assert not worth(offer(60_000, 90_000), TENTH, 5).pays
-    assert not worth(offer(10_000, 90_000), steep, 5).pays  # still above it
+    assert not judge_offer(offer(60_000, 90_000), TENTH, 5).pays
+    assert not judge_offer(offer(10_000, 90_000), steep, 5).pays  # still above it
 
 
 def test_sessions_are_expected_to_last_as_long_again():
-    assert [expected_calls(past) for past in (0, 5, 50, 1000)] == [5, 5, 50, 200]
+    assert [estimate_remaining_calls(past) for past in (0, 5, 50, 1000)] == [5, 5, 50, 200]
 
 
 def test_prices_are_data_with_a_date():
