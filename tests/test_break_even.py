@@ -73,7 +73,7 @@ def test_the_break_even_is_where_the_saving_begins(one: Offer, rates: Rates):
 @given(OFFERS, RATES, st.integers(0, 400))
 def test_what_pays_saves(one: Offer, rates: Rates, past: int):
     found = judge_offer(one, rates, past)
-    assert found.pays == (found.saving > 0) or isclose(found.saving, 0, abs_tol=1e-3)
+    assert found.pays == (found.tokens_saved > 0) or isclose(found.tokens_saved, 0, abs_tol=1e-3)
     assert found.expected == estimate_remaining_calls(past)
     assert "pays after" in found.reason and "expected" in found.reason
 

@@ -691,7 +691,7 @@ def test_steps_are_exact_at_first_and_a_tenth_later(calls: int):
 @given(st.lists(st.integers(1, 300), min_size=ENOUGH, max_size=80), st.integers(0, 300))
 def test_half_of_those_that_came_this_far_go_on_for_as_long_as_is_expected(lengths: list[int], past: int):
     counts = Counter(step(t) for length in lengths for t in range(length))
-    found = Survival(counts).expected(past)
+    found = Survival(counts).remaining_calls(past)
     left = sorted(length - past for length in lengths if length > past)
     if past < EXACT and len(left) >= ENOUGH:
         low, high = left[(len(left) - 1) // 2], left[len(left) // 2]  # of an even number both are its middle
