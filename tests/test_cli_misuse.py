@@ -15,7 +15,7 @@ from refold.edits import Edit
 from refold.errors import FormatError
 from refold.session_files import demo_session, discover, read
 from refold.session_files.discover import files_below
-from refold.session_files.workfile import session_files
+from refold.session_files.edited_session import list_session_files
 from test_cli import digest, refold
 
 NOBODY = 65_534
@@ -178,7 +178,7 @@ def closed(tmp_path):
 def test_directories_that_may_not_be_looked_into_are_named(closed) -> None:
     def act():
         refused = list[str]()
-        names = [str(one) for one in session_files(closed, lambda error: refused.append(str(error.filename)))]
+        names = [str(one) for one in list_session_files(closed, lambda error: refused.append(str(error.filename)))]
         return names, refused
 
     names, refused = as_nobody(act)

@@ -15,7 +15,7 @@ from refold.compactor.calibration import Reports
 from refold.gateway.pipeline.pipeline import Outgoing
 from refold.presets.token_formulas import quarter
 from refold.session_files import read
-from refold.session_files.workfile import open_work
+from refold.session_files.edited_session import open_edited
 from refold.tokens.count import count_fixed, count_message, counter, is_estimator
 from refold.tokens.estimate import estimate
 from refold.tokens.priors import no_prior, prior_of, priors_date
@@ -192,5 +192,5 @@ def test_f15_a_session_file_is_counted_as_estimated_on_every_screen(tmp_path):
     """Parts, edits and totals of one screen have one counter (F17)."""
     file = tmp_path / "body.json"
     file.write_text(json.dumps({"model": OLDER, "max_tokens": 9, "messages": talk(9)}))
-    work = open_work(read(file), None, None)
+    work = open_edited(read(file), None, None)
     assert work.view.tokens == work.view.lens.fixed + work.view.estimate == work.view.counted

@@ -14,7 +14,7 @@ from refold.edits import Edit
 from refold.errors import EditError
 from refold.models.driver import Asker
 from refold.session_files import drafts
-from refold.session_files.workfile import Share, WorkFile, shares
+from refold.session_files.edited_session import EditedSession, Share, shares
 from refold.stores.store import Action
 
 
@@ -41,7 +41,7 @@ class Plan:
 class Compacted:
     """A session, and what compacting it came to."""
 
-    work: WorkFile
+    work: EditedSession
     """As it was before."""
     made: Preview
     shares: Sequence[Share]
@@ -61,28 +61,28 @@ class Compacted:
 class Accepted:
     """A session, and the draft of it that was accepted."""
 
-    work: WorkFile
-    after: WorkFile
+    work: EditedSession
+    after: EditedSession
     edits: tuple[Edit, ...]
     kept: str
     grown: int
     """Messages that were said since the preview."""
 
 
-def compacted(work: WorkFile, plan: Plan, model: ModelOptions, ask: Asker | None) -> Compacted:
+def compacted(work: EditedSession, plan: Plan, model: ModelOptions, ask: Asker | None) -> Compacted:
     """Compact one session, or try to, as *plan* says."""
     chosen = model.strategies(plan.strategies, work.view, plan.to)
     action: Action = "preview" if plan.preview else "compact"
-    made, rows = drafts.try_out(work, chosen, plan.to, ask=ask, actor=plan.actor, action=action)
+    made, rows = drafts.try_strategies(work, chosen, plan.to, ask=ask, actor=plan.actor, action=action)
     done = Compacted(
         work=work, made=made, shares=shares(work.view, made.view, chosen), to=plan.to, dry_run=plan.dry_run
     )
     if plan.preview:
-        drafts.book(work, rows)
+        drafts.record_rows(work, rows)
         return _drafted(done, plan)
     if plan.dry_run:
         return done
-    drafts.keep(work, made, rows)
+    drafts.save_compaction(work, made, rows)
     return replace(done, kept=str(work.place or "") if made.edits else "")
 
 
@@ -93,39 +93,39 @@ def _drafted(done: Compacted, plan: Plan) -> Compacted:
         costs = (work.view.tokens * plan.price / 1e6, made.view.tokens * plan.price / 1e6)
         done = replace(done, prices=costs)
     if not made.edits:
-        drafts.drop_draft(work)
+        drafts.delete_draft(work)
         return replace(done, draft="")
-    path = drafts.put_draft(work, drafts.draft_of(work, made, plan.to))
+    path = drafts.write_draft(work, drafts.make_draft(work, made, plan.to))
     other = edited(work, made, plan.actor) if plan.edit else made
     if other is None:
         return replace(done, draft=str(path), aborted=True)
     if other is not made:
-        drafts.put_draft(work, drafts.draft_of(work, other, plan.to))
+        drafts.write_draft(work, drafts.make_draft(work, other, plan.to))
     return replace(done, made=other, draft=str(path))
 
 
-def ready(works: Sequence[WorkFile]) -> list[tuple[WorkFile, Preview, int]]:
+def ready(works: Sequence[EditedSession]) -> list[tuple[EditedSession, Preview, int]]:
     """The sessions of which there is a draft, with it, and how many messages were said since. Raises
     `EditError` when there is none, or one that does not fit any more."""
     found = [(work, draft) for work in works if (draft := drafts.find_draft(work))]
     if not found:
         name = works[0].name
         raise EditError(f"there is no draft of {name}: refold compact {name} --to TOKENS --preview makes one")
-    return [(work, drafts.resumed(work, draft), _grown(work, draft)) for work, draft in found]
+    return [(work, drafts.resume_draft(work, draft), _grown(work, draft)) for work, draft in found]
 
 
-def _grown(work: WorkFile, draft: drafts.Draft) -> int:
+def _grown(work: EditedSession, draft: drafts.Draft) -> int:
     said = work.view.transcript
     return len(said) - said.tips.index(draft.tip)
 
 
-def accepted(work: WorkFile, made: Preview, grown: int, *, edit: bool, actor: str) -> Accepted | None:
+def accepted(work: EditedSession, made: Preview, grown: int, *, edit: bool, actor: str) -> Accepted | None:
     """Keep a draft and forget that it was one; None where its summary was left empty."""
     chosen = edited(work, made, actor) if edit else made
     if chosen is None:
         return None
-    after = drafts.accept(work, chosen, actor)
-    drafts.drop_draft(work)
+    after = drafts.accept_preview(work, chosen, actor)
+    drafts.delete_draft(work)
     return Accepted(work, after, chosen.edits, str(work.place or ""), grown)
 
 
@@ -135,13 +135,13 @@ def guard_draft(paths: Sequence[str], store: str | None) -> None:
         raise click.UsageError("a preview of standard input has no place for its draft: name a --store")
 
 
-def guard_output(output: str | None, works: Iterable[WorkFile]) -> None:
+def guard_output(output: str | None, works: Iterable[EditedSession]) -> None:
     """Refuse to write a request over edits or drafts. Raises `click.UsageError`."""
     if not output or output == "-":
         return
     target = Path(output).resolve()
     for work in works:
-        if target in {path.resolve() for path in (work.place, drafts.draft_file(work)) if path}:
+        if target in {path.resolve() for path in (work.place, drafts.draft_path(work)) if path}:
             raise click.UsageError(f"{output} is where edits or drafts are kept")
 
 

@@ -24,7 +24,7 @@ from refold.compactor.engine import first_sight
 from refold.core.view import View
 from refold.edits import Edit
 from refold.session_files.demo import demo_session
-from refold.session_files.workfile import Share, saving
+from refold.session_files.edited_session import Share, tokens_saved
 from refold.stores import SQLiteStore
 from refold.text.summary_wrapper import summary_in
 
@@ -150,7 +150,7 @@ def _shares(views: Sequence[View], compactor: Compactor) -> Iterator[Share]:
     """Yield what each strategy did over all requests: edits, and the tokens saved when they were made."""
     unedited = views[-1].revert()
     for strategy in compactor.local:
-        saved = [saving(unedited, edit) for edit in first_sight(unedited, [strategy])]
+        saved = [tokens_saved(unedited, edit) for edit in first_sight(unedited, [strategy])]
         yield Share(repr(strategy), len(saved), sum(saved))
     attempts = [attempt for view in views for attempt in view.attempts if attempt.edits]
     for by in dict.fromkeys(map(repr, compactor.retrospective)):

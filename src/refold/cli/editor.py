@@ -9,8 +9,8 @@ import click
 from refold.cli import terminal as screen
 from refold.compactor.preview import Preview
 from refold.errors import EditError, RefoldError
-from refold.session_files.drafts import amend, draft_file, write_private
-from refold.session_files.workfile import WorkFile
+from refold.session_files.drafts import amend_summary, draft_path, write_private
+from refold.session_files.edited_session import EditedSession
 
 
 def summaries(made: Preview) -> dict[str, str]:
@@ -19,7 +19,7 @@ def summaries(made: Preview) -> dict[str, str]:
     return {id: text for id, text in made.summaries().items() if id in shown}
 
 
-def edited(work: WorkFile, made: Preview, actor: str) -> Preview | None:
+def edited(work: EditedSession, made: Preview, actor: str) -> Preview | None:
     """*made* with its summaries as the user left them, one after another; None once one was left empty.
 
     An unchanged one stays as it is. Raises `EditError` for a text that is no summary (it stays in its
@@ -42,7 +42,7 @@ def edited(work: WorkFile, made: Preview, actor: str) -> Preview | None:
 
 def _amended(made: Preview, id: str, text: str, actor: str, path: Path) -> Preview:
     try:
-        return amend(made, id, text, actor)
+        return amend_summary(made, id, text, actor)
     except RefoldError as error:
         raise EditError(f"{error}; your text is in {path}") from error
 
@@ -53,9 +53,9 @@ def _ask(path: Path, text: bytes) -> bytes:
     return path.read_bytes().strip() if path.exists() else b""
 
 
-def _file(work: WorkFile) -> Path:
+def _file(work: EditedSession) -> Path:
     """The file that the editor is given. Raises `click.UsageError` where no editor could be used."""
-    path = draft_file(work)
+    path = draft_path(work)
     if path is None:
         raise click.UsageError("a session from standard input has no place for what is edited: name a --store")
     if not (os.environ.get("VISUAL") or os.environ.get("EDITOR") or (sys.stdin and sys.stdin.isatty())):

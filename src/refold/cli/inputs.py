@@ -18,7 +18,7 @@ from refold.compactor.strategy_names import strategy
 from refold.core.strategy import Strategy
 from refold.errors import FormatError, RefoldError
 from refold.session_files import Session
-from refold.session_files.workfile import WorkFile, open_work, session_files
+from refold.session_files.edited_session import EditedSession, list_session_files, open_edited
 from refold.stores import MemoryStore
 from refold.stores.open import file_of, insist_on, open_store
 from refold.stores.store import Store
@@ -73,7 +73,7 @@ class Inputs:
         """How tokens are counted."""
         return counter(exact(ENCODING)) if self.exact else count_message
 
-    def works(self) -> Iterator[WorkFile]:
+    def works(self) -> Iterator[EditedSession]:
         """Every session, read and opened. One that cannot be read is skipped if it is one of several.
 
         Raises `RefoldError` and `OSError` when there is nothing to work on.
@@ -86,7 +86,7 @@ class Inputs:
                 for session, data in self._sessions(path):
                     screen.complain_all(f"{session.path}: {problem}" for problem in session.problems)
                     kept = store or (MemoryStore() if session.path == Path("-") else None)
-                    yield open_work(session, data, kept, format=self.format, count=count, place=place)
+                    yield open_edited(session, data, kept, format=self.format, count=count, place=place)
                     found += 1
             except (RefoldError, OSError) as error:
                 if not many:
@@ -95,7 +95,7 @@ class Inputs:
         if not found:
             raise FormatError(f"no session in {', '.join(self.paths)}")
 
-    def one(self) -> WorkFile:
+    def one(self) -> EditedSession:
         """The only session. Raises `FormatError` when there are several."""
         works = list(self.works())
         if len(works) > 1:
@@ -120,7 +120,7 @@ class Inputs:
     def _below(self, path: str) -> Sequence[str | Path]:
         if path == "-" or not Path(path).is_dir():
             return [path]
-        found = session_files(Path(path), lambda error: self._skip(str(error.filename), error))
+        found = list_session_files(Path(path), lambda error: self._skip(str(error.filename), error))
         return [one for one in found if not self.store or not _same(self.store, one)]
 
     def _skip(self, path: str, error: Exception) -> None:

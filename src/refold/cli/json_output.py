@@ -12,7 +12,7 @@ from refold.edits import Edit
 from refold.retrieval import Hit
 from refold.rules.rule import Violation
 from refold.session_files import Found
-from refold.session_files.workfile import Share, WorkFile, saving, standing
+from refold.session_files.edited_session import EditedSession, Share, savings_by_strategy, tokens_saved
 from refold.stores.store import Row
 
 Document = dict[str, Any]
@@ -23,7 +23,7 @@ def answer(sessions: Iterable[Document], skipped: Iterable[tuple[str, str]]) -> 
     return {"sessions": list(sessions), "skipped": [{"path": path, "reason": why} for path, why in skipped]}
 
 
-def session(work: WorkFile) -> Document:
+def session(work: EditedSession) -> Document:
     """Which session it is."""
     one = work.session
     return {
@@ -40,7 +40,7 @@ def session(work: WorkFile) -> Document:
 
 def edit(view: View, one: Edit) -> Document:
     """An edit, without what it shows."""
-    return {"id": one.id, "start": one.start, "stop": one.stop, "by": one.by, "saved": saving(view, one)}
+    return {"id": one.id, "start": one.start, "stop": one.stop, "by": one.by, "saved": tokens_saved(view, one)}
 
 
 def share(one: Share) -> Document:
@@ -48,7 +48,7 @@ def share(one: Share) -> Document:
     return asdict(one)
 
 
-def stats(work: WorkFile, parts: Mapping[str, Any], effective: int | None) -> Document:
+def stats(work: EditedSession, parts: Mapping[str, Any], effective: int | None) -> Document:
     """`refold stats`."""
     view = work.view
     compactions = [{"start": c.start, "stop": c.stop, "trigger": c.trigger} for c in work.session.compactions]
@@ -57,7 +57,7 @@ def stats(work: WorkFile, parts: Mapping[str, Any], effective: int | None) -> Do
         "tokens": {"said": view.said, "sent": view.tokens, "effective": effective, "fixed": view.lens.fixed},
         **parts,
         "compactions": compactions,
-        "edits": [share(one) for one in standing(view)],
+        "edits": [share(one) for one in savings_by_strategy(view)],
     }
 
 
@@ -99,22 +99,22 @@ def accepted(one: Accepted, actor: str) -> Document:
     }
 
 
-def discarded(work: WorkFile, found: bool) -> Document:
+def discarded(work: EditedSession, found: bool) -> Document:
     """`refold discard`."""
     return {**session(work), "discarded": found}
 
 
-def history(work: WorkFile, rows: Iterable[Row]) -> Document:
+def history(work: EditedSession, rows: Iterable[Row]) -> Document:
     """`refold history`: the ledger's rows, all of their fields."""
     return {**session(work), "rows": [asdict(row) for row in rows]}
 
 
-def recalled(work: WorkFile, hits: Sequence[Hit], limit: int) -> Document:
+def recalled(work: EditedSession, hits: Sequence[Hit], limit: int) -> Document:
     """`refold recall`."""
     return {**session(work), "hits": [hit._asdict() for hit in hits[:limit]], "more": len(hits) > limit}
 
 
-def view(work: WorkFile) -> Document:
+def view(work: EditedSession) -> Document:
     """`refold view`."""
     return {
         **session(work),
@@ -132,18 +132,18 @@ def view(work: WorkFile) -> Document:
     }
 
 
-def unfolded(work: WorkFile, id: str) -> Document:
+def unfolded(work: EditedSession, id: str) -> Document:
     """`refold unfold`: the entries in their wire form."""
     return {**session(work), "edit": edit(work.view, work.view.find(id)), "entries": work.view.unfold(id)}
 
 
-def reverted(work: WorkFile, gone: Sequence[Edit], after: WorkFile) -> Document:
+def reverted(work: EditedSession, gone: Sequence[Edit], after: EditedSession) -> Document:
     """`refold revert`."""
     tokens = {"before": work.view.tokens, "after": after.view.tokens}
     return {**session(work), "tokens": tokens, "reverted": [edit(work.view, one) for one in gone]}
 
 
-def checked(work: WorkFile, found: Sequence[Violation], repaired: Repaired | None) -> Document:
+def checked(work: EditedSession, found: Sequence[Violation], repaired: Repaired | None) -> Document:
     """`refold check`."""
     document = {**session(work), "violations": [violation(one) for one in found]}
     if repaired is not None:

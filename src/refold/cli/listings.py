@@ -16,7 +16,7 @@ from refold.core.view import View
 from refold.retrieval import Hit
 from refold.rules.rule import Violation
 from refold.session_files import Found
-from refold.session_files.workfile import WorkFile, standing
+from refold.session_files.edited_session import EditedSession, savings_by_strategy
 
 
 def lines(texts: Iterable[Line]) -> None:
@@ -31,12 +31,12 @@ def line(console: Console, text: str, style: str | None = None) -> None:
     console.out(text, style=style, highlight=False)
 
 
-def title(work: WorkFile) -> None:
+def title(work: EditedSession) -> None:
     """Which session it is, on one line."""
     screen.out().out(name(work), style="bold", highlight=False)
 
 
-def name(work: WorkFile) -> str:
+def name(work: EditedSession) -> str:
     """Path, client, title and length of a session."""
     one = work.session
     told = [
@@ -93,7 +93,7 @@ def _size(count: int) -> str:
 # --- refold stats ----------------------------------------------------------------------------
 
 
-def stats(work: WorkFile, parts: dict[str, Any], effective: int | None) -> None:
+def stats(work: EditedSession, parts: dict[str, Any], effective: int | None) -> None:
     """One session: where its tokens are."""
     console, view = screen.out(), work.view
     line(console, name(work), "bold")
@@ -109,7 +109,7 @@ def stats(work: WorkFile, parts: dict[str, Any], effective: int | None) -> None:
     console.print(_largest(parts["largest"]))
     for one in work.session.compactions:
         console.print(Text(f"recorded compaction: #{one.start}-{one.stop - 1} {one.trigger}", style="magenta"))
-    for share in standing(view):
+    for share in savings_by_strategy(view):
         console.print(Text(f"{many(share.edits, 'edit')} saved {share.saved:,} tokens: {share.by}", style="green"))
 
 
@@ -128,7 +128,7 @@ def _largest(rows: Sequence[dict[str, Any]]) -> Table:
     return table
 
 
-def table(works: Sequence[WorkFile]) -> None:
+def table(works: Sequence[EditedSession]) -> None:
     """Several sessions, one line each, and their total."""
     rows = list[tuple[str, ...]]()
     for work in works:
@@ -147,7 +147,7 @@ def _sums(views: Sequence[View]) -> tuple[str, ...]:
 # --- refold recall, refold check ---------------------------------------------------------------------------
 
 
-def recalled(rows: Sequence[tuple[WorkFile, Sequence[Hit]]], limit: int) -> None:
+def recalled(rows: Sequence[tuple[EditedSession, Sequence[Hit]]], limit: int) -> None:
     """What was found behind the edits, *limit* hits of each session."""
     console = screen.out()
     for work, hits in rows:
@@ -164,7 +164,7 @@ def _hit(hit: Hit) -> tuple[str, ...]:
     return hit.edit, f"#{hit.position}", hit.role, clean(hit.snippet)
 
 
-def checked(rows: Sequence[tuple[WorkFile, Sequence[Violation], Repaired | None]], console: Console) -> None:
+def checked(rows: Sequence[tuple[EditedSession, Sequence[Violation], Repaired | None]], console: Console) -> None:
     """What a provider would refuse."""
     for work, found, repaired in rows:
         for one in found:

@@ -17,7 +17,7 @@ from refold.cli.terminal import bar, clean, many, short, tokens
 from refold.compactor.preview import Preview
 from refold.core.view import View
 from refold.edits import Edit
-from refold.session_files.workfile import Share, WorkFile
+from refold.session_files.edited_session import EditedSession, Share
 from refold.stores.store import Row
 
 MOST = 10
@@ -159,13 +159,13 @@ def accepted(rows: Sequence[Accepted], actor: str) -> None:
         line(console, f"edits are in {clean(one.kept)}", "dim")
 
 
-def discarded(rows: Sequence[tuple[WorkFile, bool]]) -> None:
+def discarded(rows: Sequence[tuple[EditedSession, bool]]) -> None:
     """Whose drafts are gone."""
     for work, found in rows:
         line(screen.out(), f"{clean(work.name)}: {'the draft is discarded' if found else 'no draft to discard'}")
 
 
-def reverted(rows: Sequence[tuple[WorkFile, Sequence[Edit], WorkFile]]) -> None:
+def reverted(rows: Sequence[tuple[EditedSession, Sequence[Edit], EditedSession]]) -> None:
     """What was taken back."""
     console = screen.out()
     for work, gone, after in rows:
@@ -182,7 +182,7 @@ def reverted(rows: Sequence[tuple[WorkFile, Sequence[Edit], WorkFile]]) -> None:
 STYLES = {"applied": "bold green", "degraded": "bold yellow", "failed": "bold red", "rejected": "bold red"}
 
 
-def histories(rows: Sequence[tuple[WorkFile, Sequence[Row]]]) -> None:
+def histories(rows: Sequence[tuple[EditedSession, Sequence[Row]]]) -> None:
     """Every attempt at each session, oldest first. Rows that differ in nothing but the edit are one entry."""
     console = screen.out()
     for work, found in rows:

@@ -25,7 +25,7 @@ from refold.codecs.repair import check as violations
 from refold.codecs.repair import repair as mended
 from refold.errors import FormatError
 from refold.retrieval import recall as search
-from refold.session_files.workfile import WorkFile, holder, open_work, rows_of
+from refold.session_files.edited_session import EditedSession, find_owner, ledger_rows, open_edited
 from refold.stores import MemoryStore
 
 
@@ -88,7 +88,7 @@ def unfold(inputs: Inputs, edit: str, as_json: bool) -> None:
 
     With --json the entries are as they stand in the session.
     """
-    work = holder(inputs.works(), edit)
+    work = find_owner(inputs.works(), edit)
     if as_json:
         screen.emit(documents.answer([documents.unfolded(work, edit)], inputs.skipped))
         return
@@ -124,7 +124,7 @@ def history(inputs: Inputs, as_json: bool) -> None:
 
     Oldest first, with the reason, model and prompt, the edits, and what they cost in content.
     """
-    rows = [(work, rows_of(work)) for work in inputs.works()]
+    rows = [(work, ledger_rows(work)) for work in inputs.works()]
     if as_json:
         screen.emit(documents.answer((documents.history(*row) for row in rows), inputs.skipped))
     else:
@@ -172,18 +172,18 @@ def check(inputs: Inputs, sent: bool, before: str | None, repair: bool, output: 
 # --- small steps that several commands take ---------------------------------------------------
 
 
-def _effective(work: WorkFile) -> int | None:
+def _effective(work: EditedSession) -> int | None:
     """Tokens of what the client's own model saw, where its compactions are recorded."""
     return _seen(work, effective=True).view.tokens if work.session.compactions else None
 
 
-def _seen(work: WorkFile, effective: bool) -> WorkFile:
+def _seen(work: EditedSession, effective: bool) -> EditedSession:
     if not effective:
         return work
     session = replace(work.session, messages=work.session.effective, compactions=())
-    return open_work(session, None, MemoryStore(), count=work.count)
+    return open_edited(session, None, MemoryStore(), count=work.count)
 
 
-def _checked(work: WorkFile, payload: Any, repair: bool, before: Any) -> tuple[WorkFile, Any, Any]:
+def _checked(work: EditedSession, payload: Any, repair: bool, before: Any) -> tuple[EditedSession, Any, Any]:
     format = work.view.envelope.codec.NAME if work.view.envelope is not None else work.session.format
     return work, violations(payload, format, before=before), mended(payload, format) if repair else None

@@ -12,7 +12,7 @@ from refold.cli.inputs import Inputs, named, one_standard_output, tokens, write
 from refold.cli.model_options import ModelOptions, dollars_a_million, takes_model
 from refold.cli.options import ACTOR, EDIT, SESSION, SESSIONS, looks_at_sessions, takes_sessions
 from refold.session_files import drafts
-from refold.session_files.workfile import holder, missing, take_back
+from refold.session_files.edited_session import find_owner, removed_edits, take_back
 
 ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
 
@@ -100,7 +100,7 @@ def accept(inputs: Inputs, edit: bool, actor: str, as_json: bool) -> int:
 @looks_at_sessions
 def discard(inputs: Inputs, as_json: bool) -> None:
     """Drop the draft that `refold compact --preview` made."""
-    rows = [(work, drafts.drop_draft(work)) for work in inputs.works()]
+    rows = [(work, drafts.delete_draft(work)) for work in inputs.works()]
     if as_json:
         screen.emit(documents.answer((documents.discarded(*row) for row in rows), inputs.skipped))
     else:
@@ -120,9 +120,9 @@ def revert(inputs: Inputs, edits: tuple[str, ...], before: str, actor: str, as_j
     """
     if edits and before:
         raise click.UsageError("name edits to take back or one to go back to before, not both")
-    works = [holder(inputs.works(), id) for id in edits[:1] or filter(None, (before,))] or list(inputs.works())
+    works = [find_owner(inputs.works(), id) for id in edits[:1] or filter(None, (before,))] or list(inputs.works())
     rows = [(work, take_back(work, edits, before=before, actor=actor)) for work in works]
-    done = [(work, missing(work.view, after.view), after) for work, after in rows]
+    done = [(work, removed_edits(work.view, after.view), after) for work, after in rows]
     if as_json:
         screen.emit(documents.answer((documents.reverted(*row) for row in done), inputs.skipped))
     else:

@@ -18,7 +18,7 @@ from refold.core.strategy import Strategy
 from refold.edits import Attempt, Edit
 from refold.errors import EditError, StoreError
 from refold.models.driver import Asker
-from refold.session_files.workfile import WorkFile, looker, trier
+from refold.session_files.edited_session import EditedSession, read_only_compactor, scratch_compactor
 from refold.stores import MemoryStore
 from refold.stores.edit_json import FORMAT, dump, edit_fields, edit_of, load
 from refold.stores.store import Action, Row
@@ -48,8 +48,8 @@ class Draft:
 # --- making and keeping ----------------------------------------------------------------------
 
 
-def try_out(
-    work: WorkFile,
+def try_strategies(
+    work: EditedSession,
     strategies: Iterable[Strategy],
     to: int,
     *,
@@ -66,7 +66,7 @@ def try_out(
     if work.view.tokens <= to:
         return Preview(work.view, work.view, ()), ()
     books = MemoryStore()
-    made = trier(work, strategies, to, ask, books).preview(work.payload, to=to, actor=actor)
+    made = scratch_compactor(work, strategies, to, ask, books).preview(work.payload, to=to, actor=actor)
     known, fresh = {edit.id for edit in work.view.edits}, {edit.id for edit in made.edits}
     edits = tuple(edit for edit in made.view.edits if edit.id not in known)
     local = [edit for edit in edits if edit.id not in fresh]
@@ -76,49 +76,49 @@ def try_out(
     return Preview(work.view, made.view, edits), (*about(action, when, actor, sighted, local), *booked)
 
 
-def book(work: WorkFile, rows: Sequence[Row]) -> None:
+def record_rows(work: EditedSession, rows: Sequence[Row]) -> None:
     """Put rows into the session's ledger, where its store keeps one. Raises `StoreError`."""
     if rows and (record := getattr(work.store, "record", None)):
         record(rows)
 
 
-def keep(work: WorkFile, made: Preview, rows: Sequence[Row]) -> WorkFile:
+def save_compaction(work: EditedSession, made: Preview, rows: Sequence[Row]) -> EditedSession:
     """Keep a compaction at once: its edits and what the ledger says about it. Raises `StoreError`."""
     if made.edits:
         work.store.save(made.edits)
-    book(work, rows)
+    record_rows(work, rows)
     return replace(work, view=made.view)
 
 
-def accept(work: WorkFile, made: Preview, actor: str = "manual") -> WorkFile:
+def accept_preview(work: EditedSession, made: Preview, actor: str = "manual") -> EditedSession:
     """Keep exactly the edits of a preview; the ledger says who did (S2-51, S2-53). No model is asked.
 
     Raises `EditError` when edits that were kept since stand in the way, `StoreError`; then nothing is kept.
     """
-    return replace(work, view=looker(work).accept(made, actor=actor))
+    return replace(work, view=read_only_compactor(work).accept(made, actor=actor))
 
 
-def amend(made: Preview, id: str, text: str, actor: str) -> Preview:
+def amend_summary(made: Preview, id: str, text: str, actor: str) -> Preview:
     """*made* with another text in a summary, said so in the attempt that made it. Raises `EditError`."""
     other, edit = made.amend(id, text), made.view.find(id)
-    told = tuple(_amended(one, actor) if one.by == edit.by else one for one in made.attempts)
+    told = tuple(_with_amendment(one, actor) if one.by == edit.by else one for one in made.attempts)
     return replace(other, view=replace(other.view, attempts=told))
 
 
-def _amended(attempt: Attempt, actor: str) -> Attempt:
+def _with_amendment(attempt: Attempt, actor: str) -> Attempt:
     return replace(attempt, reason="; ".join(filter(None, (attempt.reason, f"amended by {actor}"))))
 
 
 # --- drafts ----------------------------------------------------------------------------------
 
 
-def draft_of(work: WorkFile, made: Preview, to: int) -> Draft:
-    """A preview as a draft that `resumed` makes a preview of again."""
+def make_draft(work: EditedSession, made: Preview, to: int) -> Draft:
+    """A preview as a draft that `resume_draft` makes a preview of again."""
     base = tuple(edit.id for edit in work.view.edits)
     return Draft(work.view.transcript.tips[-1], _session(work), to, base, made.edits, made.attempts)
 
 
-def resumed(work: WorkFile, draft: Draft) -> Preview:
+def resume_draft(work: EditedSession, draft: Draft) -> Preview:
     """The draft as a preview of the session as it is now; what was said since stays as it is.
 
     Raises `EditError` when the session's edits are no longer those that the draft builds on.
@@ -129,25 +129,25 @@ def resumed(work: WorkFile, draft: Draft) -> Preview:
     return Preview(work.view, replace(view, attempts=draft.attempts), draft.edits)
 
 
-def draft_file(work: WorkFile) -> Path | None:
+def draft_path(work: EditedSession) -> Path | None:
     """Where the drafts of a session are: `FILE.refold-draft` beside its edits; None if those have no file."""
     return work.place and work.place.with_name(work.place.name.removesuffix(".refold") + SUFFIX)
 
 
-def find_draft(work: WorkFile) -> Draft | None:
+def find_draft(work: EditedSession) -> Draft | None:
     """The draft of a session; of a file that was moved or copied, the latest of which it is a continuation.
 
     Raises `EditError` for a draft of this session whose history has changed since, `StoreError`.
     """
-    found = _matching(work, read_drafts(draft_file(work)))
+    found = _find_match(work, read_drafts(draft_path(work)))
     if found and found.tip not in work.view.transcript.tips:
         raise EditError(f"the history in {work.name} has changed since the preview; preview it again")
     return found
 
 
-def put_draft(work: WorkFile, draft: Draft) -> Path:
+def write_draft(work: EditedSession, draft: Draft) -> Path:
     """Keep a draft in place of the earlier one of the session. Raises `StoreError`."""
-    path = draft_file(work)
+    path = draft_path(work)
     if path is None:
         raise StoreError(f"{work.name}: there is no place for a draft; name a store")
     left = [one for one in read_drafts(path) if one.session != draft.session and one.tip != draft.tip]
@@ -155,24 +155,24 @@ def put_draft(work: WorkFile, draft: Draft) -> Path:
     return path
 
 
-def drop_draft(work: WorkFile) -> bool:
+def delete_draft(work: EditedSession) -> bool:
     """Forget the draft of a session, an outdated one too; tell if there was one. Raises `StoreError`."""
-    path = draft_file(work)
+    path = draft_path(work)
     drafts = read_drafts(path)
-    gone = _matching(work, drafts)
+    gone = _find_match(work, drafts)
     if path and gone:
         _write(path, [draft for draft in drafts if draft != gone])
     return gone is not None
 
 
-def _matching(work: WorkFile, drafts: Sequence[Draft]) -> Draft | None:
+def _find_match(work: EditedSession, drafts: Sequence[Draft]) -> Draft | None:
     session, tips = _session(work), set(work.view.transcript.tips)
     own = [draft for draft in drafts if draft.session == session]
     found = own or [draft for draft in drafts if draft.tip in tips]
     return found[-1] if found else None
 
 
-def _session(work: WorkFile) -> tuple[str, str]:
+def _session(work: EditedSession) -> tuple[str, str]:
     """Which session it is; one from standard input is known by what it says alone."""
     if work.session.path == Path("-"):
         return "-", work.view.transcript.tips[-1]

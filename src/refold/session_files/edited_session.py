@@ -34,7 +34,7 @@ NEVER = Budget(sys.maxsize, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class WorkFile:
+class EditedSession:
     """A session, where its edits are kept, and how they show it."""
 
     name: str
@@ -61,13 +61,13 @@ class Share:
     reason: str = ""
 
 
-def session_files(directory: Path, refused: Refused) -> list[Path]:
+def list_session_files(directory: Path, refused: Refused) -> list[Path]:
     """The files below *directory* that may be session files, in order of their names; *refused* is told which
     directories may not be looked into."""
     return sorted(path for path in files_below(directory, "**/*", refused) if path.name.endswith(SUFFIXES))
 
 
-def open_work(
+def open_edited(
     session: Session,
     data: bytes | None,
     store: Store | None,
@@ -75,7 +75,7 @@ def open_work(
     format: str | None = None,
     count: Counter = count_message,
     place: Path | None = None,
-) -> WorkFile:
+) -> EditedSession:
     """Look at a session through its stored edits. *data* is the file's content where it may be a
     request itself; *format* overrides what the reader found; *place* is the file of *store* (without
     a store, the file beside the session). Raises `FormatError`, `StoreError`."""
@@ -86,20 +86,20 @@ def open_work(
     for payload in (data, session.payload):
         if payload is not None:
             try:
-                return WorkFile(str(session.path), session, payload, store, look(payload), count, place)
+                return EditedSession(str(session.path), session, payload, store, look(payload), count, place)
             except FormatError:
                 if payload is session.payload:
                     raise
-    return WorkFile(str(session.path), session, session.payload, store, look(session.payload), count, place)
+    return EditedSession(str(session.path), session, session.payload, store, look(session.payload), count, place)
 
 
-def looker(work: WorkFile) -> Compactor:
+def read_only_compactor(work: EditedSession) -> Compactor:
     """A compactor over the session's stored edits that makes none itself."""
     return Compactor((), NEVER, work.store, format=_codec(work), count=work.count, reports=Reports(no_prior))
 
 
-def trier(
-    work: WorkFile, strategies: Iterable[Strategy], to: int, ask: Asker | None = None, ledger: Recorder | None = None
+def scratch_compactor(
+    work: EditedSession, strategies: Iterable[Strategy], to: int, ask: Asker | None = None, ledger: Recorder | None = None
 ) -> Compactor:
     """A compactor that starts from the session's edits and keeps new ones in memory alone."""
     memory = MemoryStore()
@@ -110,11 +110,11 @@ def trier(
     )
 
 
-def _codec(work: WorkFile) -> str | Codec:
+def _codec(work: EditedSession) -> str | Codec:
     return work.view.envelope.codec if work.view.envelope is not None else work.session.format
 
 
-def take_back(work: WorkFile, ids: Sequence[str] = (), *, before: str = "", actor: str = "manual") -> WorkFile:
+def take_back(work: EditedSession, ids: Sequence[str] = (), *, before: str = "", actor: str = "manual") -> EditedSession:
     """The session without the edits of *ids*; without *before* and all edits made after it; without any,
     if nothing is named (S2-53). They leave the store, and the ledger says so (`Compactor.revert`).
 
@@ -127,35 +127,35 @@ def take_back(work: WorkFile, ids: Sequence[str] = (), *, before: str = "", acto
         return work
     first = edits.index(work.view.find(before)) if before else 0
     named = [edit.id for edit in work.view.find_all(ids) or edits[first:]]
-    untouched = not ids and _unseen(work, named)
-    view = looker(work).revert(work.payload, *named, actor=actor)
+    untouched = not ids and _is_unseen(work, named)
+    view = read_only_compactor(work).revert(work.payload, *named, actor=actor)
     if untouched and view.edits != edits[:first]:
         stay = {edit.id for edit in edits[:first]}
         work.store.remove(edit.id for edit in view.edits if edit.id not in stay)
-        view = looker(work)(work.payload)
+        view = read_only_compactor(work)(work.payload)
     return replace(work, view=view)
 
 
-def missing(before: View, after: View) -> list[Edit]:
+def removed_edits(before: View, after: View) -> list[Edit]:
     """The edits of one view that another has no longer."""
     left = {edit.id for edit in after.edits}
     return [edit for edit in before.edits if edit.id not in left]
 
 
-def _unseen(work: WorkFile, ids: Iterable[str]) -> bool:
+def _is_unseen(work: EditedSession, ids: Iterable[str]) -> bool:
     """Was nothing said since these edits were kept, as far as the ledger knows?"""
     now = work.view.transcript.tips[-1]
-    kept = [row for row in rows_of(work) if row.action in ("compact", "accept")]
+    kept = [row for row in ledger_rows(work) if row.action in ("compact", "accept")]
     late, early = ({row.edit for row in kept if (row.tip == now) is is_late} for is_late in (True, False))
     return set(ids) <= late - early
 
 
-def rows_of(work: WorkFile) -> tuple[Row, ...]:
+def ledger_rows(work: EditedSession) -> tuple[Row, ...]:
     """What the ledger says of the session, oldest first. Raises `StoreError`."""
-    return looker(work).records(work.payload)
+    return read_only_compactor(work).records(work.payload)
 
 
-def holder(works: Iterable[WorkFile], id: str) -> WorkFile:
+def find_owner(works: Iterable[EditedSession], id: str) -> EditedSession:
     """The one among *works* that has the edit *id*. Raises `EditError` when none or several do."""
     found = [work for work in works if any(edit.id.startswith(id) for edit in work.view.edits)]
     if len(found) > 1:
@@ -176,19 +176,19 @@ def shares(before: View, after: View, strategies: Iterable[Strategy] = ()) -> li
 def _local_share(before: View, strategy: Strategy, new: set[str]) -> Share:
     """A local strategy's edits that are left at the end: later ones replace what they hide too."""
     made = first_sight(before, [strategy])
-    left = [saving(before, edit) for edit in made if edit.id in new]
+    left = [tokens_saved(before, edit) for edit in made if edit.id in new]
     reason = "" if left else "later strategies took over" if made else "nothing to do"
     return Share(repr(strategy), len(left), sum(left), "applied" if made else "noop", reason)
 
 
-def saving(view: View, edit: Edit) -> int:
+def tokens_saved(view: View, edit: Edit) -> int:
     """Tokens between what was said and what the edit shows."""
     return view.ground.tokens(edit.start, edit.stop) - sum(map(view.lens.count, edit.insert))
 
 
-def standing(view: View) -> list[Share]:
+def savings_by_strategy(view: View) -> list[Share]:
     """What the edits that show save now, by strategy; the largest saving first."""
     by = dict[str, list[int]]()
     for edit, _ in view.top:
-        by.setdefault(edit.by, []).append(saving(view, edit))
+        by.setdefault(edit.by, []).append(tokens_saved(view, edit))
     return sorted((Share(name, len(saved), sum(saved)) for name, saved in by.items()), key=lambda one: -one.saved)
