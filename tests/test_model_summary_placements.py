@@ -18,7 +18,7 @@ from refold.rules.rule import Rules
 from refold.strategies.summarize import Summarize
 from refold.summarizers.heuristic import parse
 from refold.summarizers.model import HEADINGS, ModelSummary
-from refold.summarizers.placement import PLACEMENTS, Placement, placed
+from refold.summarizers.placement import PLACEMENTS, Placement, keep_behind
 from refold.summarizers.tail import tail_start
 from refold.testing import ScriptedModel, check_strategy, transcripts
 from refold.text.summary_wrapper import (
@@ -154,9 +154,10 @@ def test_where_the_model_is_to_go_on_it_is_told_to():
     history = [*talk(6), user("Look at it."), *ran("c1"), *ran("c2")]
     view = View.of(history)
     for text in ("text", "text\n- Look at it."):
-        assert placed(PLACEMENTS["answer"], view, len(history), text)[-1] == user("Look at it.")
+        surroundings = keep_behind(view, len(history), PLACEMENTS["answer"])
+        assert surroundings.around_summary(text)[-1] == user("Look at it.")
     view = View.of(history[-4:])
-    assert placed(PLACEMENTS["answer"], view, 4, "text")[-1].text == CONTINUE
+    assert keep_behind(view, 4, PLACEMENTS["answer"]).around_summary("text")[-1].text == CONTINUE
 
 
 # --- fed back ------------------------------------------------------------------------------------

@@ -17,15 +17,15 @@ from refold.presets.koog import (
     LLM,
     Chunked,
     Concept,
-    Containing,
     FactType,
     FromLastNMessages,
     HistoryCompressionStrategy,
+    MemoryContaining,
     NoAnswer,
     NoCompression,
     Prompt,
     RetrieveFactsFromHistory,
-    Tagged,
+    TaggedMemory,
     WholeHistory,
     compose_prompt_with_required_messages,
     remember,
@@ -248,11 +248,11 @@ def test_koogs_own_memory_messages_are_known_by_their_texts_if_so_wished():
     facts = user("Here are the relevant facts from memory: dark mode")
     quoted = user("What does 'Memory feature is not enabled' mean?")
     history = [*TASK[:4], off, facts, quoted, *TASK[4:]]
-    kept, _, _ = run(replaced(history, tldr("x"), memory=Containing()))
+    kept, _, _ = run(replaced(history, tldr("x"), memory=MemoryContaining()))
     assert [message for message in (off, facts, quoted) if message in kept] == [off, facts, quoted]
     marked, _, _ = run(replaced(history, tldr("x")))
     assert [message for message in (off, facts, quoted) if message in marked] == [off, facts]
-    tagged, _, _ = run(replaced(history, tldr("x"), memory=Tagged()))
+    tagged, _, _ = run(replaced(history, tldr("x"), memory=TaggedMemory()))
     assert off not in tagged
 
 

@@ -19,12 +19,12 @@ from refold.presets.koog import (
     LLM,
     AgentState,
     Chunked,
-    Containing,
     FactType,
     FromLastNMessages,
     HistoryCompressionStrategy,
+    MemoryContaining,
     RetrieveFactsFromHistory,
-    Tagged,
+    TaggedMemory,
     WholeHistory,
     compose_prompt_with_required_messages,
     execute_with_history_compression,
@@ -323,7 +323,7 @@ def test_the_node_knows_memory_by_its_words_if_so_wished():
     """S3-26 S3-27: koog's own memory messages carry no tag (C3-5)."""
     facts = HumanMessage("Here are the relevant facts from memory: tables are in Chinese.", id="m")
     history = [*counted(12), facts, AIMessage("So far."), HumanMessage("Go on.")]
-    for memory, kept in ((Containing(), True), (None, True), (Tagged(), False)):
+    for memory, kept in ((MemoryContaining(), True), (None, True), (TaggedMemory(), False)):
         node = node_llm_compress_history(ScriptedModel([TLDR]), memory=memory)
         assert (facts in node.invoke({"messages": history})["messages"]) == kept
 

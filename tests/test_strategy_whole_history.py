@@ -17,15 +17,9 @@ from refold.models.driver import drive
 from refold.rules import anthropic, openai_chat
 from refold.rules.rule import Rules
 from refold.strategies import Chunked, FromLastN, WholeHistory
-from refold.summarizers.kept_words import (
-    Containing,
-    Tagged,
-    composed,
-    kept,
-    pending,
-    remember,
-    untold,
-)
+from refold.summarizers.memory_messages import MemoryContaining, TaggedMemory, remember
+from refold.summarizers.placement import keep_before, kept_positions
+from refold.summarizers.tail import unanswered_from, unsummarized_runs
 from refold.testing import ScriptedModel, check_strategy, proposals, transcripts
 from refold.text.summary_wrapper import OPEN, is_only_summary, summary_in, without_summary, wrap_summary
 
@@ -100,7 +94,7 @@ def test_first_request_and_whatever_waits_stay_and_no_open_call_is_lost(messages
         history = view.transcript.messages
         shown = [part for message in view.messages for part in message.parts]
         assert set(history[0].parts) <= set(shown)
-        tail = history[pending(view) :]
+        tail = history[unanswered_from(view) :]
         assert not tail or [p for m in tail for p in m.parts] == shown[-sum(len(m.parts) for m in tail) :]
         if view.edits and not tail:
             assert view.messages[-1].role != "assistant"
@@ -235,18 +229,18 @@ def test_memory_stays_and_is_not_said_twice():
 
 def test_memory_is_what_is_tagged_and_not_what_speaks_of_it():
     """C3-5: a substring counts only where one asks for it."""
-    assert Tagged()(remember("x </memory> y"))
+    assert TaggedMemory()(remember("x </memory> y"))
     for text in (
         "Here are the relevant facts from memory",
         "<memory>a</memory> and I say more",
         "see <memory>a</memory>",
         "<memory>",
     ):
-        assert not Tagged()(user(text))
-    assert Containing()(user("Memory feature is not enabled for this agent."))
-    assert not Containing(("tea",))(user("coffee"))
+        assert not TaggedMemory()(user(text))
+    assert MemoryContaining()(user("Memory feature is not enabled for this agent."))
+    assert not MemoryContaining(("tea",))(user("coffee"))
     messages = [*talk(2), user("Here are the relevant facts from memory: tea"), *talk(2)]
-    view, _ = run(WholeHistory(summarizer=ByModel(), memory=Containing()), messages, "x")
+    view, _ = run(WholeHistory(summarizer=ByModel(), memory=MemoryContaining()), messages, "x")
     assert messages[4] in view.messages
 
 
@@ -255,7 +249,7 @@ def test_an_assistants_memory_first_does_not_break_alternation():
     memory = Message("assistant", remember("Likes tea.").parts)
     messages = [memory, Message("assistant", (Text(WORDS * 3),))]
     view = View.of(messages, lens=Lens(rules=ANTHROPIC))
-    insert = composed(view, 0, 2, (user("told"),), Tagged())
+    insert = keep_before(view, 0, 2, TaggedMemory()).around(user("told"))
     assert [m.role for m in insert] == ["user", "assistant", "user"]
 
 
@@ -276,15 +270,15 @@ def test_a_strategy_of_ones_own_keeps_what_is_important():
     """S3-21 S3-22 S3-25 C3-6: the required messages are composed around one's own; orphans are refused."""
 
     def keep_important(view):
-        stop = pending(view)
+        stop = unanswered_from(view)
         important = [m for m in view.transcript.messages[:stop] if m.role == "assistant" and "important" in m.text]
-        yield view.fold(0, stop, *composed(view, 0, stop, important, None), by="keep_important")
+        yield view.fold(0, stop, *keep_before(view, 0, stop, None).around(*important), by="keep_important")
 
     messages = [*talk(3), said("important: the key is K-9"), *talk(3), user("next?")]
     view = proposals(View.of(messages), keep_important)
     assert view.messages == (messages[0], messages[6], messages[-1])
     orphan = View.of([*talk(2), call("z"), result("z"), said("x")], lens=Lens(rules=CHAT))
-    insert = composed(orphan, 0, 7, [call("z")], None)
+    insert = keep_before(orphan, 0, 7, None).around(call("z"))
     with pytest.raises(EditError, match="do not pair"):
         orphan.apply(orphan.fold(0, 7, *insert, by="x"))
 
@@ -308,7 +302,7 @@ def test_their_names_state_every_setting():
     """S3-13: strategies are values, and their defaults the seed's examples."""
     assert (
         repr(WholeHistory())
-        == "WholeHistory(max_tokens=2000, summarizer=RuleSummary(), preserve_memory=True, memory=Tagged())"
+        == "WholeHistory(max_tokens=2000, summarizer=RuleSummary(), preserve_memory=True, memory=TaggedMemory())"
     )
     assert repr(FromLastN()).startswith("FromLastN(n=5, ")
     assert repr(Chunked()).startswith("Chunked(size=10, ")
@@ -316,8 +310,8 @@ def test_their_names_state_every_setting():
 
 def test_what_stays_and_what_is_untold_can_be_asked():
     view = View.of([*talk(2), user("q")], lens=Lens(rules=CHAT))
-    assert (pending(view), untold(view, 4), kept(view, 0, 4, None)) == (4, [(0, 4)], [0])
-    assert (pending(View.of([])), kept(View.of([]), 0, 0, Tagged())) == (0, [])
+    assert (unanswered_from(view), unsummarized_runs(view, 4), kept_positions(view, 0, 4, None)) == (4, [(0, 4)], [0])
+    assert (unanswered_from(View.of([])), kept_positions(View.of([]), 0, 0, TaggedMemory())) == (0, [])
 
 
 def test_conformance_9_summaries_that_were_merged_with_a_message_are_known_again():
@@ -329,7 +323,7 @@ def test_conformance_9_summaries_that_were_merged_with_a_message_are_known_again
     assert not is_only_summary(merged) and is_only_summary(Message("user", (*one.parts, *two.parts)))
     assert summary_in(Message("assistant", merged.parts)) is None
     view = View.of([merged, said(WORDS), *talk(3)], lens=Lens(rules=ANTHROPIC))
-    assert untold(view, 8) == [(1, 8)]
+    assert unsummarized_runs(view, 8) == [(1, 8)]
     view, _ = run(WholeHistory(), (), view=view)
     assert view.messages[0].parts[0] == first.parts[0]
     assert sum(summary_in(user(part.text)) is not None for part in view.messages[0].parts) == 1

@@ -15,7 +15,7 @@ from refold.core.strategy import Strategy
 from refold.errors import is_number
 from refold.summarizers.forms.facts import Concept, FactType
 from refold.summarizers.heuristic import RuleSummary
-from refold.summarizers.kept_words import Tagged
+from refold.summarizers.memory_messages import TaggedMemory
 from refold.summarizers.model import ModelSummary
 from refold.summarizers.model.prompt import Prompt
 
@@ -23,7 +23,7 @@ STRATEGIES: Mapping[str, Any] = {name: getattr(strategies, name) for name in str
 """What can be named: every strategy that `refold.strategies` exports."""
 _SCORERS: Mapping[str, Any] = {name: getattr(scorers, name) for name in scorers.__all__}
 _SUMMARIZERS: Mapping[str, Any] = {"RuleSummary": RuleSummary, "ModelSummary": ModelSummary}
-_PICKS: Mapping[str, Any] = {"Tagged": Tagged}
+_PICKS: Mapping[str, Any] = {"TaggedMemory": TaggedMemory}
 _INNER: Mapping[str, Any] = {**STRATEGIES, **_SCORERS, **_SUMMARIZERS, **_PICKS, "Concept": Concept}
 """What can be named inside settings: `ClearToolResults(scorer=Freshness())`, `Summarize(summarizer=ModelSummary())`."""
 _TAKEN: Mapping[str, Mapping[str, Any]] = {

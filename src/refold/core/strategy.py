@@ -1,7 +1,8 @@
 """What a strategy is, and what it may say while it runs."""
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from types import FunctionType
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, final
 
 from refold.core.view import View
@@ -132,6 +133,16 @@ class Strategy(Protocol):
 
     def __call__(self, view: View, /) -> Steps:
         """Propose edits of *view*, most useful first."""
+
+
+def full_repr(strategy: Any) -> str:
+    """Return the repr of a strategy that is a dataclass, with every setting; functions by their names,
+    so that it is the same in every process."""
+    settings = ((f.name, getattr(strategy, f.name)) for f in fields(strategy))
+    spelled = (
+        f"{name}={value.__qualname__ if isinstance(value, FunctionType) else repr(value)}" for name, value in settings
+    )
+    return f"{type(strategy).__name__}({', '.join(spelled)})"
 
 
 def is_local(strategy: Strategy) -> bool:

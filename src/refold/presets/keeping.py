@@ -8,8 +8,7 @@ from refold.core.strategy import Ending, Steps, Strategy
 from refold.core.view import View
 from refold.messages import Message
 from refold.speakers import has_person, heard_in
-from refold.summarizers.kept_words import pending, untold
-from refold.summarizers.tail import tail_start
+from refold.summarizers.tail import tail_start, unanswered_from, unsummarized_runs
 
 Start = Callable[[View], int]
 """The position where the kept tail of a view begins, a legal cut; 0 where nothing is older."""
@@ -29,7 +28,7 @@ class KeepFrom:
     def __call__(self, view: View) -> Steps:
         """What the strategy proposes."""
         start = self.start(view)
-        if not untold(view, start):
+        if not unsummarized_runs(view, start):
             return Ending("noop", "everything older than what is kept is summarised already")
         keep = len(view.transcript) - start
         strategy: Strategy = replace(self.strategy, keep=keep, pin=self.pin or self.strategy.pin)
@@ -79,7 +78,7 @@ class LastMessages:
         end = len(view.transcript)
         whole = max((cut for cut in view.cuts if cut <= end - self.count), default=0)
         cuts = sorted(cut for cut in view.cuts if whole <= cut < end)
-        waits = pending(view)
+        waits = unanswered_from(view)
         fitting = (cut for cut in cuts if _tokens(view, cut) <= self.max_tokens)
         return min(next(fitting, waits), waits) if whole < waits else whole
 
@@ -90,7 +89,7 @@ class Unanswered:
 
     def __call__(self, view: View) -> int:
         """Where it begins."""
-        return pending(view)
+        return unanswered_from(view)
 
 
 def requests(view: View) -> list[int]:

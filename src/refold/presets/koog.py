@@ -21,15 +21,14 @@ from refold.presets.koog_strategies import (
     tldr,
 )
 from refold.summarizers.forms.facts import Concept, FactType
-from refold.summarizers.kept_words import (
-    Containing,
-    Marked,
-    Tagged,
-    composed,
-    kept,
-    pending,
+from refold.summarizers.memory_messages import (
+    MemoryContaining,
+    TaggedMemory,
+    TaggedOrBeginning,
     remember,
 )
+from refold.summarizers.placement import keep_before, kept_positions
+from refold.summarizers.tail import unanswered_from
 
 if TYPE_CHECKING:
     from refold.presets.koog_graph import (
@@ -58,12 +57,12 @@ def compose_prompt_with_required_messages(
     """
     original = llm_session.original
     view = llm_session.view_of(original)
-    said, stop = view.transcript.messages, pending(view)
+    said, stop = view.transcript.messages, unanswered_from(view)
     memory = Listed(tuple(memory_messages)) if preserve_memory else None
-    staying = [*original.head, *(said[at] for at in kept(view, 0, stop, memory)), *said[stop:]]
+    staying = [*original.head, *(said[at] for at in kept_positions(view, 0, stop, memory)), *said[stop:]]
     fresh = [m for m in memory_messages if m not in original.messages] if preserve_memory else []
     told = paired([*fresh, *(m for m in messages if not any(m is other for other in staying))])
-    shown = composed(view, 0, stop, told, memory)
+    shown = keep_before(view, 0, stop, memory).around(*told)
     if stop:
         view = view.apply(view.fold(0, stop, *shown, by="compose_prompt_with_required_messages"))
     llm_session.prompt = Prompt((*original.head, *view.messages))
@@ -96,17 +95,17 @@ __all__ = [
     "AgentState",
     "Chunked",
     "Concept",
-    "Containing",
     "FactType",
     "FromLastNMessages",
     "HistoryCompressionStrategy",
-    "Marked",
+    "MemoryContaining",
     "NoAnswer",
     "NoCompression",
     "Prompt",
     "ReadSession",
     "RetrieveFactsFromHistory",
-    "Tagged",
+    "TaggedMemory",
+    "TaggedOrBeginning",
     "WholeHistory",
     "WriteSession",
     "compose_prompt_with_required_messages",

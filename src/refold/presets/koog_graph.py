@@ -12,7 +12,7 @@ from refold.adapters.langgraph import MESSAGES, messages_of, replaced
 from refold.errors import install_hint
 from refold.presets.koog_sessions import LLM, ReadSession
 from refold.presets.koog_strategies import HistoryCompressionStrategy
-from refold.summarizers.kept_words import Picks
+from refold.summarizers.memory_messages import MessageFilter
 
 try:
     from langchain_core.language_models import BaseChatModel
@@ -60,7 +60,7 @@ def node_llm_compress_history(
     *,
     retrieval_model: Any = None,
     preserve_memory: bool = True,
-    memory: Picks | None = None,
+    memory: MessageFilter | None = None,
     key: str = MESSAGES,
 ) -> Runnable[Any, Any]:
     """A node that **replaces** the state's messages by compressed ones, as koog's does: the originals are lost in

@@ -28,7 +28,7 @@ from refold.models.driver import adrive
 from refold.presets.koog_strategies import HistoryCompressionStrategy, WholeHistory
 from refold.rules.openai_chat import RULES
 from refold.rules.rule import Rules
-from refold.summarizers.kept_words import Marked, Picks
+from refold.summarizers.memory_messages import MessageFilter, TaggedOrBeginning
 from refold.summarizers.model.record import DETAILS, elements
 from refold.text.summary_wrapper import CONTINUE, summary_in
 from refold.tokens.count import Counter, count_fixed, count_message
@@ -76,7 +76,7 @@ class ReadSession:
     """What answers: a model of `refold.models`, or any function from an `Ask` to an `Answer`."""
     rules: Rules = Rules(RULES)
     count: Counter = count_message
-    memory: Picks = field(default_factory=Marked)
+    memory: MessageFilter = field(default_factory=TaggedOrBeginning)
     mark: Mark = field(default_factory=Mark)
     """When the history was compressed last, or seen first."""
     clock: Callable[[], float] = time.time
@@ -182,11 +182,11 @@ class LLM:
         ask: Any = None,
         *,
         codec: str | Codec | None = None,
-        memory: Picks | None = None,
+        memory: MessageFilter | None = None,
         count: Counter = count_message,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.history, self.model, self._count, self._memory = list(history), ask, count, memory or Marked()
+        self.history, self.model, self._count, self._memory = list(history), ask, count, memory or TaggedOrBeginning()
         own = codec is None and all(isinstance(entry, Message) for entry in history)
         self._codec = None if own else open_payload(self.history, codec).codec
         self._writing = asyncio.Lock()

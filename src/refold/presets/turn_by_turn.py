@@ -8,7 +8,8 @@ from refold.core.strategy import Ending, Steps, Summarizer
 from refold.core.view import View
 from refold.presets.keeping import LastTurns, Start, requests
 from refold.summarizers.heuristic import RuleSummary
-from refold.summarizers.kept_words import Telling, tell, untold
+from refold.summarizers.placement import keep_before, summarize_span
+from refold.summarizers.tail import unsummarized_runs
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,10 @@ class SummarizeTurns:
 
     def __call__(self, view: View) -> Steps:
         """Propose an edit for each turn; give up when nobody answers."""
-        telling, worst = Telling(self.summarizer, self.max_tokens, None, repr(self)), None
+        worst: Ending | None = None
         for start, stop in self._turns(view):
-            _, ending = yield from tell(view, start, stop, start, telling)
+            surroundings = keep_before(view, start, stop, None)
+            _, ending = yield from summarize_span(view, surroundings, self.summarizer, self.max_tokens, repr(self))
             worst = ending if ending and ending.outcome != "noop" else worst
             if ending and ending.outcome == "failed":
                 break
@@ -38,5 +40,5 @@ class SummarizeTurns:
     def _turns(self, view: View) -> Iterator[tuple[int, int]]:
         """Where the old turns begin and end that nothing stands for yet."""
         asked = set(requests(view))
-        for first, last in untold(view, self.start(view)):
+        for first, last in unsummarized_runs(view, self.start(view)):
             yield from pairwise([first, *(at for at in range(first + 1, last) if at in asked), last])

@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from refold.core.strategy import Ending, Steps, Summarizer
+from refold.core.strategy import Ending, Steps, Summarizer, full_repr
 from refold.core.view import View
 from refold.errors import require_callable, require_int
 from refold.summarizers.heuristic import RuleSummary
-from refold.summarizers.kept_words import Picks, Tagged, Telling, pending, spelled, tell, untold
+from refold.summarizers.memory_messages import MessageFilter, TaggedMemory
+from refold.summarizers.placement import keep_before, summarize_span
+from refold.summarizers.tail import unanswered_from, unsummarized_runs
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -28,10 +30,10 @@ class Chunked:
     summarizer: Summarizer = field(default_factory=RuleSummary)
     preserve_memory: bool = True
     """Whether memory messages stay."""
-    memory: Picks = field(default_factory=Tagged)
+    memory: MessageFilter = field(default_factory=TaggedMemory)
     """Which messages are memory."""
 
-    __repr__ = spelled
+    __repr__ = full_repr
 
     def __post_init__(self) -> None:
         require_int(1, size=self.size, max_tokens=self.max_tokens)
@@ -40,20 +42,19 @@ class Chunked:
     def __call__(self, view: View) -> Steps:
         """Propose an edit for each chunk; give up when nobody answers."""
         memory = self.memory if self.preserve_memory else None
-        telling = Telling(self.summarizer, self.max_tokens, memory, repr(self))
         worst: Ending | None = None
         for start, stop in self.chunks(view):
-            told = yield from tell(view, start, stop, start, telling)
-            if told.ending and told.ending.outcome != "noop":
-                worst = told.ending
-            if told.ending and told.ending.outcome == "failed":
+            surroundings = keep_before(view, start, stop, memory)
+            _, ending = yield from summarize_span(view, surroundings, self.summarizer, self.max_tokens, repr(self))
+            worst = ending if ending and ending.outcome != "noop" else worst
+            if ending and ending.outcome == "failed":
                 break
         return worst
 
     def chunks(self, view: View) -> Iterator[tuple[int, int]]:
         """Where the chunks of what is not summarised yet begin and end."""
         cuts = sorted(view.cuts)
-        for first, last in untold(view, pending(view)):
+        for first, last in unsummarized_runs(view, unanswered_from(view)):
             start = first
             while start < last:
                 stop = next((cut for cut in cuts if start + self.size <= cut <= last), last)

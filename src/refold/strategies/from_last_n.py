@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass, field
 
-from refold.core.strategy import Ending, Steps, Summarizer
+from refold.core.strategy import Ending, Steps, Summarizer, full_repr
 from refold.core.view import View
 from refold.errors import require_callable, require_int
 from refold.summarizers.heuristic import RuleSummary
-from refold.summarizers.kept_words import Picks, Tagged, Telling, pending, spelled, tell, untold
+from refold.summarizers.memory_messages import MessageFilter, TaggedMemory
+from refold.summarizers.placement import keep_before, summarize_span
+from refold.summarizers.tail import unanswered_from, unsummarized_runs
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -26,10 +28,10 @@ class FromLastN:
     summarizer: Summarizer = field(default_factory=RuleSummary)
     preserve_memory: bool = True
     """Whether memory messages stay."""
-    memory: Picks = field(default_factory=Tagged)
+    memory: MessageFilter = field(default_factory=TaggedMemory)
     """Which messages are memory."""
 
-    __repr__ = spelled
+    __repr__ = full_repr
 
     def __post_init__(self) -> None:
         require_int(1, n=self.n, max_tokens=self.max_tokens)
@@ -37,10 +39,11 @@ class FromLastN:
 
     def __call__(self, view: View) -> Steps:
         """Propose one edit, or none."""
-        stop = pending(view)
-        if not untold(view, stop):
+        stop = unanswered_from(view)
+        if not unsummarized_runs(view, stop):
             return Ending("noop", "nothing new to summarise")
         since = max((cut for cut in view.cuts if cut <= stop - self.n), default=0)
         memory = self.memory if self.preserve_memory else None
-        told = yield from tell(view, 0, stop, since, Telling(self.summarizer, self.max_tokens, memory, repr(self)))
-        return told.ending
+        surroundings = keep_before(view, 0, stop, memory)
+        result = yield from summarize_span(view, surroundings, self.summarizer, self.max_tokens, repr(self), since)
+        return result.ending

@@ -2,14 +2,16 @@
 
 from dataclasses import dataclass, field
 
-from refold.core.strategy import End, Ending, Steps, Strategy, advance
+from refold.core.strategy import End, Ending, Steps, Strategy, advance, full_repr
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import require_callable, require_callable_or_none, require_int
 from refold.summarizers.facts import FACTS_PROMPT, FactSummary
 from refold.summarizers.forms.facts import Concept
-from refold.summarizers.kept_words import Picks, Tagged, Telling, pending, spelled, tell, untold
+from refold.summarizers.memory_messages import MessageFilter, TaggedMemory
 from refold.summarizers.model.prompt import Prompt, as_prompt
+from refold.summarizers.placement import keep_before, summarize_span
+from refold.summarizers.tail import unanswered_from, unsummarized_runs
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -35,14 +37,14 @@ class RetrieveFacts:
     """What runs when there are no facts, such as `WholeHistory()`."""
     preserve_memory: bool = True
     """Whether memory messages stay."""
-    memory: Picks = field(default_factory=Tagged)
+    memory: MessageFilter = field(default_factory=TaggedMemory)
     """Which messages are memory."""
     prompt: Prompt | str = FACTS_PROMPT
     """How a model is to look for them: its system prompt."""
 
     def __repr__(self) -> str:
         """Every setting; the prompt where it is another than the package's, so that the rest can be given back."""
-        return spelled(self).replace(f", prompt={FACTS_PROMPT!r}", "")
+        return full_repr(self).replace(f", prompt={FACTS_PROMPT!r}", "")
 
     def __post_init__(self) -> None:
         require_int(1, max_tokens=self.max_tokens, piece=self.piece, asks=self.asks)
@@ -55,14 +57,15 @@ class RetrieveFacts:
 
     def __call__(self, view: View) -> Steps:
         """Propose one edit, or what the fallback proposes."""
-        stop = pending(view)
-        if not untold(view, stop):
+        stop = unanswered_from(view)
+        if not unsummarized_runs(view, stop):
             return Ending("noop", "nothing new to look through")
         memory = self.memory if self.preserve_memory else None
-        told = yield from tell(view, 0, stop, 0, Telling(self._summarizer(), self.max_tokens, memory, repr(self)))
-        if told.done or self.fallback is None:
-            return told.ending
-        why = told.ending.reason if told.ending else "no facts"
+        surroundings = keep_before(view, 0, stop, memory)
+        result = yield from summarize_span(view, surroundings, self._summarizer(), self.max_tokens, repr(self))
+        if result.is_proposed or self.fallback is None:
+            return result.ending
+        why = result.ending.reason if result.ending else "no facts"
         return (yield from self._fall_back(view, self.fallback, why))
 
     def _fall_back(self, view: View, fallback: Strategy, why: str) -> Steps:

@@ -1,19 +1,19 @@
 """Summarise so that a request comes down to a number of tokens, and not far below it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from refold.core.strategy import Ending, Steps, Summarizer
+from refold.core.strategy import Ending, Steps, Summarizer, full_repr
 from refold.core.view import View
 from refold.errors import require_int, require_number
 from refold.messages import Message
-from refold.strategies.summarize import Summarize, described
+from refold.strategies.summarize import Summarize
 from refold.summarizers.heuristic import RuleSummary
-from refold.summarizers.placement import Placement
+from refold.summarizers.placement import Placement, summarize_span
 from refold.summarizers.tail import tail_start
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SummarizeTo:
     """`Summarize` with the cap that the kept tail leaves of *tokens*, so that little of the budget goes unused.
 
@@ -32,6 +32,8 @@ class SummarizeTo:
     """As for `Summarize`, and so is *pin*."""
     pin: Callable[[Message], bool] | None = None
 
+    __repr__ = full_repr
+
     def __post_init__(self) -> None:
         require_int(1, tokens=self.tokens)
         require_number(0, 1, keep=self.keep, at_most=self.at_most)
@@ -41,28 +43,27 @@ class SummarizeTo:
             )
         Summarize(summarizer=self.summarizer, place=self.place, pin=self.pin)  # looks at what it is given
 
-    def __repr__(self) -> str:
-        """As of `Summarize`."""
-        return described(self)
-
     def __call__(self, view: View) -> Steps:
         """Propose one edit, or none."""
         share = self.keep * min(1.0, self.tokens / max(1, view.tokens))
         stop = tail_start(view, share)
         if not stop:
             return None
-        how = Summarize(share, 1, self.summarizer, self.place, self.pin)
+        summarize = Summarize(share, 1, self.summarizer, self.place, self.pin)
         room = self._room(view, stop)
-        beside = how.beside(view, stop, room // 2)
-        if beside.stays.left_out:  # what a person said goes before the oldest of the tail
+        surroundings = summarize.surround(view, stop, room // 2)
+        if surroundings.left_out:  # what a person said goes before the oldest of the tail
             shorter = tail_start(view, share * 2 / 3)
-            more = how.beside(view, shorter, self._room(view, shorter) // 2)
-            if more.stays.left_out < beside.stays.left_out:
-                stop, room, beside = shorter, self._room(view, shorter), more
-        cap = min(room - beside.tokens, int(self.tokens * self.at_most))
+            roomier = summarize.surround(view, shorter, self._room(view, shorter) // 2)
+            if roomier.left_out < surroundings.left_out:
+                stop, room, surroundings = shorter, self._room(view, shorter), roomier
+        stay = surroundings.tokens(view)
+        cap = min(room - stay, int(self.tokens * self.at_most))
         if cap <= 0:
-            return Ending("noop", f"what stays ({beside.tokens} tokens word for word) leaves no room for a summary")
-        return (yield from replace(how, max_tokens=cap).fold(view, stop, repr(self), beside))
+            return Ending("noop", f"what stays ({stay} tokens word for word) leaves no room for a summary")
+        if not stop:
+            return None
+        return (yield from summarize_span(view, surroundings, self.summarizer, cap, repr(self))).ending
 
     def _room(self, view: View, stop: int) -> int:
         """Tokens that the tail from *stop* on leaves for what stands before it."""

@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass, field
 
-from refold.core.strategy import Ending, Steps, Summarizer
+from refold.core.strategy import Ending, Steps, Summarizer, full_repr
 from refold.core.view import View
 from refold.errors import require_callable, require_int
 from refold.summarizers.heuristic import RuleSummary
-from refold.summarizers.kept_words import Picks, Tagged, Telling, pending, spelled, tell, untold
+from refold.summarizers.memory_messages import MessageFilter, TaggedMemory
+from refold.summarizers.placement import keep_before, summarize_span
+from refold.summarizers.tail import unanswered_from, unsummarized_runs
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -14,7 +16,7 @@ class WholeHistory:
     """Show one summary instead of everything that the model has answered.
 
     Retrospective. System messages, the first request, the current one, memory and whatever waits for
-    an answer stay as they are (`refold.summarizers.kept_words`). An earlier summary is merged into the new one.
+    an answer stay as they are (`refold.summarizers.placement`). An earlier summary is merged into the new one.
     Raises ValueError for *max_tokens* under 1.
     """
 
@@ -23,10 +25,10 @@ class WholeHistory:
     summarizer: Summarizer = field(default_factory=RuleSummary)
     preserve_memory: bool = True
     """Whether memory messages stay."""
-    memory: Picks = field(default_factory=Tagged)
+    memory: MessageFilter = field(default_factory=TaggedMemory)
     """Which messages are memory."""
 
-    __repr__ = spelled
+    __repr__ = full_repr
 
     def __post_init__(self) -> None:
         require_int(1, max_tokens=self.max_tokens)
@@ -34,9 +36,9 @@ class WholeHistory:
 
     def __call__(self, view: View) -> Steps:
         """Propose one edit, or none."""
-        stop = pending(view)
-        if not untold(view, stop):
+        stop = unanswered_from(view)
+        if not unsummarized_runs(view, stop):
             return Ending("noop", "nothing new to summarise")
         memory = self.memory if self.preserve_memory else None
-        told = yield from tell(view, 0, stop, 0, Telling(self.summarizer, self.max_tokens, memory, repr(self)))
-        return told.ending
+        surroundings = keep_before(view, 0, stop, memory)
+        return (yield from summarize_span(view, surroundings, self.summarizer, self.max_tokens, repr(self))).ending

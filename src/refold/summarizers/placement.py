@@ -1,20 +1,72 @@
-"""How a summary is carried: in whose voice, and what stands beside it (X-2).
+"""How a summary replaces a span of messages: in whose voice it stands, and what stays around it.
 
-Five ways are in use, and each is recognised again when a view is fed back as history
-(`refold.text.summary_wrapper.belongs_to_summary`). A placement that a provider's rules, or what follows, do not allow gives
-way to the plain one.
+What stays is always taken from the transcript, never from what an earlier compaction showed of it
+(C3-1). A placement that a provider's rules, or the next message, do not allow gives way to the
+plain one.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from refold.core.strategy import Answer, Ask, Ending, Summarizer
 from refold.core.view import View
+from refold.edits import Edit
+from refold.errors import EditError
 from refold.messages import Message, Text, Thinking, user
 from refold.rules.rule import Rules
 from refold.speakers import Staying, has_person, heard_in, staying
-from refold.text.summary_wrapper import ACK, CONTINUE, QUESTION, without_summary, wrap_summary
+from refold.summarizers.memory_messages import MessageFilter, TaggedMemory
+from refold.text.summary_wrapper import (
+    ACK,
+    CONTINUE,
+    QUESTION,
+    belongs_to_summary,
+    without_summary,
+    wrap_summary,
+)
+
+
+def whole_groups(view: View, positions: Iterable[int]) -> list[int]:
+    """Return *positions* with those they cannot be parted from: a call or a result with all of its group."""
+    cuts = sorted(view.ground.cuts)
+    ends = {bisect_right(cuts, at) for at in positions}
+    return sorted(at for end in ends for at in range(cuts[end - 1], cuts[end]))
+
+
+def kept_positions(view: View, start: int, stop: int, memory: MessageFilter | None) -> list[int]:
+    """Return the positions in `messages[start:stop]` that stay whole: system messages, the first request
+    and memory (the same memory once), each with its tool group."""
+    messages = view.transcript.messages
+    chosen = {first_request(view)} & set(range(start, stop))
+    seen = set(messages[:start])
+    for at in range(start, stop):
+        own = _without_carriers(messages, at)
+        if own.parts and (
+            own.role == "system" or (memory is not None and memory(own) and own not in seen)
+        ):
+            chosen.add(at)
+        seen.add(messages[at])
+    return whole_groups(view, chosen)
+
+
+def first_request(view: View) -> int:
+    """Return where a person speaks first, as the user; -1 if nowhere."""
+    roles = (message.role for message in view.transcript.messages)
+    spoken = zip(roles, heard_in(view), strict=True)
+    return next(
+        (
+            at
+            for at, (role, segments) in enumerate(spoken)
+            if role == "user" and has_person(segments)
+        ),
+        -1,
+    )
+
+
+# --- what stays around a summary ------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +77,7 @@ class Placement:
     """In whose voice it stands. `system` only where roles need not alternate."""
     before: Literal["", "question", "first"] = ""
     """What stands before it: nothing; a user's question that it answers (S4-13); the first request,
-    as it was said (S3)."""
+    word for word (S3)."""
     acknowledged: bool = False
     """Whether the assistant says that it read it (S0-31), unless the assistant speaks next."""
 
@@ -39,73 +91,218 @@ PLACEMENTS: Mapping[str, Placement] = MappingProxyType(
         "after_first": Placement("assistant", "first"),
     }
 )
-"""The five by name; `user` is the default."""
+"""The five ways in use, by name; `user` is the default. A summary carried in any of them is recognised
+when a view is fed back as history (`refold.text.summary_wrapper.belongs_to_summary`)."""
 
 
-def placed(
-    placement: Placement, view: View, stop: int, text: str, pinned: Sequence[int] = (), stays: Staying | None = None
-) -> tuple[Message, ...]:
-    """What is shown instead of `messages[:stop]`: the summary *text* as *placement* carries it, and beside it word for
-    word the messages at the positions *pinned* and what *stays* (`refold.speakers.staying`): the current request where the
-    fold would hide it, every order, the newest context of each kind (C1-9, C4-11, D1 to D5; conformance 8).
+class Surroundings(NamedTuple):
+    """What stands around a summary of `messages[start:stop]`."""
 
-    Never ends on the assistant where it is the model's turn (C4-11).
+    start: int
+    stop: int
+    before: tuple[Message, ...]
+    after: tuple[Message, ...]
+    role: str = "user"
+    """In whose voice the summary stands."""
+    left_out: int = 0
+    """How many texts should stay word for word and found no room."""
+    ends_view: bool = False
+    """Whether nothing follows, so that the user has to speak last (C3-4)."""
+
+    def around(self, *messages: Message) -> tuple[Message, ...]:
+        """Return *messages* with what stands before and after them."""
+        shown = (*self.before, *messages, *self.after)
+        needs_user = (
+            self.ends_view and shown and shown[-1].role == "assistant" and not shown[-1].calls
+        )
+        return (*shown, user(CONTINUE)) if needs_user else shown
+
+    def around_summary(self, text: str) -> tuple[Message, ...]:
+        """Return a summary of this *text* with what stands before and after it."""
+        return self.around(wrap_summary(text, self.role))
+
+    def tokens(self, view: View) -> int:
+        """Return the tokens of the messages that stay, without the summary and what carries it."""
+        frame = self.around_summary("")
+        stay = (message for at, message in enumerate(frame) if not belongs_to_summary(frame, at))
+        return sum(map(view.lens.count, stay))
+
+
+def keep_behind(
+    view: View,
+    stop: int,
+    placement: Placement,
+    pinned: Sequence[int] = (),
+    stays: Staying | None = None,
+) -> Surroundings:
+    """Surround a summary of `messages[:stop]` as *placement* says. Behind it stay, word for word, the
+    messages at the positions *pinned* and what *stays*: the current request if the fold would hide it,
+    every order, the newest context of each kind (C1-9, C4-11, D1 to D5; conformance 8).
+
+    Never ends on the assistant when it is the model's turn (C4-11).
     """
-    said, rules = view.transcript.messages, view.lens.rules
+    messages, rules = view.transcript.messages, view.lens.rules
     stays = staying(view, stop) if stays is None else stays
-    first = _first_request(view, stop)
-    way = _allowed(placement, rules, first)
-    head = (said[first],) if way.before == "first" and first is not None else ()
-    beside = dict(stays.messages) | {at: _bare(said[at], rules) for at in pinned}
+    first = first_request(view)
+    if (
+        not 0 <= first < stop
+        or messages[first].results
+        or without_summary(messages[first]) != messages[first]
+    ):
+        first = -1
+    placement = _allowed_placement(placement, rules, has_request=first >= 0)
+    asks_first = placement.before == "first" and first >= 0
+    beside = dict(stays.messages) | {
+        at: _without_thinking(without_summary(messages[at]), rules) for at in pinned
+    }
     dialogue = [message for at, message in stays.dialogue if at not in beside]
-    shown = [
-        message for at, message in sorted(beside.items(), key=_place) if message.parts and not (head and at == first)
-    ]
-    follows = shown[0].role if shown else _follows(view, stop)
-    question = (user(QUESTION),) if way.before == "question" else ()
-    return (*dialogue, *question, *head, wrap_summary(text, way.role), *_bridge(way, follows), *shown)
+    head = (
+        [messages[first]]
+        if asks_first
+        else [user(QUESTION)]
+        if placement.before == "question"
+        else []
+    )
+    if asks_first:
+        beside.pop(first, None)
+    after = [beside[at] for at in sorted(beside) if beside[at].parts]
+    next_speaker = after[0].role if after else _next_speaker(view, stop)
+    bridge = _bridge(placement, next_speaker)
+    return Surroundings(
+        0, stop, (*dialogue, *head), (*bridge, *after), placement.role, stays.left_out
+    )
 
 
-def _place(told: tuple[int, Message]) -> int:
-    return told[0]
+def keep_before(view: View, start: int, stop: int, memory: MessageFilter | None) -> Surroundings:
+    """Surround a summary of `messages[start:stop]`: system messages, the first request, memory and
+    standing context stay before it in their order, the current request behind it.
+
+    Begins with the user if the provider wants that, and ends on the assistant only if somebody else
+    speaks next (C3-4).
+    """
+    messages, rules, stays, is_memory = (
+        view.transcript.messages,
+        view.lens.rules,
+        staying(view, stop),
+        TaggedMemory(),
+    )
+    beside = {
+        at: message
+        for at, message in (*stays.dialogue, *stays.messages)
+        if at >= start and not is_memory(message)
+    }
+    beside |= {at: messages[at] for at in kept_positions(view, start, stop, memory)}
+    own = {
+        at: _without_thinking(without_summary(message), rules)
+        for at, message in sorted(beside.items())
+    }
+    request = stays.request - {first_request(view)}
+    before = tuple(message for at, message in own.items() if at not in request and message.parts)
+    after = tuple(message for at, message in own.items() if at in request and message.parts)
+    if not start and before and rules.alternate and before[0].role != "user":
+        before, after = (), (*before, *after)
+    return Surroundings(start, stop, before, after, ends_view=stop == len(messages))
 
 
-def _bridge(way: Placement, follows: str) -> Iterable[Message]:
-    """What stands between the summary and what *follows*: a role, `end` or `model` (its turn)."""
-    if way.acknowledged and follows in ("user", "system", "end"):
+def _without_carriers(messages: Sequence[Message], at: int) -> Message:
+    """A message without summaries; empty if it only carries one."""
+    return (
+        Message(messages[at].role)
+        if belongs_to_summary(messages, at)
+        else without_summary(messages[at])
+    )
+
+
+def _without_thinking(message: Message, rules: Rules) -> Message:
+    """A message for another place: thinking is bound to where it stood, unless the provider wants it always."""
+    if rules.thinking == "fixed" or not any(isinstance(part, Thinking) for part in message.parts):
+        return message
+    return Message(
+        message.role, tuple(part for part in message.parts if not isinstance(part, Thinking))
+    )
+
+
+def _bridge(placement: Placement, next_speaker: str) -> Iterable[Message]:
+    """What stands between the summary and the next speaker: a role, `end` or `model` (its turn)."""
+    if placement.acknowledged and next_speaker in ("user", "system", "end"):
         return (Message("assistant", (Text(ACK),)),)
-    return (user(CONTINUE),) if way.role == "assistant" and follows in ("assistant", "model") else ()
+    if placement.role == "assistant" and next_speaker in ("assistant", "model"):
+        return (user(CONTINUE),)
+    return ()
 
 
-def _follows(view: View, stop: int) -> str:
-    """Who speaks behind the fold; where nobody does, `model` if it is the model's turn, else `end`."""
-    shown = next((item.shown[0].role for item in view.each() if item.start >= stop and item.shown), "")
-    if shown:
-        return shown
+def _next_speaker(view: View, stop: int) -> str:
+    """Who speaks behind the fold; if nobody does, `model` when it is the model's turn, else `end`."""
+    role = next(
+        (item.shown[0].role for item in view.each() if item.start >= stop and item.shown), ""
+    )
+    if role:
+        return role
     return "end" if view.transcript.messages[stop - 1].role == "assistant" else "model"
 
 
-def _allowed(placement: Placement, rules: Rules, first: int | None) -> Placement:
-    """*placement*, or the plain one where it is against the rules or lacks what it needs."""
-    if placement.role == "system" and (rules.alternate or rules.check((wrap_summary("x", "system"),))):
+def _allowed_placement(placement: Placement, rules: Rules, *, has_request: bool) -> Placement:
+    """*placement*, or the plain one if it is against the rules or lacks what it needs."""
+    if placement.role == "system" and (
+        rules.alternate or rules.check((wrap_summary("x", "system"),))
+    ):
         return Placement()
-    if placement.role == "assistant" and (placement.before == "" or (placement.before == "first" and first is None)):
+    lacks_question = not placement.before or (placement.before == "first" and not has_request)
+    if placement.role == "assistant" and lacks_question:
         return Placement("assistant", "question")
     return placement
 
 
-def _first_request(view: View, stop: int) -> int | None:
-    """The first thing that the user asked, carriers of summaries and messages merged with them aside."""
-    said, spoken = view.transcript.messages, heard_in(view)
-    found = (at for at in range(stop) if said[at].role == "user" and has_person(spoken[at]))
-    at = next(found, None)
-    return at if at is not None and not said[at].results and without_summary(said[at]) == said[at] else None
+# --- summarising a span ---------------------------------------------------------------------------
 
 
-def _bare(message: Message, rules: Rules) -> Message:
-    """A pinned message for another place: without its summary, and without thinking, which is bound
-    to where it stood, unless the provider wants it always."""
-    message = without_summary(message)
-    if rules.thinking == "fixed" or not any(isinstance(part, Thinking) for part in message.parts):
-        return message
-    return Message(message.role, tuple(part for part in message.parts if not isinstance(part, Thinking)))
+class SpanResult(NamedTuple):
+    """Whether an edit was proposed, and how it ended."""
+
+    is_proposed: bool
+    ending: Ending | None = None
+
+
+def summarize_span(
+    view: View,
+    surroundings: Surroundings,
+    summarizer: Summarizer,
+    max_tokens: int,
+    by: str,
+    since: int | None = None,
+) -> Generator[Edit | Ask, Answer | None, SpanResult]:
+    """Propose to show a summary and its *surroundings* instead of the span they belong to, in the name of *by*.
+
+    The summary message takes at most *max_tokens*. *since*: where what is summarised begins, if later
+    than the span.
+    """
+    start, stop = surroundings.start, surroundings.stop
+    shown = sum(item.tokens for item in view.each() if start <= item.start and item.stop <= stop)
+    stay = surroundings.tokens(view)
+    hidden = shown - stay
+    cap = min(max_tokens, hidden - hidden // 8)
+    if cap <= 0:
+        return SpanResult(
+            False, Ending("noop", f"nothing but what stays word for word: {stay} of {shown} tokens")
+        )
+    text, ending = yield from summarizer(view, start if since is None else since, stop, cap)
+    if not text.strip():
+        return SpanResult(False, ending)
+    insert = surroundings.around_summary(text)
+    if sum(map(view.lens.count, insert)) >= shown:
+        return SpanResult(
+            False, Ending("rejected", "the summary is not smaller than what it stands for")
+        )
+    try:
+        yield view.fold(start, stop, *insert, by=by)
+    except EditError as error:  # what stays holds calls and results that never paired (C3-6)
+        return SpanResult(False, Ending("rejected", str(error)))
+    return SpanResult(True, ending or _crowded(surroundings))
+
+
+def _crowded(surroundings: Surroundings) -> Ending | None:
+    if not surroundings.left_out:
+        return None
+    return Ending(
+        "degraded", f"{surroundings.left_out} texts that should stay word for word found no room"
+    )

@@ -1,9 +1,10 @@
-"""Where the kept tail of a conversation begins."""
+"""Where the kept tail of a conversation begins, and what before it can be summarised."""
 
 from bisect import bisect_left, bisect_right
 from itertools import accumulate
 from typing import NamedTuple
 
+from refold.core.tool_groups import groups, latest_turn, unseen
 from refold.core.view import View
 from refold.speakers import has_person, heard_in
 from refold.text.summary_wrapper import opening_length, summary_in
@@ -110,3 +111,30 @@ def _at_or_after(cuts: list[int], position: int) -> int:
 def _before(cuts: list[int], position: int) -> int:
     at = bisect_right(cuts, position)
     return cuts[at - 1] if at else 0
+
+
+# --- what can be summarised ------------------------------------------------------------------------
+
+
+def unanswered_from(view: View) -> int:
+    """Return where what the model has not answered begins: a request, results it has not read with
+    their calls, calls that are still open. It is the latest legal cut before these (C3-3, S3-09)."""
+    messages = view.transcript.messages
+    limit, turn = unseen(messages), latest_turn(messages)
+    for group in groups(messages[turn:], turn):
+        if any(pair.answered is None or pair.answered >= limit for pair in group):
+            limit = min(limit, group[0].made)
+    return max((cut for cut in view.cuts if cut <= limit), default=0)
+
+
+def unsummarized_runs(view: View, stop: int) -> list[tuple[int, int]]:
+    """Return the runs of `messages[:stop]` that no summary stands for, as (start, stop)."""
+    runs = list[tuple[int, int]]()
+    for item in view.each():
+        if item.stop > stop or any(summary_in(message) is not None for message in item.shown):
+            continue
+        if runs and runs[-1][1] == item.start:
+            runs[-1] = (runs[-1][0], item.stop)
+        else:
+            runs.append((item.start, item.stop))
+    return runs
