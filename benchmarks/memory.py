@@ -33,16 +33,16 @@ def request(number: int, messages: list[dict]) -> Incoming:
 async def grown(sessions: int, messages: int, store: Path) -> list[list[str]]:
     """Rows: after so many sessions."""
     settings = Settings(windows={"m": Window(200_000)}, decide_timeout_seconds=60)
-    exchange = Pipeline(settings, SQLiteStore(store))
+    pipeline = Pipeline(settings, SQLiteStore(store))
     history, rows, before = anthropic(messages - 1), [], megabytes()
     marks = {max(1, int(sessions * share)) for share in (0.05, 0.1, 0.25, 0.5, 0.75, 1.0)}
     for number in range(1, sessions + 1):
         one = request(number, history)
-        outgoing = await exchange.prepare(one)
+        outgoing = await pipeline.prepare(one)
         if number in marks:
-            figures = (number, f"{len(one.body) / 1e6:.2f}", len(exchange.threads), f"{megabytes() - before:.0f}")
+            figures = (number, f"{len(one.body) / 1e6:.2f}", len(pipeline.conversations), f"{megabytes() - before:.0f}")
             rows.append([*map(str, figures), outgoing.outcome])
-    await exchange.aclose()
+    await pipeline.aclose()
     return rows
 
 

@@ -131,7 +131,7 @@ def test_what_a_session_saved_is_what_the_ledger_says() -> None:
         at.say(LONG)
         assert eventually(lambda: at.get("sessions").json()["sessions"][0]["saved_dollars"] is not None)
         (session,) = at.get("sessions").json()["sessions"]
-        (entry,) = [sums for key, sums in at.served.gateway.exchange.clerk.ledger.entries() if key.session]
+        (entry,) = [sums for key, sums in at.served.gateway.pipeline.clerk.ledger.entries() if key.session]
         assert session["saved_dollars"] == pytest.approx(entry.saved / 1e12)
         assert session["saved_dollars"] > 0.01
         assert at.get("history", session=session["id"]).json()["session"]["saved_dollars"] == session["saved_dollars"]
@@ -142,8 +142,8 @@ def test_only_what_is_told_is_asked_of_the_books() -> None:
     with place(record="1d") as at:
         at.say(LONG)
         at.say(chat(2), authorization="Bearer sk-client-2")
-        exchange, asked = at.served.gateway.exchange, set()
-        booked = exchange.clerk.ledger.booked
+        pipeline, asked = at.served.gateway.pipeline, set()
+        booked = pipeline.clerk.ledger.booked
 
         def counted(sessions):
             names = list(sessions)
@@ -153,8 +153,8 @@ def test_only_what_is_told_is_asked_of_the_books() -> None:
         def never(*_):
             raise AssertionError("everything is read")
 
-        exchange.clerk.ledger.booked = counted
-        exchange.clerk.ledger.entries = exchange.store.ledger = exchange.clerk.recorder.sessions = never
+        pipeline.clerk.ledger.booked = counted
+        pipeline.clerk.ledger.entries = pipeline.store.ledger = pipeline.clerk.recorder.sessions = never
         first, second = (one["id"] for one in at.get("sessions").json()["sessions"])
         assert at.get("sessions", limit=1, offset=1).json()["sessions"][0]["id"] == second
         assert at.get("sessions", offset=2).json() == {"sessions": [], "total": 2}
@@ -300,8 +300,8 @@ def test_a_preview_is_accepted_once_however_many_ask_at_once(at: Place) -> None:
     at.say(chat(10))
     session = at.session()
     name = at.post("preview", session=session, to=500).json()["preview"]
-    (thread,) = at.served.gateway.exchange.threads
-    with ThreadPoolExecutor(6) as threads, thread.lock:
+    (conversation,) = at.served.gateway.pipeline.conversations
+    with ThreadPoolExecutor(6) as threads, conversation.lock:
         asked = [threads.submit(at.post, "accept", preview=name) for _ in range(6)]
         assert eventually(lambda: sum(one.done() for one in asked) == 5)
     assert sorted(one.result().status_code for one in asked) == [200, 404, 404, 404, 404, 404]
@@ -312,7 +312,7 @@ def test_a_preview_is_accepted_once_however_many_ask_at_once(at: Place) -> None:
 def test_a_preview_that_could_not_be_accepted_waits_for_another_try(at: Place) -> None:
     at.say(chat(10))
     name = at.post("preview", session=at.session(), to=500).json()["preview"]
-    store = at.served.gateway.exchange.store
+    store = at.served.gateway.pipeline.store
     save = store.save
 
     def failing(edits) -> None:
@@ -503,11 +503,11 @@ def test_a_body_has_a_limit() -> None:
 def test_a_conversation_that_is_worked_on_is_409() -> None:
     with place() as at:
         at.say(LONG)
-        exchange = at.served.gateway.exchange
-        (thread,) = exchange.threads
-        exchange.settings = replace(exchange.settings, decide_timeout_seconds=0.1)
-        with thread.lock:
-            assert refused(at.post("preview", session=thread.name)) == (409, "busy")
+        pipeline = at.served.gateway.pipeline
+        (conversation,) = pipeline.conversations
+        pipeline.settings = replace(pipeline.settings, decide_timeout_seconds=0.1)
+        with conversation.lock:
+            assert refused(at.post("preview", session=conversation.name)) == (409, "busy")
 
 
 @pytest.mark.parametrize("name", ["history", "preview", "accept", "revert", "recall", "compact"])
@@ -525,7 +525,7 @@ def test_a_failing_store_is_503_and_tells_nothing(at: Place, name: str, caplog) 
         "recall": {"request": chat(20), "headers": KEY, "query": "text"},
         "compact": {"messages": MESSAGES, "agent_id": "a", "conversation_id": "1"},
     }
-    at.served.gateway.exchange.store.close()
+    at.served.gateway.pipeline.store.close()
     answer = (at.get if name == "history" else at.post)(name, **arguments[name])
     assert refused(answer) == (503, "store_failed") and answer.headers["retry-after"] == "1"
     assert answer.json()["error"]["message"] == "The store failed."
@@ -536,7 +536,7 @@ def test_what_nobody_foresaw_is_told_without_its_words(at: Place, caplog) -> Non
         raise RuntimeError(SECRET)
 
     at.say(LONG)
-    at.served.gateway.exchange.store.ledger_of = broken
+    at.served.gateway.pipeline.store.ledger_of = broken
     answer = at.get("history", session=at.session())
     assert refused(answer) == (500, "fault") and SECRET not in answer.text
     (line,) = [record for record in caplog.records if record.getMessage() == "operation"]

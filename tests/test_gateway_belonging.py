@@ -27,7 +27,7 @@ def session(name: str, turns: int, *, marked: bool = False) -> bytes:
 
 
 def names(driver: Driver) -> list[str]:
-    return [thread.name for thread in driver.exchange.threads]
+    return [conversation.name for conversation in driver.pipeline.conversations]
 
 
 @pytest.mark.parametrize("marked", [False, True])
@@ -38,7 +38,7 @@ def test_sessions_of_one_caller_are_conversations_of_their_own(marked: bool):
                 driver(session(f"bug {number}", turns, marked=marked))
         assert len(set(names(driver))) == 12
         assert driver.count("prefix_breaks") == 0
-        assert {len(thread.ends) for thread in driver.exchange.threads} == {5}
+        assert {len(conversation.history.tips) for conversation in driver.pipeline.conversations} == {5}
 
 
 @pytest.mark.parametrize("api", FORMATS)
@@ -91,9 +91,9 @@ def test_one_session_does_not_wait_for_the_summary_of_another():
         return Answer("What was done so far.")
 
     async def run(driver: Driver) -> tuple[str, ...]:
-        long = asyncio.create_task(driver.exchange.prepare(request(session("a", 60))))
+        long = asyncio.create_task(driver.pipeline.prepare(request(session("a", 60))))
         await asked.wait()
-        short = await driver.exchange.prepare(request(session("b", 2)))
+        short = await driver.pipeline.prepare(request(session("b", 2)))
         answered.set()
         return short.outcome, short.reason, (await long).reason
 
@@ -108,4 +108,4 @@ def test_very_many_tiny_entries_count_for_what_they_take() -> None:
             entries = [{"role": "user", "content": f"{number}"}, *({} for _ in range(1_500))]
             driver(json.dumps({"model": "m", "messages": entries}).encode(), "openai_chat")
         assert len(names(driver)) == 1
-        assert driver.exchange.threads.family(next(iter(driver.exchange.threads)).family)[0].size == 1_501 * 500
+        assert driver.pipeline.conversations.of_family(next(iter(driver.pipeline.conversations)).family)[0].size_bytes == 1_501 * 500

@@ -114,7 +114,7 @@ def act(agent: Agent, store: Lossy, action: str, amount: int) -> None:
         case "lost":  # another key, or a store that is new: nothing is known any more
             agent.store, agent.forgot, agent.lost = Lossy(), True, True
             agent.restart()
-        case _ if not any(one.torn or one.unsaved for one in agent.driver.exchange.threads):
+        case _ if not any(one.is_interrupted or one.shown.unsaved for one in agent.driver.pipeline.conversations):
             # what only memory knows, while the store fails, is lost with it: nothing can be promised then
             agent.restart()
             store.down = store.lossy = False  # nor by a process that has not read the store once

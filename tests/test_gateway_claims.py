@@ -74,15 +74,15 @@ class Replicas:
             "soft": 0.94,
             "decide_timeout_seconds": 60.0,
         }
-        self.exchanges = [Pipeline(Settings(**{**said, **settings}), store) for store in stores]
+        self.pipelines = [Pipeline(Settings(**{**said, **settings}), store) for store in stores]
 
     async def settle(self):
-        for exchange in self.exchanges:
-            await asyncio.gather(*exchange.ahead.tasks)
+        for pipeline in self.pipelines:
+            await asyncio.gather(*pipeline.background.tasks)
 
     async def close(self):
-        for exchange in self.exchanges:
-            await exchange.aclose()
+        for pipeline in self.pipelines:
+            await pipeline.aclose()
         for store in self.stores:
             store.close()
 
@@ -91,7 +91,7 @@ def run(place, writer, story, count=2, **settings):
     async def played():
         replicas = Replicas([open_store(place) for _ in range(count)], writer, **settings)
         try:
-            return await story(*replicas.exchanges, replicas.settle)
+            return await story(*replicas.pipelines, replicas.settle)
         finally:
             await replicas.close()
 
@@ -102,7 +102,7 @@ def test_of_replicas_that_get_one_session_at_once_one_asks(place):
     writer = Writer()
 
     async def story(one, two, three, _):
-        return await asyncio.gather(*(exchange.prepare(session(60)) for exchange in (one, two, three)))
+        return await asyncio.gather(*(pipeline.prepare(session(60)) for pipeline in (one, two, three)))
 
     found = run(place, writer, story, count=3)
     assert writer.asked == 1
@@ -229,7 +229,7 @@ def test_the_claim_of_a_killed_replica_frees_itself(tmp_path):
         with ExitStack() as stack:
             stores = [stack.enter_context(kind(tmp_path / "s")) for kind in (Killed, SQLiteStore)]
             replicas = Replicas(stores, writer)
-            dying, living = replicas.exchanges
+            dying, living = replicas.pipelines
             lost = asyncio.create_task(dying.prepare(session(60)))
             await writer.called.wait()
             writer.seconds = 0.01
@@ -293,11 +293,11 @@ def test_a_store_without_claims_is_used_as_ever():
     writer = Writer(0.01)
 
     async def story():
-        exchange = Pipeline(
+        pipeline = Pipeline(
             Settings(windows={"m": Window(20_000)}, economy=False, ask=writer, decide_timeout_seconds=60), MemoryStore()
         )
-        out = await exchange.prepare(session(60))
-        await exchange.aclose()
+        out = await pipeline.prepare(session(60))
+        await pipeline.aclose()
         return out
 
     assert asyncio.run(story()).reason == "hard"

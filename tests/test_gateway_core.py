@@ -118,29 +118,29 @@ def request(
 
 
 class Driver:
-    """Runs an exchange on one event loop, as a server would."""
+    """Runs a pipeline on one event loop, as a server would."""
 
     def __init__(self, store: Any = None, **settings: Any) -> None:
         self.store = MemoryStore() if store is None else store
         self.loop = asyncio.new_event_loop()
         settings = {"windows": SMALL, "economy": False, "read_above_bytes": 0, "decide_timeout_seconds": 60, **settings}
-        self.exchange = Pipeline(Settings(**settings), self.store)
+        self.pipeline = Pipeline(Settings(**settings), self.store)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.loop.run_until_complete(self.exchange.aclose())
+        self.loop.run_until_complete(self.pipeline.aclose())
         self.loop.close()
 
     def __call__(self, body: bytes, api: str = "anthropic", **more: Any) -> Outgoing:
-        return self.run(self.exchange.prepare(request(body, api, **more)))
+        return self.run(self.pipeline.prepare(request(body, api, **more)))
 
     def harder(self, body: bytes, out: Outgoing, error: bytes, api: str = "anthropic") -> Outgoing | None:
-        return self.run(self.exchange.harder(request(body, api), out, error))
+        return self.run(self.pipeline.shrink(request(body, api), out, error))
 
     def unbound(self, body: bytes, out: Outgoing, error: bytes) -> Outgoing | None:
-        return self.run(self.exchange.unbound(request(body), out, error))
+        return self.run(self.pipeline.drop_thinking(request(body), out, error))
 
     def run(self, work: Any) -> Any:
         return self.loop.run_until_complete(work)
@@ -149,22 +149,22 @@ class Driver:
         """Let background work end."""
 
         async def settled() -> None:
-            await asyncio.gather(*self.exchange.ahead.tasks)
+            await asyncio.gather(*self.pipeline.background.tasks)
 
         self.run(settled())
 
     @contextmanager
     def hasty(self, seconds: float) -> Iterator[None]:
         """Within it, requests are given up after so many seconds; before and after, a busy machine takes its time."""
-        before = self.exchange.settings
-        self.exchange.settings = replace(before, decide_timeout_seconds=seconds)
+        before = self.pipeline.settings
+        self.pipeline.settings = replace(before, decide_timeout_seconds=seconds)
         try:
             yield
         finally:
-            self.exchange.settings = before
+            self.pipeline.settings = before
 
     def count(self, name: str, **labels: str) -> float:
-        return self.exchange.counters.get(name, **labels)
+        return self.pipeline.counters.get(name, **labels)
 
 
 def violations(body: bytes, api: str) -> tuple[Violation, ...]:
@@ -220,7 +220,7 @@ def test_what_cannot_be_read_goes_on_with_a_reason(api: str, body: bytes, outcom
 def test_paths_beside_the_conversation_pass(path: str):
     with Driver() as driver:
         body = anthropic(40)
-        out = driver.run(driver.exchange.prepare(Incoming("anthropic", "up", path, (), body)))
+        out = driver.run(driver.pipeline.prepare(Incoming("anthropic", "up", path, (), body)))
         assert out.body is body and out.reason == "path"
 
 
@@ -277,10 +277,10 @@ def test_local_strategies_act_at_first_sight():
 def test_tokens_are_counted_from_what_was_reported():
     with Driver() as driver:
         out = driver(anthropic(10))
-        driver.exchange.finished(request(b""), out, {"input_tokens": out.after * 2, "output_tokens": 5})
+        driver.pipeline.record_answer(request(b""), out, {"input_tokens": out.after * 2, "output_tokens": 5})
         again = driver(anthropic(10))
         assert again.after == out.after * 2
-        driver.exchange.finished(request(b""), Outgoing(b""), None)
+        driver.pipeline.record_answer(request(b""), Outgoing(b""), None)
 
 
 def test_the_compaction_of_a_client_passes_as_it_came_while_it_fits():
@@ -492,7 +492,7 @@ def test_a_window_smaller_than_what_was_answered_is_believed_when_it_is_told_aga
     with Driver(windows={}) as driver:
         body, elsewhere = chat(40), chat(40).replace(b"Fix the bug.", b"Write the page.")
         out = driver(body, "openai_chat")
-        driver.exchange.finished(request(body, "openai_chat"), out, usage)
+        driver.pipeline.record_answer(request(body, "openai_chat"), out, usage)
         retried = driver.harder(body, out, told(2_000), "openai_chat")
         assert retried is not None and 2_000 < retried.after < out.after
         assert driver(elsewhere, "openai_chat", headers=other).outcome == "untouched"
@@ -594,11 +594,11 @@ def test_a_store_that_is_slow_is_not_waited_for_and_then_left_alone():
         asked = [request(body, credential=str(i)) for i, body in enumerate(bodies)]
 
         async def three() -> list[Outgoing]:
-            return await asyncio.gather(*map(driver.exchange.prepare, asked[:3]))
+            return await asyncio.gather(*map(driver.pipeline.prepare, asked[:3]))
 
         with driver.hasty(2.0):
             outs = driver.run(three())
-        outs += [driver.run(driver.exchange.prepare(one)) for one in asked[3:]]
+        outs += [driver.run(driver.pipeline.prepare(one)) for one in asked[3:]]
         assert [out.reason for out in outs] == ["deadline", "deadline", "deadline", "resting", "resting"]
         assert all(out.body is body for out, body in zip(outs, bodies, strict=True))
         assert store.calls == 3
@@ -612,10 +612,10 @@ def test_two_requests_of_one_conversation_do_not_work_on_it_twice():
         async def both() -> list[Outgoing]:
             store.slow.clear()
             with driver.hasty(300.0):  # whoever has the conversation keeps it; the other waits for half of 0.5
-                first = asyncio.ensure_future(driver.exchange.prepare(request(anthropic(2))))
+                first = asyncio.ensure_future(driver.pipeline.prepare(request(anthropic(2))))
                 while not store.calls:  # noqa: ASYNC110 - it is another thread that makes it true
                     await asyncio.sleep(0.01)
-                second = await driver.exchange.prepare(request(anthropic(2)))
+                second = await driver.pipeline.prepare(request(anthropic(2)))
             store.slow.set()
             return [await first, second]
 
@@ -652,7 +652,7 @@ def test_a_client_that_goes_away_takes_its_question_along():
     with Driver(ask=ask, summary_timeout_seconds=60.0) as driver:
 
         async def leave() -> None:
-            task = asyncio.ensure_future(driver.exchange.prepare(request(anthropic(60))))
+            task = asyncio.ensure_future(driver.pipeline.prepare(request(anthropic(60))))
             await asked.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -774,7 +774,7 @@ def test_when_the_cache_has_lapsed_an_edit_costs_nothing():
     with Driver(windows=WIDE, economy=True, prices=DEAR, clock=clock) as driver:
         for steps in range(30, 34):
             out = driver(anthropic(steps, repeat=5))
-            driver.exchange.finished(request(b""), out, {"input_tokens": out.after, "output_tokens": 1})
+            driver.pipeline.record_answer(request(b""), out, {"input_tokens": out.after, "output_tokens": 1})
             clock.now += 100
         assert out.outcome == "untouched"
         clock.now += 301
@@ -838,7 +838,7 @@ def test_parallel_conversations_do_not_disturb_one_another():
 
         async def one(more: dict[str, Any]) -> list[bytes]:
             asked = (request(anthropic(steps), **more) for steps in (10, 45, 60, 61))
-            return [(await driver.exchange.prepare(each)).body for each in asked]
+            return [(await driver.pipeline.prepare(each)).body for each in asked]
 
         async def all_of_them() -> list[list[bytes]]:
             return await asyncio.gather(*map(one, callers))
@@ -892,7 +892,7 @@ def test_conformance_53_a_projection_holds_for_the_prefix_it_was_made_for():
 def test_conformance_54_a_rewind_before_the_compaction_shows_what_was_said():
     with Driver() as driver:
         out = driver(anthropic(60))
-        start = max(edit.stop for edit in out.thread.view.edits if edit.id in out.edits)
+        start = max(edit.stop for edit in out.ticket.view.edits if edit.id in out.edits)
         before = anthropic(start // 2 - 2, mark=False)
         assert driver(before).body is before or driver(before).edits != out.edits
         tail = driver(anthropic(60))
@@ -937,7 +937,7 @@ def test_conversations_that_are_not_used_are_forgotten_and_found_again_in_the_st
         first = driver(anthropic(60), credential="a")
         for credential in "bcd":
             driver(anthropic(1), credential=credential)
-        assert len(driver.exchange.threads) == 2
+        assert len(driver.pipeline.conversations) == 2
         again = driver(anthropic(60), credential="a")
         assert (again.reason, again.body) == ("shown", first.body)
 

@@ -171,31 +171,31 @@ def test_a_stream_arrives_as_it_is_made(api: str) -> None:
 @pytest.mark.parametrize("stream", [False, True])
 def test_usage_is_told_and_bytes_are_the_same(api: str, stream: bool) -> None:
     path, body = streamed(api) if stream else APIS[api]
-    exchange = ScriptedPipeline()
+    pipeline = ScriptedPipeline()
     with (
         ScriptedUpstream([Reply("你好 there, my friend", usage=(1_000, 50, 300))]) as upstream,
-        serving(config(upstream), exchange) as gateway,
+        serving(config(upstream), pipeline) as gateway,
     ):
         direct = CLIENT.post(upstream.url + path, json=body)
         through = CLIENT.post(gateway.url + path, json=body)
         assert through.content == direct.content and through.headers["content-type"] == direct.headers["content-type"]
-        assert eventually(lambda: exchange.counters.get("http_tokens", kind="input") == 1_000)
-        assert exchange.counters.get("http_tokens", kind="output") == 50
-        assert exchange.counters.get("http_tokens", kind="cached") == 300
-        ((outgoing, usage),) = exchange.finishes  # told before it is counted
+        assert eventually(lambda: pipeline.counters.get("http_tokens", kind="input") == 1_000)
+        assert pipeline.counters.get("http_tokens", kind="output") == 50
+        assert pipeline.counters.get("http_tokens", kind="cached") == 300
+        ((outgoing, usage),) = pipeline.finishes  # told before it is counted
         assert outgoing.body == upstream.asked[-1].body and usage
 
 
 def test_geminis_stream_as_a_list_has_usage() -> None:
-    exchange = ScriptedPipeline()
+    pipeline = ScriptedPipeline()
     with (
         ScriptedUpstream([Reply("one two three", usage=(77, 5, 0))]) as upstream,
-        serving(config(upstream), exchange) as gateway,
+        serving(config(upstream), pipeline) as gateway,
     ):
         path, body = APIS["gemini"]
         answer = CLIENT.post(gateway.url + path.replace(":generate", ":streamGenerate"), json=body)
         assert len(answer.json()) == 3
-        assert eventually(lambda: exchange.counters.get("http_tokens", kind="input") == 77)
+        assert eventually(lambda: pipeline.counters.get("http_tokens", kind="input") == 77)
 
 
 CODINGS = {
@@ -211,13 +211,13 @@ def test_compressed_answers_pass_compressed_and_are_read_on_the_side(coding: str
     plain = b'data: {"usage": {"prompt_tokens": 5, "completion_tokens": 1}}\n\n'
     packed = CODINGS[coding](plain)
     pieces = tuple(packed[at : at + 7] for at in range(0, len(packed), 7))
-    exchange = ScriptedPipeline()
+    pipeline = ScriptedPipeline()
     play = Played(pieces=pieces, type="text/event-stream", headers=(("content-encoding", coding),))
-    with ScriptedUpstream([play]) as upstream, serving(config(upstream), exchange) as gateway:
+    with ScriptedUpstream([play]) as upstream, serving(config(upstream), pipeline) as gateway:
         path, body = streamed("openai_chat")
         with CLIENT.stream("POST", gateway.url + path, json=body) as answer:
             assert b"".join(answer.iter_raw()) == packed and answer.headers["content-encoding"] == coding
-        assert eventually(lambda: exchange.counters.get("http_tokens", kind="input") == 5)
+        assert eventually(lambda: pipeline.counters.get("http_tokens", kind="input") == 5)
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "zstd"])
@@ -227,12 +227,12 @@ def test_compressed_requests_are_read_and_pass_as_they_came(echo, coding: str) -
     packed = CODINGS[coding](body)
     CLIENT.post(f"{gateway.url}/v1/responses", content=packed, headers={"content-encoding": coding})
     assert upstream.asked[-1].body == packed and upstream.asked[-1].all("content-encoding") == [coding]
-    assert gateway.gateway.exchange.incoming[-1].body == body
+    assert gateway.gateway.pipeline.incoming[-1].body == body
 
 
 def test_a_compressed_request_that_is_edited_goes_out_plain() -> None:
-    exchange = ScriptedPipeline(lambda incoming: Outgoing(b'{"model":"m","input":"less"}', ("e",), 9, 3, "edited"))
-    with ScriptedUpstream() as upstream, serving(config(upstream), exchange) as gateway:
+    pipeline = ScriptedPipeline(lambda incoming: Outgoing(b'{"model":"m","input":"less"}', ("e",), 9, 3, "edited"))
+    with ScriptedUpstream() as upstream, serving(config(upstream), pipeline) as gateway:
         body = gzip.compress(b'{"model":"m","input":"more"}')
         answer = CLIENT.post(f"{gateway.url}/v1/responses", content=body, headers={"content-encoding": "gzip"})
         sent = upstream.asked[-1]
@@ -246,47 +246,47 @@ def test_a_compressed_request_that_is_edited_goes_out_plain() -> None:
     "packed", [b"not gzip", gzip.compress(b"x" * 2_000_000), gzip.compress(b"{}")[:-4]], ids=["broken", "a bomb", "cut"]
 )
 def test_what_cannot_be_unpacked_passes_unread(packed: bytes) -> None:
-    exchange = ScriptedPipeline()
+    pipeline = ScriptedPipeline()
     small = Limits(body_bytes=1_000_000)
-    with ScriptedUpstream() as upstream, serving(config(upstream, limits=small), exchange) as gateway:
+    with ScriptedUpstream() as upstream, serving(config(upstream, limits=small), pipeline) as gateway:
         answer = CLIENT.post(f"{gateway.url}/v1/responses", content=packed, headers={"content-encoding": "gzip"})
         assert answer.status_code == 200 and upstream.asked[-1].body == packed
-        assert exchange.incoming == []
-        assert {out.reason for out, _ in exchange.finishes} <= {"encoding"}, "it is billed all the same"
+        assert pipeline.incoming == []
+        assert {out.reason for out, _ in pipeline.finishes} <= {"encoding"}, "it is billed all the same"
 
 
 def test_headers_of_the_core_stand_in_for_the_clients() -> None:
     beta = (("anthropic-beta", "a,b"),)
-    exchange = ScriptedPipeline(lambda incoming: Outgoing(incoming.body, headers=beta))
-    with ScriptedUpstream() as upstream, serving(config(upstream), exchange) as gateway:
+    pipeline = ScriptedPipeline(lambda incoming: Outgoing(incoming.body, headers=beta))
+    with ScriptedUpstream() as upstream, serving(config(upstream), pipeline) as gateway:
         CLIENT.post(f"{gateway.url}/v1/messages", json={}, headers={"anthropic-beta": "a", "x-other": "1"})
         assert upstream.asked[0].all("anthropic-beta") == ["a,b"] and upstream.asked[0].all("x-other") == ["1"]
 
 
 def test_headers_that_tell_can_be_turned_off() -> None:
-    exchange = ScriptedPipeline(lambda incoming: Outgoing(b"{}", ("e",), 9, 3, "edited"))
-    with ScriptedUpstream() as upstream, serving(config(upstream, answer_headers=False), exchange) as gateway:
+    pipeline = ScriptedPipeline(lambda incoming: Outgoing(b"{}", ("e",), 9, 3, "edited"))
+    with ScriptedUpstream() as upstream, serving(config(upstream, answer_headers=False), pipeline) as gateway:
         answer = CLIENT.post(f"{gateway.url}/v1/responses", json={})
         assert not [name for name in answer.headers if name.startswith("refold-")]
 
 
 def test_a_refusal_of_the_core_is_answered_and_nothing_goes_upstream() -> None:
     said = Refusal(400, (("content-type", "application/json"), ("content-length", "2")), b"{}")
-    exchange = ScriptedPipeline(lambda incoming: Outgoing(incoming.body, outcome="refused", refusal=said))
-    with ScriptedUpstream() as upstream, serving(config(upstream), exchange) as gateway:
+    pipeline = ScriptedPipeline(lambda incoming: Outgoing(incoming.body, outcome="refused", refusal=said))
+    with ScriptedUpstream() as upstream, serving(config(upstream), pipeline) as gateway:
         answer = CLIENT.post(f"{gateway.url}/v1/messages", json={})
         assert (answer.status_code, answer.content, upstream.asked) == (400, b"{}", [])
 
 
 def test_a_client_that_leaves_cancels_its_upstream() -> None:
-    exchange = ScriptedPipeline()
-    with ScriptedUpstream([Reply("late", delay=3_600)]) as upstream, serving(config(upstream), exchange) as gateway:
+    pipeline = ScriptedPipeline()
+    with ScriptedUpstream([Reply("late", delay=3_600)]) as upstream, serving(config(upstream), pipeline) as gateway:
         with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as line:
             line.sendall(b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
             assert eventually(lambda: len(upstream.asked) == 1)
         assert eventually(lambda: upstream.left == 1)
-        assert eventually(lambda: exchange.counters.get("http_gone") == 1)
-        assert eventually(lambda: [usage for _, usage in exchange.finishes] == [None])
+        assert eventually(lambda: pipeline.counters.get("http_gone") == 1)
+        assert eventually(lambda: [usage for _, usage in pipeline.finishes] == [None])
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/things"])
@@ -301,11 +301,11 @@ def test_a_client_that_leaves_in_a_stream_cancels_its_upstream(path: str) -> Non
 @pytest.mark.parametrize("length", [True, False])
 def test_an_answer_that_breaks_off_is_not_ended_cleanly(length: bool) -> None:
     play = Played(pieces=(b"data: {}\n\n",) * 4, cut_after=2, length=length, type="text/event-stream")
-    exchange = ScriptedPipeline()
-    with ScriptedUpstream([play]) as upstream, serving(config(upstream), exchange) as gateway:
+    pipeline = ScriptedPipeline()
+    with ScriptedUpstream([play]) as upstream, serving(config(upstream), pipeline) as gateway:
         with pytest.raises(httpx.RemoteProtocolError), CLIENT.stream("POST", f"{gateway.url}/v1/messages") as answer:
             list(answer.iter_raw())
-        assert eventually(lambda: exchange.counters.get("http_cut") == 1)
+        assert eventually(lambda: pipeline.counters.get("http_cut") == 1)
 
 
 TYPES = {
@@ -368,28 +368,28 @@ def smaller(incoming, outgoing, error) -> Outgoing:
 @pytest.mark.parametrize("coding", ["", "gzip"])
 def test_after_a_context_error_something_smaller_is_sent(api: str, coding: str) -> None:
     path, body = APIS[api]
-    exchange = ScriptedPipeline(hardened=smaller)
+    pipeline = ScriptedPipeline(hardened=smaller)
     refused = TOO_LONG[api]
     if coding:
         said = gzip.compress(json.dumps({"error": {"message": f"{refused.text} {refused.code}"}}).encode())
         refused = Played(refused, (said,), headers=(("content-encoding", "gzip"),))
-    with ScriptedUpstream([refused, "Now it fits."]) as upstream, serving(config(upstream), exchange) as gateway:
+    with ScriptedUpstream([refused, "Now it fits."]) as upstream, serving(config(upstream), pipeline) as gateway:
         answer = CLIENT.post(gateway.url + path, json=body)
         assert answer.status_code == 200 and "Now it fits." in answer.text
         assert [one.json for one in upstream.asked] == [body, {"smaller": True}]
         assert answer.headers["refold-edits"] == "2" and answer.headers["refold-tokens-after"] == "40"
-        assert len(exchange.errors) == 1 and refused_text(api).encode() in exchange.errors[0]
-        assert eventually(lambda: [done.outcome for done, _ in exchange.finishes] == ["retried"])
+        assert len(pipeline.errors) == 1 and refused_text(api).encode() in pipeline.errors[0]
+        assert eventually(lambda: [done.outcome for done, _ in pipeline.finishes] == ["retried"])
 
 
 @pytest.mark.parametrize("api", APIS)
 def test_a_second_context_error_is_the_upstreams_own(api: str) -> None:
     path, body = APIS[api]
-    exchange = ScriptedPipeline(hardened=smaller)
-    with ScriptedUpstream([TOO_LONG[api]]) as upstream, serving(config(upstream), exchange) as gateway:
+    pipeline = ScriptedPipeline(hardened=smaller)
+    with ScriptedUpstream([TOO_LONG[api]]) as upstream, serving(config(upstream), pipeline) as gateway:
         answer = CLIENT.post(gateway.url + path, json=body)
         assert answer.status_code == 400 and answer.json()["error"]["message"] == TOO_LONG[api].text
-        assert len(upstream.asked) == 2 and len(exchange.errors) == 1
+        assert len(upstream.asked) == 2 and len(pipeline.errors) == 1
 
 
 FIRST_EVENTS = {
@@ -408,10 +408,10 @@ def test_a_context_error_as_first_event_counts_too(api: str, shape: str) -> None
     path, body = streamed(api)
     first = FIRST_EVENTS[api]
     pieces = (first,) if shape == "at once" else tuple(bytes([one]) for one in first)
-    exchange = ScriptedPipeline(hardened=smaller)
+    pipeline = ScriptedPipeline(hardened=smaller)
     with (
         ScriptedUpstream([Played(pieces=pieces, type="text/event-stream"), "Now it fits."]) as upstream,
-        serving(config(upstream, hold_seconds=20), exchange) as gateway,
+        serving(config(upstream, hold_seconds=20), pipeline) as gateway,
     ):
         answer = CLIENT.post(gateway.url + path, json=body)
         assert answer.status_code == 200 and len(upstream.asked) == 2 and first not in answer.content
@@ -419,14 +419,14 @@ def test_a_context_error_as_first_event_counts_too(api: str, shape: str) -> None
 
 def test_an_error_after_the_first_words_is_passed_on() -> None:
     first = b'data: {"choices": [{"delta": {"content": "Hel"}}]}\n\n' + FIRST_EVENTS["openai_chat"]
-    exchange = ScriptedPipeline(hardened=smaller)
+    pipeline = ScriptedPipeline(hardened=smaller)
     with (
         ScriptedUpstream([Played(pieces=(first,), type="text/event-stream")]) as upstream,
-        serving(config(upstream), exchange) as gateway,
+        serving(config(upstream), pipeline) as gateway,
     ):
         path, body = streamed("openai_chat")
         assert CLIENT.post(gateway.url + path, json=body).content == first
-        assert exchange.errors == []
+        assert pipeline.errors == []
 
 
 def test_an_opening_that_tells_nothing_is_held_only_for_a_while() -> None:
@@ -488,14 +488,14 @@ def test_foreign_figures_are_handed_on_and_none_made_up(api: str, words: str, li
 
 
 def test_other_errors_pass_as_they_are() -> None:
-    exchange = ScriptedPipeline(hardened=smaller)
+    pipeline = ScriptedPipeline(hardened=smaller)
     with (
         ScriptedUpstream([Reply("slow down", status=429, retry_after=7)]) as upstream,
-        serving(config(upstream), exchange) as gateway,
+        serving(config(upstream), pipeline) as gateway,
     ):
         answer = CLIENT.post(f"{gateway.url}/v1/messages", json={})
         assert answer.status_code == 429 and answer.headers["retry-after"] == "7"
-        assert exchange.errors == [] and len(upstream.asked) == 1
+        assert pipeline.errors == [] and len(upstream.asked) == 1
 
 
 def test_websockets_are_answered_with_426(echo) -> None:
@@ -605,15 +605,15 @@ def test_upstreams_are_chosen_by_prefix_model_and_api() -> None:
 
 
 def test_the_core_gets_a_credential_and_no_key() -> None:
-    exchange = ScriptedPipeline()
-    with ScriptedUpstream() as upstream, serving(config(upstream), exchange) as gateway:
+    pipeline = ScriptedPipeline()
+    with ScriptedUpstream() as upstream, serving(config(upstream), pipeline) as gateway:
         path = "/v1beta/models/m:generateContent"
         CLIENT.post(f"{gateway.url}{path}?key=KEY1&alt=json", json={})
         CLIENT.post(f"{gateway.url}{path}", json={}, headers={"x-goog-api-key": "KEY1"})
         CLIENT.post(f"{gateway.url}{path}", json={}, headers={"x-goog-api-key": "KEY1"})
         CLIENT.post(f"{gateway.url}{path}", json={})
         assert upstream.asked[0].target == f"{path}?key=KEY1&alt=json"
-    first, second, third, none = exchange.incoming
+    first, second, third, none = pipeline.incoming
     assert first.path == f"{path}?key=&alt=json"
     assert len({first.credential, second.credential}) == 2
     assert second.credential == third.credential and none.credential == ""

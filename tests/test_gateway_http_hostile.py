@@ -321,10 +321,10 @@ def test_c21_memory_is_given_back_when_a_rush_is_over() -> None:
 
         rushes = LoadPeaks(release, pause=0, every=1e9)
         for under_way in (*range(64), *range(63, 16, -1)):
-            rushes.note(under_way)
+            rushes.update(under_way)
         assert not done.is_set(), "63 at once are none"
         for under_way in (64, 30, 16, 3, 64, 1, 0):
-            rushes.note(under_way)
+            rushes.update(under_way)
         await asyncio.wait_for(done.wait(), 60)
         await loop.shutdown_default_executor()  # whatever else was begun has ended
         assert released == [1], "and not again for a while"
@@ -396,8 +396,8 @@ def test_hostile_answers_of_an_upstream_do_not_split_ours(place) -> None:
     bad = Played(Reply(), (b"{}",), headers=(("x-evil", "a\x7fb"),))
     with ScriptedUpstream([bad, "Done."]) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
-        exchange = ScriptedPipeline()
-        with serving(config, exchange) as gateway:
+        pipeline = ScriptedPipeline()
+        with serving(config, pipeline) as gateway:
             first = talk(gateway.port, b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             assert b"\x7f" not in first
             second = talk(gateway.port, b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")

@@ -52,17 +52,17 @@ def assert_as_sent(came: Asked, one: dict) -> None:
 def test_recorded_requests_reach_the_upstream_byte_for_byte(shared: Path) -> None:
     """Every field, header, beta and query of 457 requests of 20 clients (clients.md), when nothing is due."""
     requests = recorded(shared)
-    exchange = ScriptedPipeline()
+    pipeline = ScriptedPipeline()
     with ScriptedUpstream(["Done."]) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
-        with serving(config, exchange) as served, httpx.Client(timeout=60) as client:
+        with serving(config, pipeline) as served, httpx.Client(timeout=60) as client:
             for one in requests:
                 assert client.send(request_of(one, served.url)).status_code == 200
                 assert_as_sent(upstream.asked.pop(), one)
     assert len(requests) > 400
-    assert len(exchange.incoming) == len(exchange.finishes) > 400
-    assert {one.api for one in exchange.incoming} == {"anthropic", "openai_chat", "openai_responses", "gemini"}
-    assert all(one.credential for one in exchange.incoming)
+    assert len(pipeline.incoming) == len(pipeline.finishes) > 400
+    assert {one.api for one in pipeline.incoming} == {"anthropic", "openai_chat", "openai_responses", "gemini"}
+    assert all(one.credential for one in pipeline.incoming)
 
 
 THREADS = {*(f"sdk_anthropic_threads:{at}" for at in range(1, 6)), "sdk_anthropic_threads_refused:1"}
@@ -85,7 +85,7 @@ def test_the_real_core_changes_no_byte_where_nothing_is_due(shared: Path) -> Non
                     assert answer.status_code == 200, name
                     assert_as_sent(upstream.asked.pop(), one)
     assert requests.keys() >= THREADS and len(requests) > 450
-    count = core.exchange.counters.get
+    count = core.pipeline.counters.get
     assert count("requests", outcome="refused") == len(THREADS)
     assert count("requests", outcome="untouched", reason="") > 380
     assert sum(count("requests", outcome=one) for one in ("edited", "retried", "failed")) == 0

@@ -177,12 +177,12 @@ def test_anthropic_async(place) -> None:
 
 
 def test_anthropic_count_tokens_passes_and_is_not_prepared() -> None:
-    exchange = ScriptedPipeline()
+    pipeline = ScriptedPipeline()
     with ScriptedUpstream([Reply(body='{"input_tokens": 7}')]) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
-        with serving(config, exchange) as gateway, anthropic.Anthropic(base_url=gateway.url, api_key="k") as client:
+        with serving(config, pipeline) as gateway, anthropic.Anthropic(base_url=gateway.url, api_key="k") as client:
             assert client.messages.count_tokens(model="m", messages=MESSAGES).input_tokens == 7
-        assert upstream.asked[-1].target == "/v1/messages/count_tokens" and exchange.incoming == []
+        assert upstream.asked[-1].target == "/v1/messages/count_tokens" and pipeline.incoming == []
 
 
 def gemini(url: str) -> genai.Client:
@@ -267,10 +267,10 @@ def test_errors_are_what_the_sdks_know(refusing, litellm) -> None:
 def test_a_client_that_stops_reading_a_stream_stops_the_upstream() -> None:
     with ScriptedUpstream([Reply("word " * 5_000, delay=0)]) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
-        exchange = ScriptedPipeline()
-        with serving(config, exchange) as gateway, openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="k") as client:
+        pipeline = ScriptedPipeline()
+        with serving(config, pipeline) as gateway, openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="k") as client:
             stream = client.chat.completions.create(model="m", messages=MESSAGES, stream=True)
             next(iter(stream))
             stream.close()
-            assert eventually(lambda: len(exchange.finishes) == 1)
+            assert eventually(lambda: len(pipeline.finishes) == 1)
             assert gateway.gateway.under_way == 0 or eventually(lambda: gateway.gateway.under_way == 0)

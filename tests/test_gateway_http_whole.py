@@ -80,4 +80,4 @@ def test_a_session_that_would_have_died_goes_on(place, path: str) -> None:
         assert len(refused) == 0 if known else len(refused) >= 1
         metrics = client.get("/metrics").text
     assert "refold_tokens_before_total" in metrics or "refold_requests_total" in metrics
-    assert eventually(lambda: gateway.gateway.exchange.counters.get("http_tokens", kind="input") > 0)
+    assert eventually(lambda: gateway.gateway.pipeline.counters.get("http_tokens", kind="input") > 0)

@@ -87,11 +87,11 @@ def recorded(shared: Path, names: str) -> Iterator[Incoming]:
 
 def run(requests: list[Incoming], settings: Settings | None = None, store: MemoryStore | None = None) -> list[Outgoing]:
     async def go() -> list[Outgoing]:
-        exchange = Pipeline(settings or Settings(read_above_bytes=0, decide_timeout_seconds=60), store or MemoryStore())
+        pipeline = Pipeline(settings or Settings(read_above_bytes=0, decide_timeout_seconds=60), store or MemoryStore())
         try:
-            return [await exchange.prepare(one) for one in requests]
+            return [await pipeline.prepare(one) for one in requests]
         finally:
-            await exchange.aclose()
+            await pipeline.aclose()
 
     return asyncio.run(go())
 
@@ -99,13 +99,13 @@ def run(requests: list[Incoming], settings: Settings | None = None, store: Memor
 def conversations(out: list[Outgoing]) -> dict[str, list[Outgoing]]:
     found: dict[str, list[Outgoing]] = {}
     for one in out:
-        if one.thread is not None:
-            found.setdefault(one.thread.name, []).append(one)
+        if one.ticket is not None:
+            found.setdefault(one.ticket.name, []).append(one)
     return found
 
 
 def links(requests: list[Outgoing]) -> int:
-    tips = [one.thread.view.transcript.tips for one in requests]
+    tips = [one.ticket.view.transcript.tips for one in requests]
     return sum(len(a) < len(b) and a[-1] in b for a, b in pairwise(tips))
 
 
@@ -166,7 +166,7 @@ def test_side_requests_are_recognised(shared: Path, name: str):
         expected = ["" if ":stream" in one.path else "compaction" for one in requests]
         assert "compaction" in expected
     assert found == expected
-    assert all(one.thread is None for one in out if one.outcome == "side")
+    assert all(one.ticket is None for one in out if one.outcome == "side")
 
 
 def test_sub_agents_are_conversations_of_their_own(shared: Path):
@@ -179,8 +179,8 @@ def test_sub_agents_are_conversations_of_their_own(shared: Path):
         out = run(requests)
         told: dict[str, set[str]] = {}
         for sent, got in zip(requests, out, strict=True):
-            if got.thread is not None:
-                told.setdefault(got.thread.name, set()).add(sent.header(header))
+            if got.ticket is not None:
+                told.setdefault(got.ticket.name, set()).add(sent.header(header))
         assert len(told) == agents
         assert all(len(values) == 1 for values in told.values())
         assert all(links(one) == len(one) - 1 for one in conversations(out).values())
@@ -191,7 +191,7 @@ def test_a_memory_agent_given_the_same_history_has_other_tools(shared: Path):
     plain = [Incoming(r.api, r.upstream, r.path, r.headers, unrecognisable(r.body), r.credential) for r in requests]
     out = run(plain)
     assert out[-1].outcome == "untouched"
-    assert out[-1].thread.name != out[-2].thread.name
+    assert out[-1].ticket.name != out[-2].ticket.name
 
 
 def unrecognisable(body: bytes) -> bytes:
@@ -213,7 +213,7 @@ def incoming(body: bytes, headers: dict[str, str] | None = None, credential: str
 
 
 def names(*requests: Incoming) -> list[str]:
-    return [one.thread.name for one in run(list(requests))]
+    return [one.ticket.name for one in run(list(requests))]
 
 
 def test_tenants_sessions_agents_and_tools_part_conversations():
@@ -235,7 +235,7 @@ def test_tenants_sessions_agents_and_tools_part_conversations():
 
 def test_the_same_history_has_other_tips_for_another_tenant():
     a, b = run([incoming(chat("hi")), incoming(chat("hi"), credential="b")])
-    assert a.thread.view.transcript.tips[-1] != b.thread.view.transcript.tips[-1]
+    assert a.ticket.view.transcript.tips[-1] != b.ticket.view.transcript.tips[-1]
 
 
 def test_a_conversation_s_name_tells_nothing():
@@ -346,4 +346,4 @@ def test_d6_another_process_finds_the_edits_of_a_parent_for_its_fork():
     (first,) = run([incoming(long(50), {"thread-id": "1"})], SMALL, store)
     (forked,) = run([incoming(long(50, "Another way."), {"thread-id": "2"})], SMALL, store)
     assert forked.edits == first.edits
-    assert forked.thread.name != first.thread.name  # a session of its own all the same
+    assert forked.ticket.name != first.ticket.name  # a session of its own all the same

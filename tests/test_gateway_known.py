@@ -16,24 +16,24 @@ def made(name: str) -> Conversation:
     return Conversation(name, name, "t", refold.Compactor([], refold.Budget(10, 10)))
 
 
-def names(threads: Conversations) -> list[str]:
-    return [thread.name for thread in threads]
+def names(conversations: Conversations) -> list[str]:
+    return [conversation.name for conversation in conversations]
 
 
 def test_of_too_many_the_one_that_was_not_used_for_longest_is_forgotten():
-    threads = Conversations(most=2, room=1_000)
+    conversations = Conversations(most=2, known_bytes=1_000)
     for name in ("a", "b", "a", "c"):
-        threads.find(name, 1, lambda name=name: made(name))
-    assert names(threads) == ["a", "c"]
+        conversations.get_or_create(name, 1, lambda name=name: made(name))
+    assert names(conversations) == ["a", "c"]
 
 
 def test_large_conversations_make_room_for_the_latest():
-    threads = Conversations(most=100, room=1_000)
+    conversations = Conversations(most=100, known_bytes=1_000)
     for name, size in (("a", 400), ("b", 400), ("a", 500), ("c", 400)):
-        threads.find(name, size, lambda name=name: made(name))
-    assert names(threads) == ["a", "c"]
-    threads.find("d", 5_000, lambda: made("d"))
-    assert names(threads) == ["d"], "the latest is always known"
+        conversations.get_or_create(name, size, lambda name=name: made(name))
+    assert names(conversations) == ["a", "c"]
+    conversations.get_or_create("d", 5_000, lambda: made("d"))
+    assert names(conversations) == ["d"], "the latest is always known"
 
 
 def test_a_forgotten_conversation_is_shown_as_before():
@@ -48,13 +48,13 @@ def test_a_forgotten_conversation_is_shown_as_before():
 
     async def run() -> None:
         settings = Settings(windows={"m": Window(16_000)}, economy=False, known_bytes=1, decide_timeout_seconds=60)
-        exchange = Pipeline(settings, MemoryStore())
-        first = await exchange.prepare(request("one", 60))
-        await exchange.prepare(request("two", 60))
-        assert len(exchange.threads) == 1
-        again = await exchange.prepare(request("one", 61))
+        pipeline = Pipeline(settings, MemoryStore())
+        first = await pipeline.prepare(request("one", 60))
+        await pipeline.prepare(request("two", 60))
+        assert len(pipeline.conversations) == 1
+        again = await pipeline.prepare(request("one", 61))
         assert first.edits == again.edits != ()
-        await exchange.aclose()
+        await pipeline.aclose()
 
     asyncio.run(run())
 

@@ -114,7 +114,7 @@ class Book:
 
 
 class Gateway:
-    """An exchange with its books, and two providers: one gets what is sent, the other what was said."""
+    """A pipeline with its books, and two providers: one gets what is sent, the other what was said."""
 
     def __init__(self, rates: Rates | None = RATES, **settings: Any) -> None:
         self.now = 1_000_000.0
@@ -123,7 +123,7 @@ class Gateway:
         base = {"windows": {"m": Window(20_000)}, "economy": False, "prices": prices, "clock": lambda: self.now}
         self.settings = Settings(**{**base, **settings})
         self.clerk = Clerk(Accounts(lambda model: rates), self.book, self.counters, pause=0.0)
-        self.exchange = Pipeline(self.settings, MemoryStore(), self.counters, self.clerk)
+        self.pipeline = Pipeline(self.settings, MemoryStore(), self.counters, self.clerk)
         self.sent, self.said, self.truth = Provider(), Provider(), Sums()
         self.rates = rates or RATES
         self.loop = asyncio.new_event_loop()
@@ -132,31 +132,31 @@ class Gateway:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.loop.run_until_complete(self.exchange.aclose())
+        self.loop.run_until_complete(self.pipeline.aclose())
         self.loop.close()
 
     def call(self, body: bytes, *, seconds: float = 10.0, usage: bool = True, **more: Any) -> Outgoing:
         self.now += seconds
         incoming = Incoming("openai_chat", "up", "/v1/chat/completions", (), body, "tenant", **more)
-        out = self.loop.run_until_complete(self.exchange.prepare(incoming))
+        out = self.loop.run_until_complete(self.pipeline.prepare(incoming))
         reported = self.sent.usage(out.body, self.now)
         other = billed(self.said.usage(body, self.now))
         assert other is not None
         self.truth += Sums(would_fresh=other.fresh, would_read=other.read, would_written=other.written)
         self.truth += Sums(would_cost=sum(cost(other, self.rates)))
-        self.exchange.finished(incoming, out, reported if usage else None)
+        self.pipeline.record_answer(incoming, out, reported if usage else None)
         return out
 
     def idle(self) -> None:
         """Let background work end."""
 
         async def settled() -> None:
-            await asyncio.gather(*self.exchange.ahead.tasks)
+            await asyncio.gather(*self.pipeline.background.tasks)
 
         self.loop.run_until_complete(settled())
 
     def close(self) -> Sums:
-        self.loop.run_until_complete(self.exchange.aclose())
+        self.loop.run_until_complete(self.pipeline.aclose())
         return self.book.total
 
 
@@ -264,15 +264,15 @@ def test_where_nothing_was_edited_the_counterfactual_is_the_bill(calls):
     accounts, when, total = Accounts(lambda model: RATES), 0.0, Sums()
     for usage, steps, pause in calls:
         when += pause
-        exchange = Pipeline(
+        pipeline = Pipeline(
             Settings(windows={"m": Window(10**7)}, economy=False, decide_timeout_seconds=60), MemoryStore()
         )
         incoming = Incoming("openai_chat", "up", "/v1/chat/completions", (), chat(steps, words="x"), "t")
-        out = asyncio.run(exchange.prepare(incoming))
-        ticket = out.thread
+        out = asyncio.run(pipeline.prepare(incoming))
+        ticket = out.ticket
         call = Answered(when, incoming, out, usage, "t", "s", "m", ticket.view if ticket else None, 10**7)
         total += accounts.answered(call)[1]
-        asyncio.run(exchange.aclose())
+        asyncio.run(pipeline.aclose())
     assert total.would_fresh == total.fresh
     assert (total.would_read, total.would_written) == (total.read, total.written)
     assert total.would_cost == total.cost and total.saved == 0
@@ -333,9 +333,9 @@ def test_a_process_that_did_not_see_the_session_begin_reckons_by_shares():
         gateway.clerk.close()
         accounts = Accounts(lambda model: RATES)
         incoming = Incoming("openai_chat", "up", "/v1/chat/completions", (), chat(60), "tenant")
-        out = gateway.loop.run_until_complete(gateway.exchange.prepare(incoming))
+        out = gateway.loop.run_until_complete(gateway.pipeline.prepare(incoming))
         usage = gateway.sent.usage(out.body, gateway.now)
-        _, sums = accounts.answered(Answered(gateway.now, incoming, out, usage, "t", "s", "m", out.thread.view))
+        _, sums = accounts.answered(Answered(gateway.now, incoming, out, usage, "t", "s", "m", out.ticket.view))
     assert out.edits and sums.would_input > 1.5 * sums.input
     assert sums.would_read / sums.would_input == pytest.approx(sums.read / sums.input, abs=0.01)
 
@@ -403,7 +403,7 @@ def test_calls_beside_conversations_are_billed_and_neutral():
     """Titles, deltas, what cannot be read: the bill must be whole."""
     title = {"model": "m", "messages": [{"role": "system", "content": "You are a title generator"}, {"role": "user", "content": "x"}]}  # fmt: skip
     with Gateway() as gateway:
-        assert gateway.call(json.dumps(title).encode()).thread is None
+        assert gateway.call(json.dumps(title).encode()).ticket is None
         total = gateway.close()
         ((key, _),) = gateway.book.entries.items()
     assert (key.session, key.model) == ("", "m") and key.tenant
@@ -414,8 +414,8 @@ def test_calls_beside_conversations_are_billed_and_neutral():
 def test_an_answer_that_is_none_is_not_billed(status: int):
     with Gateway() as gateway:
         incoming = Incoming("openai_chat", "up", "/v1/chat/completions", (), chat(2), "tenant")
-        out = gateway.loop.run_until_complete(gateway.exchange.prepare(incoming))
-        gateway.exchange.finished(incoming, out, None, status)
+        out = gateway.loop.run_until_complete(gateway.pipeline.prepare(incoming))
+        gateway.pipeline.record_answer(incoming, out, None, status)
         assert gateway.close() == Sums()
 
 

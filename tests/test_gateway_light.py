@@ -25,13 +25,13 @@ def sent(body: bytes, api: str = "anthropic", **settings: object) -> Outgoing:
     """What becomes of one request."""
 
     async def run() -> Outgoing:
-        exchange = Pipeline(
+        pipeline = Pipeline(
             Settings(**{"windows": {"m": Window(200_000)}, "decide_timeout_seconds": 60, **settings}), MemoryStore()
         )
         try:
-            return await exchange.prepare(Incoming(api, "up", PATHS[api], (), body, "c"))
+            return await pipeline.prepare(Incoming(api, "up", PATHS[api], (), body, "c"))
         finally:
-            await exchange.aclose()
+            await pipeline.aclose()
 
     return asyncio.run(run())
 
@@ -85,10 +85,10 @@ def test_recorded_requests_go_out_as_they_would_when_read(shared: Path, name: st
     assert requests
 
     async def bodies(floor: int) -> list[bytes]:
-        exchange = Pipeline(Settings(read_above_bytes=floor, economy=False, decide_timeout_seconds=60), MemoryStore())
+        pipeline = Pipeline(Settings(read_above_bytes=floor, economy=False, decide_timeout_seconds=60), MemoryStore())
         try:
-            return [(await exchange.prepare(one)).body for one in requests]
+            return [(await pipeline.prepare(one)).body for one in requests]
         finally:
-            await exchange.aclose()
+            await pipeline.aclose()
 
     assert asyncio.run(bodies(100_000)) == asyncio.run(bodies(0))

@@ -81,7 +81,7 @@ def test_c11_what_is_due_while_the_database_is_down_is_decided_in_memory_and_wri
         assert all(out.edits == outs[0].edits != () for out in outs)  # made once, shown from then on
         assert all(violations(out.body, "anthropic") == () for out in outs)
         store.down = False
-        assert driver.run(driver.exchange._outbox.flush())
+        assert driver.run(driver.pipeline._outbox.flush())
         assert set(outs[0].edits) <= stored(store)
         assert any(row.edit in outs[0].edits for row in store.ledger())  # and so are the books
         back = driver(anthropic(69, signed=signed))
@@ -113,7 +113,7 @@ def test_c11_what_waits_is_written_by_itself_as_soon_as_the_store_takes_it():
         assert not stored(store)
 
         async def written() -> None:
-            while driver.exchange.threads.unsaved():  # noqa: ASYNC110 - nothing tells
+            while driver.pipeline.conversations.list_unsaved():  # noqa: ASYNC110 - nothing tells
                 await asyncio.sleep(0.01)
 
         driver.run(asyncio.wait_for(written(), 60))
@@ -126,11 +126,11 @@ def test_c11_a_conversation_that_is_forgotten_meanwhile_loses_nothing():
     store.down = True
     with Driver(store, conversations=1) as driver:
         first, second = (driver(chat(60), "openai_chat", credential=name) for name in ("a", "b"))
-        assert len(driver.exchange.threads) == 1
+        assert len(driver.pipeline.conversations) == 1
         store.down = False
-        assert driver.run(driver.exchange._outbox.flush())
+        assert driver.run(driver.pipeline._outbox.flush())
         assert {*first.edits, *second.edits} <= stored(store)
-        assert not driver.exchange.threads.unsaved()
+        assert not driver.pipeline.conversations.list_unsaved()
 
 
 def test_c11_a_store_that_hangs_is_asked_once_by_a_conversation_and_nothing_is_done_twice():
@@ -149,8 +149,8 @@ def test_c11_a_store_that_hangs_is_asked_once_by_a_conversation_and_nothing_is_d
         assert store.most == 1
         reads = store.reads
         store.slow.set()
-        (thread,) = driver.exchange.threads
-        until(lambda: not thread.is_stuck)
+        (conversation,) = driver.pipeline.conversations
+        until(lambda: not conversation.is_stuck)
         assert store.reads == reads
         back = driver(anthropic(64))
         assert back.body == again[-1].body
@@ -175,7 +175,7 @@ def test_c5_a_refused_request_waits_for_a_store_that_hangs_no_longer_than_the_de
         out = driver(body)
         store.slow.clear()
         error = ERROR if call == "harder" else b'{"error": {"message": "Invalid `signature` in `thinking` block"}}'
-        again = getattr(driver.exchange, call)(request(body), out, error)
+        again = getattr(driver.pipeline, call)(request(body), out, error)
         try:
             with driver.hasty(2.0):
                 retried = driver.run(asyncio.wait_for(again, 300))
@@ -215,14 +215,14 @@ def test_c5_one_error_teaches_a_window_once_though_it_is_worked_on_twice():
     with Driver(store, windows={}) as driver:
         body = anthropic(30, model="unheard")
         out = driver(body)
-        driver.exchange.finished(request(body), out, {"input_tokens": out.after, "output_tokens": 1})
+        driver.pipeline.record_answer(request(body), out, {"input_tokens": out.after, "output_tokens": 1})
         assert out.after > 2_000
         store.slow.clear()
         with driver.hasty(2.0):
             driver.harder(body, out, json.dumps(said).encode())
         assert driver.count("failures", reason="deadline") == 1  # it was worked on again, without the store
         store.slow.set()
-        assert driver.exchange.turns.rooms.room(request(anthropic(12, model="unheard")), "unheard") is None
+        assert driver.pipeline.turns.model_limits.usable_tokens(request(anthropic(12, model="unheard")), "unheard") is None
 
 
 @settings(max_examples=15, deadline=None)
@@ -245,15 +245,15 @@ def test_c11_whenever_the_store_comes_and_goes_requests_fit_and_decisions_stay(d
         assert other(chat(68), "openai_chat").body == last.body
 
 
-def test_c11_a_thread_that_waits_for_the_store_is_known_until_it_is_written():
-    threads = Conversations(1, 10**9)
-    first = threads.find("a", 1, lambda: Conversation("a", "", "", None))  # type: ignore[arg-type]
-    first.unsaved.append(Edit(0, 1, (), "tip", "by"))
-    threads.find("b", 1, lambda: Conversation("b", "", "", None))  # type: ignore[arg-type]
-    assert [thread.name for thread in threads.unsaved()] == ["a"]
-    threads.unsaved()[0].unsaved.clear()
-    threads.forget_saved()
-    assert not threads.unsaved()
+def test_c11_a_conversation_that_waits_for_the_store_is_known_until_it_is_written():
+    conversations = Conversations(1, 10**9)
+    first = conversations.get_or_create("a", 1, lambda: Conversation("a", "", "", None))  # type: ignore[arg-type]
+    first.shown.unsaved.append(Edit(0, 1, (), "tip", "by"))
+    conversations.get_or_create("b", 1, lambda: Conversation("b", "", "", None))  # type: ignore[arg-type]
+    assert [conversation.name for conversation in conversations.list_unsaved()] == ["a"]
+    conversations.list_unsaved()[0].shown.unsaved.clear()
+    conversations.drop_saved()
+    assert not conversations.list_unsaved()
 
 
 def test_d6_what_one_session_hides_under_an_edit_of_its_own_still_shows_in_its_fork():

@@ -32,7 +32,7 @@ def incoming(steps):
     return Incoming("openai_chat", "up", "/v1/chat/completions", (), session(steps), "c")
 
 
-def exchange(store, **settings):
+def pipeline(store, **settings):
     settings = {"windows": {"m": Window(20_000)}, "economy": False, "decide_timeout_seconds": 60, **settings}
     return Pipeline(Settings(**settings), store)
 
@@ -42,7 +42,7 @@ def test_while_the_database_is_down_requests_flow_and_after_it_all_is_as_before(
 
     async def story():
         with PostgreSQLStore(url, timeout=60) as store, PostgreSQLStore(url, timeout=60) as fresh:
-            one, two = exchange(store, store_cooldown_seconds=0.0), exchange(fresh, store_cooldown_seconds=0.0)
+            one, two = pipeline(store, store_cooldown_seconds=0.0), pipeline(fresh, store_cooldown_seconds=0.0)
             first = await one.prepare(incoming(60))
             server.stop()
             held = await one.prepare(incoming(61))
@@ -65,7 +65,7 @@ def test_while_the_database_hangs_requests_flow(server):
 
     async def story():
         with PostgreSQLStore(url, timeout=0.5) as store:
-            one = exchange(store, decide_timeout_seconds=0.4)
+            one = pipeline(store, decide_timeout_seconds=0.4)
             await one.prepare(incoming(3))
             with server.frozen():
                 out = await one.prepare(incoming(4))

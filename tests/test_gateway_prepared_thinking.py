@@ -30,18 +30,18 @@ def test_thinking_since_a_summary_was_prepared_loses_its_signature() -> None:
         settings = Settings(
             windows={MODEL: Window(16_000)}, ask=summary, decide_timeout_seconds=60, soft=0.5, hard=0.9, economy=False
         )
-        exchange = Pipeline(settings, MemoryStore())
+        pipeline = Pipeline(settings, MemoryStore())
         prepared = 0
         for steps in range(1, 60):
-            outgoing = await exchange.prepare(request(steps))
-            await asyncio.gather(*exchange.ahead.tasks)
-            prepared = prepared or next((steps for thread in exchange.threads if thread.prepared), 0)
+            outgoing = await pipeline.prepare(request(steps))
+            await asyncio.gather(*pipeline.background.tasks)
+            prepared = prepared or next((steps for conversation in pipeline.conversations if conversation.prefetch.preview), 0)
             if outgoing.outcome == "edited":
                 break
         assert outgoing.reason == "prepared" and 0 < prepared < steps - 3
         assert b"signature" not in outgoing.body
-        grown = await exchange.prepare(request(steps + 1))
+        grown = await pipeline.prepare(request(steps + 1))
         assert grown.body.count(b"signature") == 1, "what is thought with the summary in sight keeps its own"
-        await exchange.aclose()
+        await pipeline.aclose()
 
     asyncio.run(run())

@@ -138,11 +138,11 @@ def test_transcripts_are_kept_of_their_tenant_without_its_key(place) -> None:
     serving, _, directory = place
     with httpx.Client(base_url=serving.url, timeout=60) as client:
         ask(client, "/v1/messages", body("/v1/messages", 4))
-    exchange = serving.gateway.exchange
-    (thread,) = list(exchange.threads)
-    recorder = exchange.clerk.recorder
-    assert eventually(lambda: recorder.recorded(thread.tenant, thread.name))
-    found = recorder.recorded(thread.tenant, thread.name)
+    pipeline = serving.gateway.pipeline
+    (conversation,) = list(pipeline.conversations)
+    recorder = pipeline.clerk.recorder
+    assert eventually(lambda: recorder.recorded(conversation.tenant, conversation.name))
+    found = recorder.recorded(conversation.tenant, conversation.name)
     assert len(found.messages) == 9 and WORD in found.messages[0].text
     assert found.head.until - found.head.latest == 7 * 86_400
     raw = {path.name: path.read_bytes() for path in directory.iterdir()}

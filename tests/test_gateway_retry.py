@@ -27,25 +27,25 @@ CHAT, ANTHROPIC = "/v1/chat/completions", "/v1/messages"
 
 
 class Gateway:
-    """An exchange, and what it makes of requests and their context errors."""
+    """A pipeline, and what it makes of requests and their context errors."""
 
     def __init__(self, **settings: Any) -> None:
         self.loop = asyncio.new_event_loop()
-        self.exchange = Pipeline(
+        self.pipeline = Pipeline(
             Settings(**{"windows": {}, "economy": False, "decide_timeout_seconds": 60, **settings}), MemoryStore()
         )
 
     def sent(self, body: dict[str, Any], api: str, path: str) -> tuple[Incoming, Outgoing]:
         incoming = Incoming(api, "up", path, (), json.dumps(body).encode(), "c")
-        return incoming, self.loop.run_until_complete(self.exchange.prepare(incoming))
+        return incoming, self.loop.run_until_complete(self.pipeline.prepare(incoming))
 
     def again(self, body: dict[str, Any], said: str, api: str = "openai_chat", path: str = CHAT) -> Outgoing | None:
         incoming, outgoing = self.sent(body, api, path)
         error = json.dumps({"error": {"message": said}}).encode()
-        return self.loop.run_until_complete(self.exchange.harder(incoming, outgoing, error))
+        return self.loop.run_until_complete(self.pipeline.shrink(incoming, outgoing, error))
 
     def close(self) -> None:
-        self.loop.run_until_complete(self.exchange.aclose())
+        self.loop.run_until_complete(self.pipeline.aclose())
         self.loop.close()
 
 
@@ -233,7 +233,7 @@ def is_half(body: dict[str, Any], outgoing: Outgoing, retried: Outgoing) -> bool
 
 def test_an_answer_to_half_as_much_tells_of_the_window(gateway: Gateway) -> None:
     incoming, outgoing = gateway.sent(chat(60), "openai_chat", CHAT)
-    gateway.exchange.finished(incoming, outgoing, {"prompt_tokens": outgoing.after, "completion_tokens": 5})
+    gateway.pipeline.record_answer(incoming, outgoing, {"prompt_tokens": outgoing.after, "completion_tokens": 5})
     body = chat(90)
     _, outgoing = gateway.sent(body, "openai_chat", CHAT)
     retried = gateway.again(body, NO_FIGURES)

@@ -75,7 +75,7 @@ def test_a_directory_that_cannot_be_used_is_told(tmp_path: Path) -> None:
 
 async def compacted(served: Gateway) -> None:
     """A conversation that is long enough, decided about."""
-    outgoing = await served.exchange.prepare(Incoming("openai_chat", "up", "/v1/chat/completions", (), chat(60), "c"))
+    outgoing = await served.pipeline.prepare(Incoming("openai_chat", "up", "/v1/chat/completions", (), chat(60), "c"))
     assert outgoing.outcome == "edited"
 
 
@@ -99,7 +99,7 @@ def test_c12_a_gateway_puts_its_salt_back_where_it_was_deleted(tmp_path: Path, *
             await compacted(served)
             assert file.read_bytes() == salt
             assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        await served.exchange.aclose()
+        await served.pipeline.aclose()
         return salt
 
     assert asyncio.run(story()) == file.read_bytes()
@@ -125,7 +125,7 @@ def test_c12_a_salt_of_the_settings_is_never_written(tmp_path: Path) -> None:
         config = Config(
             upstreams=(Upstream(name="up", url="http://127.0.0.1:9"),), store=str(tmp_path / "a.db"), salt=b"own"
         )
-        await gateway(config).exchange.aclose()
+        await gateway(config).pipeline.aclose()
 
     asyncio.run(story())
     assert [path.name for path in tmp_path.glob("*salt*")] == []

@@ -136,7 +136,7 @@ def test_it_is_counted_and_nothing_else_is_mended(place) -> None:
     edited(place)
     place.key = "k2"
     place.turn(10)
-    lines = place.gateway.exchange.counters.values()
+    lines = place.gateway.pipeline.counters.values()
     assert lines["binding_errors", (("api", "anthropic"), ("result", "retried"), ("upstream", "up"))] == 1
     before = len(place.upstream.asked)
     place.upstream.script = lambda _: Reply("messages.0: something else is wrong", status=400)
@@ -200,7 +200,7 @@ def test_a_count_that_is_no_known_conversations_goes_as_it_came(place) -> None:
         gzip.decompress(place.upstream.asked[-1].body)
         == json.dumps({"model": MODEL, "messages": place.history}).encode()
     )
-    assert len(list(place.gateway.exchange.threads)) == 1
+    assert len(list(place.gateway.pipeline.conversations)) == 1
 
 
 def late(**more: Any) -> tuple[int, int]:
@@ -208,16 +208,16 @@ def late(**more: Any) -> tuple[int, int]:
     body = {"model": MODEL, "max_tokens": 99, "messages": thought(60, words=400), **more}
     incoming = Incoming("anthropic", "old", "/v1/messages", (), json.dumps(body).encode(), "hash")
     windows = {MODEL: Window(16_000)}
-    exchange = Pipeline(
+    pipeline = Pipeline(
         Settings(windows=windows, older_accounts=frozenset({"old"}), economy=False, decide_timeout_seconds=60),
         MemoryStore(),
     )
 
     async def run() -> Outgoing:
         try:
-            return await exchange.prepare(incoming)
+            return await pipeline.prepare(incoming)
         finally:
-            await exchange.aclose()
+            await pipeline.aclose()
 
     outgoing = asyncio.run(run())
     assert (outgoing.outcome, outgoing.reason) == ("edited", "hard")
@@ -235,8 +235,8 @@ def test_thinking_of_an_older_account_stays_behind_a_late_edit() -> None:
 def test_an_account_is_said_to_be_older_in_the_file() -> None:
     text = '[[upstream]]\npreset = "anthropic"\nolder_account = true\n[[upstream]]\nname = "b"\nurl = "http://127.0.0.1:1"\n'
     made = gateway(replace(read(text), store=":memory:", salt=b"s"))
-    assert made.exchange.settings.older_accounts == {"anthropic"}
-    asyncio.run(made.exchange.aclose())
+    assert made.pipeline.settings.older_accounts == {"anthropic"}
+    asyncio.run(made.pipeline.aclose())
 
 
 SENT = b'{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": [{"type": "thinking"}, {"type": "text"}]},'

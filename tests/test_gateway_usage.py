@@ -145,12 +145,12 @@ def test_an_answer_that_is_not_complete_is_booked_without_usage(name: str, ends:
         "the upstream breaks off": Played(pieces=tuple(events), cut_after=4, type=SSE),
         "the upstream ends": Played(pieces=begun, type=SSE),
     }
-    exchange = ScriptedPipeline()
+    pipeline = ScriptedPipeline()
     with ScriptedUpstream([plays[ends]]) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
-        with serving(config, exchange) as gateway:
+        with serving(config, pipeline) as gateway:
             read_some(gateway.url + PATHS[name], ends)
-            assert eventually(lambda: [usage for _, usage in exchange.finishes] == [None])
+            assert eventually(lambda: [usage for _, usage in pipeline.finishes] == [None])
 
 
 def read_some(url: str, ends: str) -> None:
@@ -168,7 +168,7 @@ def read_some(url: str, ends: str) -> None:
 
 def test_a_client_that_stops_reading_at_the_end_is_billed() -> None:
     """Many close the connection at the last event, before the upstream has ended its answer."""
-    exchange = ScriptedPipeline()
+    pipeline = ScriptedPipeline()
 
     def play(asked: Asked) -> Played:
         name = "late chat" if "chat" in asked.target else "anthropic"
@@ -176,9 +176,9 @@ def test_a_client_that_stops_reading_at_the_end_is_billed() -> None:
 
     with ScriptedUpstream(play) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
-        with serving(config, exchange) as gateway:
+        with serving(config, pipeline) as gateway:
             for path in (PATHS["anthropic"], PATHS["chat"]):
                 with httpx.stream("POST", gateway.url + path, json={"stream": True}, timeout=60) as answer:
                     next(answer.iter_raw())
-            assert eventually(lambda: len(exchange.finishes) == 2)
-    assert [500 in (usage or {}).values() for _, usage in exchange.finishes] == [True, True]
+            assert eventually(lambda: len(pipeline.finishes) == 2)
+    assert [500 in (usage or {}).values() for _, usage in pipeline.finishes] == [True, True]

@@ -153,7 +153,7 @@ WORDS: list[tuple[str, int, object, Figures]] = [
         "lmstudio",
         400,
         "Trying to keep the first 6000 tokens when context the overflows. However, the model is loaded with context length of only 4096 tokens, which is not enough.",
-        Figures(6_000, 0, 4_096, least=True),
+        Figures(6_000, 0, 4_096, is_minimum=True),
     ),
     ("lmstudio", 400, "Context size has been exceeded.", Figures()),
     (
@@ -177,7 +177,7 @@ WORDS: list[tuple[str, int, object, Figures]] = [
         400,
         CLASSIC.format(32_768) + "you requested 8192 output tokens and your prompt contains at least 24577 input "
         "tokens, for a total of at least 32769 tokens. (parameter=input_tokens, value=24577)",
-        Figures(24_577, 8_192, 32_768, least=True),
+        Figures(24_577, 8_192, 32_768, is_minimum=True),
     ),
     (
         "vllm",
@@ -331,12 +331,12 @@ def test_no_limit_is_made_up_where_none_is_known(api: str) -> None:
     [
         (Figures(2_900, 30_000, 32_768), 2_000, 32_768 - 2_900 - 1_000),
         (Figures(8_000, 0, 10_000), 1, 1_900),
-        (Figures(24_577, 8_192, 32_768, least=True), 24_000, 32_768 - 30_000 - 138),
-        (Figures(24_577, 8_192, 32_768, least=True), 1_000, 8_191 - 409),
+        (Figures(24_577, 8_192, 32_768, is_minimum=True), 24_000, 32_768 - 30_000 - 138),
+        (Figures(24_577, 8_192, 32_768, is_minimum=True), 1_000, 8_191 - 409),
         (Figures(9_000, 0, 8_000), 1, 0),
         (Figures(0, 0, 8_000), 1, 0),
         (Figures(), 1, 0),
     ],
 )
 def test_what_an_upstreams_figures_leave_for_the_answer(said: Figures, sent: int, room: int) -> None:
-    assert said.room(sent) == room
+    assert said.answer_room(sent) == room

@@ -124,11 +124,11 @@ def test_c2_the_gateway_counts_a_system_message_that_came_to_the_head():
 def test_c2_a_conversation_that_was_seen_empty_is_continued_by_no_other():
     with Driver() as driver:
         driver(json.dumps({"model": "m", "messages": talk(2)[:3]}).encode(), "openai_chat")
-        (thread,) = driver.exchange.threads
+        (conversation,) = driver.pipeline.conversations
         other = refold.View.of([user("Something else."), user("And more.")])
-        assert not thread.continues(other)
-        thread.remember(refold.View.of([]))
-        assert not thread.continues(other)
+        assert not conversation.history.is_continued_by(other)
+        conversation.history.remember(refold.View.of([]))
+        assert not conversation.history.is_continued_by(other)
 
 
 HEADS = st.lists(st.sampled_from(["Be brief.", "Answer in Latin.", LONG]), max_size=3)

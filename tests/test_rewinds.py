@@ -253,11 +253,11 @@ def test_f1_the_gateway_drops_what_it_prepared_for_a_longer_history_than_it_is_s
             driver.idle()
             if driver.count("prepared", result="ready"):
                 break
-        (thread,) = driver.exchange.threads
-        assert thread.prepared is not None and thread.latest is not None
+        (conversation,) = driver.pipeline.conversations
+        assert conversation.prefetch.preview is not None and conversation.latest is not None
         body = json.loads(chat(steps))
-        head = len(body["messages"]) - len(thread.latest.view.transcript)
-        again = body["messages"][: head + max(edit.stop for edit in thread.prepared.edits)]
+        head = len(body["messages"]) - len(conversation.latest.view.transcript)
+        again = body["messages"][: head + max(edit.stop for edit in conversation.prefetch.preview.edits)]
         assert again[-1]["role"] == "tool"
         cut = json.dumps({**body, "model": "small", "messages": again}).encode()
         out = driver(cut, "openai_chat", headers=session)

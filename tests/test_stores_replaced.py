@@ -175,7 +175,7 @@ def test_d7_a_gateway_says_that_its_store_is_gone_and_writes_what_it_knows(
         assert driver.count("store_replaced") == 1
         said = [record.getMessage() for record in caplog.records if record.name == "refold.gateway"]
         assert said == ["the store was deleted or replaced"]
-        assert driver.run(driver.exchange._outbox.flush())
+        assert driver.run(driver.pipeline._outbox.flush())
     store.close()
     with SQLiteStore(path) as fresh, Driver(fresh) as after:
         assert after(chat(61), "openai_chat", credential="a").edits == first.edits

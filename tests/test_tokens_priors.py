@@ -164,7 +164,7 @@ def sent(driver: Driver, model: str, steps: int, api: str) -> Outgoing:
     if api == "openai_chat":
         return driver(chat(steps, model=model), api)
     incoming = replace(request(gemini(steps), api), path=f"/v1beta/models/{model}:generateContent")
-    return driver.run(driver.exchange.prepare(incoming))
+    return driver.run(driver.pipeline.prepare(incoming))
 
 
 def first_hard(model: str, api: str) -> int:

@@ -38,7 +38,7 @@ class Admin:
         elif isinstance(self._inner, Api) and is_page(scope):
             await send_page(scope, caller)
         elif not (may_administer(scope, self._gateway.config.admin_token) or self._is_peer(scope)):
-            self._gateway.exchange.counters.add("http_refused", reason="admin")
+            self._gateway.pipeline.counters.add("http_refused", reason="admin")
             challenge = (("www-authenticate", "Bearer"),)
             await caller.whole(*refusal("", Refused(401, "The admin token is needed.", headers=challenge)))
         elif path == "/metrics" and scope["method"] in {"GET", "HEAD"}:

@@ -34,12 +34,12 @@ class Gateway:
     """
 
     def __init__(
-        self, config: Config, exchange: Core, inner: Application | None = None, traces: Traces | None = None
+        self, config: Config, pipeline: Core, inner: Application | None = None, traces: Traces | None = None
     ) -> None:
-        self.config, self.exchange = config, exchange
+        self.config, self.pipeline = config, pipeline
         self.timings, self.under_way, self.stopping = Timings(), 0, False
         self._client = Client(config.limits)
-        self._relay = Relay(config, exchange, self._client, self.timings, traces or Traces())
+        self._relay = Relay(config, pipeline, self._client, self.timings, traces or Traces())
         self._admin, self._rushes = Admin(self, inner), LoadPeaks(release_memory)
         self.scrape: Callable[[], bytes] = self.metrics
         """What `/metrics` says: of this process, or of several."""
@@ -67,7 +67,7 @@ class Gateway:
     def metrics(self) -> bytes:
         """Everything that this process has counted, for one scrape."""
         gauges = (("http_under_way", self.under_way), ("http_held_bytes", self.held_bytes))
-        return render(self.exchange.counters, self.timings, gauges)
+        return render(self.pipeline.counters, self.timings, gauges)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
@@ -77,7 +77,7 @@ class Gateway:
                     await send({"type": "lifespan.startup.complete"})
                 case "lifespan.shutdown":
                     self.stopping = True
-                    await self.exchange.aclose()
+                    await self.pipeline.aclose()
                     await self._client.close()
                     await send({"type": "lifespan.shutdown.complete"})
                     return
@@ -90,12 +90,12 @@ class Gateway:
         leaving = (scope.get("extensions") or {}).get(LEAVING)
         caller = Caller(send, note, self.config.limits.silence_seconds, leaving)
         self.under_way += 1
-        self._rushes.note(self.under_way)
+        self._rushes.update(self.under_way)
         try:
             await self._answer(scope, receive, caller)
         finally:
             self.under_way -= 1
-            self._rushes.note(self.under_way)
+            self._rushes.update(self.under_way)
             note.total_ms = (clock() - started) * 1000
             self._tell(note)
 
@@ -132,7 +132,7 @@ class Gateway:
 
     async def _refuse(self, api: str, error: Refused, caller: Caller) -> None:
         """The server closes the connection where an answer has begun. Never raises `Gone`."""
-        self.exchange.counters.add("http_refused", reason=error.reason)
+        self.pipeline.counters.add("http_refused", reason=error.reason)
         caller.note.reason = caller.note.reason or error.reason
         if caller.began:
             caller.note.cut = True
@@ -144,7 +144,7 @@ class Gateway:
 
     def _tell(self, note: Note) -> None:
         """One line and one count a request."""
-        add = self.exchange.counters.add
+        add = self.pipeline.counters.add
         add("http_requests", api=note.api or "other", upstream=note.upstream, status=str(note.status))
         if note.gone:
             add("http_gone", upstream=note.upstream)

@@ -94,7 +94,7 @@ class Outgoing:
     outcome: Outcome = "untouched"
     reason: str = ""
     """Why, in one word that counters may be labelled with: `REASONS`."""
-    thread: Any = field(default=None, repr=False)
+    ticket: Any = field(default=None, repr=False)
     """What `finished` needs; None where they have nothing to do."""
     headers: tuple[tuple[str, str], ...] = ()
     """Headers to send in place of the client's own of these names, in lower case."""

@@ -54,10 +54,10 @@ def gateway(config: Config, inner: Application | None = None, peers: Peers | Non
     store, memories = opened(config.store), SQLiteMemories(config.memory) if config.memory else None
     keep = partial(keep_salt, config, store) if config.is_salt_kept else _nothing
     closes = [keep, *(held.close for held in (store, memories) if isinstance(held, Linked))]
-    exchange = Pipeline(settings, store, counters, books, closes=closes, keep=keep)
+    pipeline = Pipeline(settings, store, counters, books, closes=closes, keep=keep)
     books.start()
-    desk = Desk.of(exchange, config, memories.within if memories else None)
-    return Gateway(config, exchange, Api(desk, config.limits, inner, peers))
+    desk = Desk.of(pipeline, config, memories.within if memories else None)
+    return Gateway(config, pipeline, Api(desk, config.limits, inner, peers))
 
 
 def application(environment: Mapping[str, str] = os.environ) -> Gateway:

@@ -43,28 +43,28 @@ class ScriptedPipeline:
         self.incoming.append(incoming)
         return self.prepared(incoming)
 
-    async def tried(self, incoming: Incoming) -> Outgoing:
+    async def prepare_tentatively(self, incoming: Incoming) -> Outgoing:
         """What the function makes of it."""
         return await self.prepare(incoming)
 
-    async def accepted(self, outgoing: Outgoing) -> None:
+    async def commit(self, outgoing: Outgoing) -> None:
         """Nothing waits."""
 
-    async def counted(self, incoming: Incoming) -> Outgoing:
+    async def prepare_count(self, incoming: Incoming) -> Outgoing:
         """As it came."""
         return Outgoing(incoming.body)
 
-    async def harder(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
+    async def shrink(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
         """What the function makes of it."""
         self.errors.append(error)
         return self.hardened(incoming, outgoing, error)
 
-    async def unbound(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
+    async def drop_thinking(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
         """What the function makes of it."""
         self.errors.append(error)
         return self.freed(incoming, outgoing, error)
 
-    def finished(self, incoming: Incoming, outgoing: Outgoing, usage: Any, status: int = 200) -> None:  # noqa: ARG002 - the shape
+    def record_answer(self, incoming: Incoming, outgoing: Outgoing, usage: Any, status: int = 200) -> None:  # noqa: ARG002 - the shape
         """Keep it."""
         self.finishes.append((outgoing, usage))
 
@@ -112,6 +112,6 @@ class Serving:
         asyncio.run(self.server.serve(sockets=[self._socket]))
 
 
-def serving(config: Config, exchange: Core | None = None) -> Serving:
+def serving(config: Config, pipeline: Core | None = None) -> Serving:
     """A gateway with an exchange that changes nothing, or the one given."""
-    return Serving(Gateway(config, exchange or ScriptedPipeline()))
+    return Serving(Gateway(config, pipeline or ScriptedPipeline()))

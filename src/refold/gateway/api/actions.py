@@ -16,7 +16,7 @@ from refold.gateway.api import serialize as telling
 from refold.gateway.api.context import Desk, Offer, Problem
 from refold.gateway.api.lookup import Found, find
 from refold.gateway.conversations import result_edits as decisions
-from refold.gateway.conversations.conversations import Conversation, Held
+from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.conversations.persistence import save_edits
 from refold.stores.store import Store
 
@@ -46,9 +46,9 @@ async def revert(desk: Desk, asked: Json) -> Json:
 def _previewed(desk: Desk, asked: Json) -> tuple[Found, Preview, bool]:
     """The conversation, what would be made of it, and whether its words may be told."""
     found = find(desk, asked)
-    turns = desk.exchange.turns
-    with Held(found.thread, desk.exchange.settings.decide_timeout_seconds / 2):
-        view = turns.shown(found.turn)[0]
+    turns = desk.pipeline.turns
+    with found.thread.hold(desk.pipeline.settings.decide_timeout_seconds / 2):
+        view = turns.apply_known_edits(found.turn)[0]
     goal = view.lens.calibrate(max(0, asked["to"] - found.beside)) if "to" in asked else None
     made = found.thread.compactor.preview(found.turn.history, to=goal, actor=_actor(asked))
     return found, made, found.posted or kept.is_recorded(desk, found.thread)
@@ -89,8 +89,8 @@ def _accepted(desk: Desk, offer: Offer, asked: Json) -> Json:
     thread, made = offer.thread, offer.preview
     for id, text in asked.get("amend", {}).items():
         made = made.amend(id, text)
-    store = desk.exchange.turns.store
-    with Held(thread, desk.exchange.settings.decide_timeout_seconds):
+    store = desk.pipeline.turns.store
+    with thread.hold(desk.pipeline.settings.decide_timeout_seconds):
         view = thread.compactor.accept(made, actor=_actor(asked))
         _settled(thread, made.edits, store)
         save_edits(thread, view, store)
@@ -110,10 +110,10 @@ def _settled(thread: Conversation, edits: Sequence[Edit], store: Store) -> None:
 
 
 def _reverted(desk: Desk, asked: Json) -> Json:
-    found, turns = find(desk, asked), desk.exchange.turns
+    found, turns = find(desk, asked), desk.pipeline.turns
     thread = found.thread
-    with Held(thread, desk.exchange.settings.decide_timeout_seconds):
-        view = turns.shown(found.turn)[0]
+    with thread.hold(desk.pipeline.settings.decide_timeout_seconds):
+        view = turns.apply_known_edits(found.turn)[0]
         gone = [_edit(view, id) for id in asked["edits"]]
         gone += [edit for edit in copies(view, gone) if edit not in gone]
         decided = decisions.extract(thread.tenant, view, gone)
@@ -142,15 +142,15 @@ def _edit(view: View, id: str) -> Edit:
 
 def _forget(thread: Conversation, ids: set[str]) -> None:
     """The process shows these no more, not even when the store fails."""
-    thread.spare.remove(ids)
-    thread.unsaved = [edit for edit in thread.unsaved if edit.id not in ids]
-    thread.noted -= ids
+    thread.shown.store.remove(ids)
+    thread.shown.unsaved = [edit for edit in thread.shown.unsaved if edit.id not in ids]
+    thread.shown.ids -= ids
 
 
 def _go_on(thread: Conversation, view: View) -> None:
     """What was prepared for the conversation as it was is worth nothing, and nothing is thought of at once."""
-    thread.prepared = thread.wish = None
-    thread.base = view.tokens
+    thread.prefetch.preview = thread.prefetch.job = None
+    thread.baseline_tokens = view.tokens
 
 
 def _show(thread: Conversation, gone: Sequence[Edit], now: Sequence[Edit]) -> None:

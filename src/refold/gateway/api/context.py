@@ -39,7 +39,7 @@ class Offer(NamedTuple):
 class Desk:
     """The gateway's core, as the operations see it. Work goes aside from one event loop."""
 
-    exchange: Pipeline
+    pipeline: Pipeline
     whose: Callable[[Head], str] = field(repr=False)
     """Whose conversation a request with this head is of."""
     commands: Dispatcher
@@ -48,23 +48,23 @@ class Desk:
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     @classmethod
-    def of(cls, exchange: Pipeline, config: Config, memory: Callable[[str], MemorySink] | None = None) -> "Desk":
-        """The desk before *exchange*: its store, and its model for summaries. *memory* makes of an agent's id the sink
+    def of(cls, pipeline: Pipeline, config: Config, memory: Callable[[str], MemorySink] | None = None) -> "Desk":
+        """The desk before *pipeline*: its store, and its model for summaries. *memory* makes of an agent's id the sink
         for what `compact` hides."""
-        model = exchange.ask if exchange.settings.ask is not None else None
+        model = pipeline.ask if pipeline.settings.ask is not None else None
         none = Conversations(most=0)  # the gateway keeps no messages
-        desk = SoftHardCompactor(store=exchange.store, model=model, memory=memory, conversations=none)
+        desk = SoftHardCompactor(store=pipeline.store, model=model, memory=memory, conversations=none)
         tenants, upstreams = config.tenants, config.upstreams
 
         def whose(head: Head) -> str:
             who = tenants.of(head, upstreams)
             return who.claimed or who.own  # who asks has the admin token, and so is believed
 
-        return cls(exchange, whose, Dispatcher(desk))
+        return cls(pipeline, whose, Dispatcher(desk))
 
     async def aside(self, work: Callable[[], T]) -> T:
         """The outcome of *work*, done in a thread. Raises `Late`, and what *work* raises."""
-        return await self.exchange.aside(work)
+        return await self.pipeline.run_in_background(work)
 
     def offer(self, offer: Offer) -> str:
         """Keep a preview until it is accepted: its name."""

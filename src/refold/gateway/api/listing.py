@@ -17,7 +17,7 @@ LIMIT = 100
 
 def remembered(desk: Desk, asked: Mapping[str, Any]) -> Json:
     """The sessions of which this process remembers the latest request, the latest first."""
-    threads = sorted((one for one in desk.exchange.threads if one.latest), key=_when, reverse=True)
+    threads = sorted((one for one in desk.pipeline.conversations if one.latest), key=_when, reverse=True)
     page = _page(threads, asked)
     books = kept.booked(desk, (one.name for one in page))
     return {"sessions": [telling.session(one, books) for one in page], "total": len(threads)}
@@ -46,7 +46,7 @@ def _page(listed: Sequence[Any], asked: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def _when(thread: Conversation) -> float:
-    return thread.latest.when if thread.latest else 0.0
+    return thread.latest.sent_at if thread.latest else 0.0
 
 
 def _last_seen(session: Json) -> float:

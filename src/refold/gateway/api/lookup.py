@@ -27,12 +27,12 @@ class Found(NamedTuple):
     @property
     def thread(self) -> Conversation:
         """The conversation."""
-        return self.turn.thread
+        return self.turn.conversation
 
 
 def known(desk: Desk, session: str) -> Conversation:
     """The conversation of this name that sent a request. Raises `Problem` 404."""
-    thread = next((one for one in desk.exchange.threads if one.name == session and one.latest), None)
+    thread = next((one for one in desk.pipeline.conversations if one.name == session and one.latest), None)
     if thread is None:
         raise Problem(404, "no_session", "No such session is known: its next request makes it known.")
     return thread
@@ -59,7 +59,7 @@ def _posted(desk: Desk, asked: Mapping[str, Any], thread: Conversation | None) -
     key = desk.whose(Head("POST", "/", "", tuple((name.encode(), _raw(value)) for name, value in headers)))
     path = f"/models/{asked.get('model', '')}:generateContent"
     incoming = Incoming(envelope.codec.NAME, upstream, path, headers, body, key)
-    return Turn(incoming, envelope, thread or desk.exchange.belonging.thread_of(incoming, envelope))
+    return Turn(incoming, envelope, thread or desk.pipeline.matcher.find_or_create(incoming, envelope))
 
 
 def _opened(body: bytes, api: Any) -> Envelope:

@@ -11,7 +11,7 @@ from refold.gateway.api import savings as kept
 from refold.gateway.api import serialize as telling
 from refold.gateway.api.context import Desk, Problem
 from refold.gateway.api.lookup import find, known
-from refold.gateway.conversations.conversations import Conversation, Held
+from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.ledger.report import Line, row
 from refold.retrieval import recall as search
 from refold.stores.store import Recorder, Row, rows_of
@@ -47,7 +47,7 @@ async def recall(desk: Desk, asked: Json) -> Json:
 def _sessions(desk: Desk, asked: Json) -> Json:
     if asked.get("scope") == "remembered":
         return listing.remembered(desk, asked)
-    mine = listing.remembered(desk, {"limit": len(desk.exchange.threads)})
+    mine = listing.remembered(desk, {"limit": len(desk.pipeline.conversations)})
     return listing.known(desk, mine["sessions"], asked)
 
 
@@ -76,7 +76,7 @@ def _history(desk: Desk, asked: Json) -> Json:
 
 def _rows(desk: Desk, view: View) -> Sequence[Row]:
     """What the ledger says of this history; nothing where the store keeps none."""
-    store = desk.exchange.store
+    store = desk.pipeline.store
     return rows_of(cast("Recorder", store), view.transcript.tips) if hasattr(store, "ledger") else ()
 
 
@@ -113,8 +113,8 @@ def _readable(desk: Desk, asked: Json) -> tuple[Conversation, View]:
     """A conversation whose words may be told to who asks. Raises `Problem`."""
     if "request" in asked:
         found = find(desk, asked)
-        with Held(found.thread, desk.exchange.settings.decide_timeout_seconds / 2):
-            return found.thread, desk.exchange.turns.shown(found.turn)[0]
+        with found.thread.hold(desk.pipeline.settings.decide_timeout_seconds / 2):
+            return found.thread, desk.pipeline.turns.apply_known_edits(found.turn)[0]
     thread = known(desk, asked["session"])
     if thread.latest is None or not kept.is_recorded(desk, thread):
         raise Problem(409, "history_needed", "No transcript of this session is recorded: send it as `request`.")

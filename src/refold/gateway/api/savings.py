@@ -13,7 +13,7 @@ from refold.gateway.ledger.transcripts import Transcripts
 
 def ledger(desk: Desk) -> Ledger | None:
     """The net ledger; None where there is none that can be asked."""
-    clerk = desk.exchange.clerk
+    clerk = desk.pipeline.clerk
     return clerk.ledger if clerk is not None and isinstance(clerk.ledger, Ledger) else None
 
 
@@ -27,7 +27,7 @@ def booked(desk: Desk, sessions: Iterable[str]) -> Mapping[str, Booked] | None:
 
 def is_recorded(desk: Desk, thread: Conversation) -> bool:
     """Is the conversation's transcript kept, so that who administers may read it? Raises `StoreError`."""
-    clerk = desk.exchange.clerk
+    clerk = desk.pipeline.clerk
     if clerk is None or not isinstance(clerk.recorder, Transcripts):
         return False
     return clerk.recorder.is_recorded(thread.tenant, thread.name)

@@ -37,7 +37,7 @@ def session(thread: Conversation, books: Mapping[str, Booked] | None) -> Json:
         "tokens_before": counting.said(latest.view),
         "tokens_after": counting.sent(latest.view),
         "edits": len(latest.view.top),
-        "last_seen": latest.when,
+        "last_seen": latest.sent_at,
     }
     return with_books(told, books)
 

@@ -27,9 +27,9 @@ AllowWaiting = Callable[[], AbstractContextManager[Callable[[float], bool]]]
 class ClaimResult(NamedTuple):
     """How a claim went."""
 
-    mine: bool
+    is_mine: bool
     """False where somebody else has it still."""
-    waited: bool
+    has_waited: bool
     """Had somebody else had it? Then what is to be done may be done."""
 
 
@@ -38,23 +38,23 @@ class ConversationClaims:
 
     def __init__(self, store: object, patient: AllowWaiting, lease: float = LEASE_SECONDS) -> None:
         self._store: Claims | None = store if hasattr(store, "claim") else None  # type: ignore[assignment]  # it has
-        self.patient, self._lease = patient, lease
+        self.allow_waiting, self._lease = patient, lease
 
     @property
-    def shared(self) -> bool:
+    def is_supported(self) -> bool:
         """Are there claims, so that there may be other processes?"""
         return self._store is not None
 
     @contextmanager
-    def alone(self, name: str, *, wait: bool) -> Iterator[ClaimResult]:
+    def hold(self, name: str, *, wait: bool) -> Iterator[ClaimResult]:
         """Hold *name* within; where somebody else does, *wait* until they are done, are dead, or patience is
         over. Raises `StoreError`."""
         if self._store is None:
-            yield ClaimResult(mine=True, waited=False)
+            yield ClaimResult(is_mine=True, has_waited=False)
             return
         owner = uuid4().hex
-        had = self._taken(self._store, name, owner, wait=wait)
-        if not had.mine:
+        had = self._claim(self._store, name, owner, wait=wait)
+        if not had.is_mine:
             yield had
             return
         done = Event()
@@ -71,14 +71,14 @@ class ConversationClaims:
             with suppress(StoreError):  # it ends by itself
                 self._store.release(name, owner)
 
-    def _taken(self, store: Claims, name: str, owner: str, *, wait: bool) -> ClaimResult:
+    def _claim(self, store: Claims, name: str, owner: str, *, wait: bool) -> ClaimResult:
         if store.claim(name, owner, self._lease):
-            return ClaimResult(mine=True, waited=False)
+            return ClaimResult(is_mine=True, has_waited=False)
         pause, mine = 0.05, False
-        with self.patient() as rest:
+        with self.allow_waiting() as rest:
             while wait and not mine and rest(pause):
                 mine, pause = store.claim(name, owner, self._lease), min(pause * 1.5, 0.5)
-        return ClaimResult(mine, waited=True)
+        return ClaimResult(mine, has_waited=True)
 
     def _renew(self, store: Claims, name: str, owner: str, done: Event) -> None:
         while not done.wait(self._lease / 3):

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
 from time import monotonic
@@ -18,34 +19,99 @@ from refold.stores.store import Row
 from refold.transcript import digest
 
 KNOWN_FORKS = 8
-"""Ends of histories that are known of one conversation: its forks."""
+"""Ends of histories that are known of one conversation."""
 POLL_SECONDS = 0.1
-"""Seconds after which is looked whether it is worth to wait on."""
+"""Between two looks at whether a lock is still worth waiting for."""
 DISTINCT_LENGTH = 40
-"""Characters from which on an answer is taken to be given once."""
+"""Characters from which on an answer is taken to be given only once."""
+
+
+class ConversationBusy(TimeoutError):  # noqa: N818 - it says what it is
+    """Another request of the same conversation is being worked on."""
 
 
 def answer_hash(message: Message) -> bytes | None:
-    """A hash of what no other model would have answered, as a rule: calls, or so many words. None for anything else."""
-    said = message.role == "assistant" and (message.calls or len(message.text) >= DISTINCT_LENGTH)
-    return digest(message) if said else None
+    """Return a hash of a message that no other model would have written, as a rule: calls or many words; else None."""
+    is_distinct = message.role == "assistant" and (
+        message.calls or len(message.text) >= DISTINCT_LENGTH
+    )
+    return digest(message) if is_distinct else None
 
 
 class LatestRequest(NamedTuple):
-    """A conversation's latest request, without what it came in."""
+    """A conversation's latest request, without the payload that it came in."""
 
     model: str
     upstream: str
-    when: float
+    sent_at: float
     """Seconds since 1970."""
-    before: int
-    """Estimated tokens as it came."""
     view: View
 
 
 @dataclass(eq=False)
+class History:
+    """What a conversation is recognised by: its beginning, its model's answers, and the tips of its histories."""
+
+    first_entry: bytes = b""
+    """A hash of the first entry; empty if the client names the conversation."""
+    answer_hashes: Iterable[bytes | None] = ()
+    """`answer_hash` of each message of the latest history."""
+    tips: tuple[tuple[int, str], ...] = ()
+    """Length and tip of the latest histories, the newest first."""
+    messages: Sequence[Message] = ()
+    """The latest history."""
+
+    def is_continued_by(self, view: View) -> bool:
+        """Is one of the known histories a beginning of the one of *view*?"""
+        tips = view.transcript.tips
+        return any(0 < length < len(tips) and tips[length] == tip for length, tip in self.tips)
+
+    def remember(self, view: View) -> None:
+        """Take the history of *view* as the latest."""
+        transcript = view.transcript
+        newest = len(transcript), transcript.tips[-1]
+        self.tips = (newest, *(tip for tip in self.tips if tip != newest))[:KNOWN_FORKS]
+        self.messages = transcript.messages
+        self.answer_hashes = view.ground.column(answer_hash)
+
+
+@dataclass(eq=False)
+class ShownEdits:
+    """The edits that a conversation's requests were shown with, and which of them the store does not have yet."""
+
+    lock: Lock = field(default_factory=Lock)
+    """Guards all of this. It is held for longer only while the store fails."""
+    store: MemoryStore = field(default_factory=MemoryStore)
+    """Every edit that was shown, to be used if the store fails."""
+    ids: set[str] = field(default_factory=set)
+    """Ids of the edits in `store`."""
+    unsaved: list[Edit] = field(default_factory=list)
+    """Edits that the store has to take yet, since it failed."""
+    unsaved_rows: list[Row] = field(default_factory=list)
+    """Rows about them, for the ledger."""
+    is_lost: bool = False
+    """Has the store lost what it had of this conversation?"""
+
+    @property
+    def is_unsaved(self) -> bool:
+        """Is there anything that the store has to take yet?"""
+        return bool(self.unsaved or self.unsaved_rows or self.is_lost)
+
+
+@dataclass(eq=False)
+class Prefetch:
+    """A compaction that is made in the background, before it is due."""
+
+    preview: Preview | None = None
+    """The compaction, until it is used."""
+    is_running: bool = False
+    job: Callable[[], Preview | None] | None = None
+    """Makes one; to be started when the request is under way."""
+
+
+@dataclass(eq=False)
 class Conversation:
-    """One conversation. Who holds `lock` may change it."""
+    """One conversation: who it is, what compacts it, and the lock of whoever works on it."""
 
     name: str
     """A hash; nothing that was sent can be read from it."""
@@ -53,51 +119,25 @@ class Conversation:
     """A hash of what it shares with others of its caller: the salt and the key that the client sends."""
     tenant: str
     compactor: Compactor
+    target_tokens: int = 0
+    """What its strategies come down to."""
     lock: Lock = field(default_factory=Lock, repr=False)
-    memory: Lock = field(default_factory=Lock, repr=False)
-    """Who holds it may change what is kept in memory for when the store fails; held for longer only without the store."""
-    spare: MemoryStore = field(default_factory=MemoryStore, repr=False)
-    """Every edit that was shown, for when the store fails."""
-    noted: set[str] = field(default_factory=set, repr=False)
-    """Ids of the edits in `spare`."""
-    unsaved: list[Edit] = field(default_factory=list, repr=False)
-    """Edits that were shown and are not in the store yet, since it failed."""
-    unbooked: list[Row] = field(default_factory=list, repr=False)
-    """Rows about them, for the ledger."""
-    is_lost: bool = False
-    """Has the store lost what it had of this?"""
-    stuck: Job | None = field(default=None, repr=False)
-    """What was given up while it waited for the store."""
-    torn: bool = False
-    """Did a turn fail, of which it is not known what it saved?"""
-    opening: bytes = b""
-    """A hash of what it began with; empty where its client names it."""
-    heard: Iterable[bytes | None] = ()
-    """What its model answered in the latest history: `answer_hash` of each message."""
-    ends: tuple[tuple[int, str], ...] = ()
-    """Length and tip of the latest histories."""
-    recent: Sequence[Message] = ()
-    """The latest history."""
-    target: int = 0
-    """Tokens that its strategies come down to."""
-    base: int | None = None
-    """Tokens of the request after the last compaction, or the last time that one was thought of."""
-    used: float | None = None
+    history: History = field(default_factory=History, repr=False)
+    shown: ShownEdits = field(default_factory=ShownEdits, repr=False)
+    prefetch: Prefetch = field(default_factory=Prefetch, repr=False)
+    latest: LatestRequest | None = field(default=None, repr=False)
+    size_bytes: int = 0
+    """What it counts for in `Settings.known_bytes`."""
+    baseline_tokens: int | None = None
+    """Tokens of the request after the last compaction, or when one was last considered."""
+    answered_at: float | None = None
     """When the upstream answered last, in seconds since 1970."""
-    prepared: Preview | None = None
-    """A compaction that was made ahead and waits to be used."""
-    preparing: bool = False
-    wish: Callable[[], Preview | None] | None = None
-    """Makes a compaction ahead, when the request is under way."""
-    latest: LatestRequest | None = None
-    calls: int = 0
-    """Requests that were sent."""
-    spared: int = 0
-    """Estimated tokens that those were smaller by, all together."""
-    size: int = 0
-    """Bytes that it counts for: those of its latest request, or more where that has very many short entries."""
-    refused: tuple[str, int] | None = None
-    """A model, and the tokens of the smallest request that was too long for it, where its provider named no limit."""
+    refused_at: tuple[str, int] | None = None
+    """A model, and the tokens of the smallest request that was too long for it, if its provider named no limit."""
+    stuck_job: Job | None = field(default=None, repr=False)
+    """A job that was given up while it waited for the store. It holds `lock`."""
+    is_interrupted: bool = False
+    """Did a turn fail, of which it is not known what it saved?"""
 
     @property
     def api(self) -> str:
@@ -107,108 +147,90 @@ class Conversation:
 
     @property
     def is_stuck(self) -> bool:
-        """Does somebody wait for the store still, who was given up?"""
-        return self.stuck is not None and not self.stuck.ended
+        """Does a job that was given up still wait for the store?"""
+        return self.stuck_job is not None and not self.stuck_job.has_ended
 
-    @property
-    def is_unsaved(self) -> bool:
-        """Is there anything that the store has to take yet?"""
-        return bool(self.unsaved or self.unbooked or self.is_lost)
+    @contextmanager
+    def hold(self, seconds: float, *, memory: bool = False) -> Iterator[None]:
+        """Hold the conversation, or only its `shown` edits in *memory*, waiting at most *seconds*.
 
-    def count(self, spared: int) -> None:
-        """One more request was sent, smaller by so many tokens."""
-        self.calls += 1
-        self.spared += max(0, spared)
+        Raises `ConversationBusy`, at once if the holder waits for the store and was given up.
+        """
+        lock, until = self.shown.lock if memory else self.lock, monotonic() + seconds
+        while not lock.acquire(timeout=max(0.0, min(POLL_SECONDS, until - monotonic()))):
+            if monotonic() >= until or (self.is_stuck and not memory):
+                raise ConversationBusy
+        try:
+            yield
+        finally:
+            lock.release()
 
-    def emptied(self) -> "Conversation":
-        """What is left of it when it is forgotten: what the store has to take, and the locks."""
-        left = Conversation(
-            self.name, self.family, self.tenant, self.compactor, self.lock, self.memory
+    def without_history(self) -> "Conversation":
+        """Return what remains when it is forgotten: what the store has to take, and the locks."""
+        shown = ShownEdits(
+            self.shown.lock,
+            unsaved=self.shown.unsaved,
+            unsaved_rows=self.shown.unsaved_rows,
+            is_lost=self.shown.is_lost,
         )
-        left.unsaved, left.unbooked, left.stuck = self.unsaved, self.unbooked, self.stuck
-        left.latest, left.is_lost = self.latest, self.is_lost
-        return left
-
-    def continues(self, view: View) -> bool:
-        """Does *view* continue a history that was seen in this conversation?"""
-        tips = view.transcript.tips
-        return any(0 < length < len(tips) and tips[length] == tip for length, tip in self.ends)
-
-    def remember(self, view: View) -> None:
-        """Take *view* as the latest history."""
-        transcript = view.transcript
-        end = len(transcript), transcript.tips[-1]
-        self.ends = (end, *(other for other in self.ends if other != end))[:KNOWN_FORKS]
-        self.recent, self.heard = transcript.messages, view.ground.column(answer_hash)
+        return Conversation(
+            self.name,
+            self.family,
+            self.tenant,
+            self.compactor,
+            lock=self.lock,
+            shown=shown,
+            latest=self.latest,
+            stuck_job=self.stuck_job,
+        )
 
 
 class Conversations:
-    """Conversations by name. Of more than *most*, or of *room* bytes, those that were not used for longest are forgotten."""
+    """Conversations by name: at most *most*, with at most *known_bytes*; the longest unused are forgotten first."""
 
-    def __init__(self, most: int, room: int) -> None:
-        self._most, self._room, self._known, self._lock = (
-            most,
-            room,
-            OrderedDict[str, Conversation](),
-            Lock(),
-        )
-        self._waiting = list[Conversation]()
-        """Forgotten ones that have something for the store still."""
+    def __init__(self, most: int, known_bytes: int) -> None:
+        self._most, self._known_bytes, self._lock = most, known_bytes, Lock()
+        self._by_name = OrderedDict[str, Conversation]()
+        self._forgotten = list[Conversation]()
+        """Forgotten conversations that have something for the store still."""
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._by_name)
 
     def __iter__(self) -> Iterator[Conversation]:
         with self._lock:
-            return iter(list(self._known.values()))
+            return iter(list(self._by_name.values()))
 
-    def family(self, name: str) -> list[Conversation]:
-        """The conversations of this family, the latest used first."""
-        return [thread for thread in reversed(list(self)) if thread.family == name]
+    def of_family(self, name: str) -> list[Conversation]:
+        """Return the conversations of this family, the latest used first."""
+        return [
+            conversation for conversation in reversed(list(self)) if conversation.family == name
+        ]
 
-    def find(self, name: str, size: int, make: Callable[[], Conversation]) -> Conversation:
-        """The conversation of this name, whose latest request has *size* bytes; made where it is not known."""
+    def get_or_create(
+        self, name: str, size_bytes: int, create: Callable[[], Conversation]
+    ) -> Conversation:
+        """Return the conversation of this name, whose latest request has *size_bytes*; create it if it is not known."""
         with self._lock:
-            thread = self._known.get(name) or make()
-            thread.size = size
-            self._known[name] = thread
-            self._known.move_to_end(name)
-            over = sum(one.size for one in self._known.values()) - self._room
-            while len(self._known) > 1 and (over > 0 or len(self._known) > self._most):
-                gone = self._known.popitem(last=False)[1]
-                over -= gone.size
-                if gone.is_unsaved:
-                    self._waiting.append(gone.emptied())
-            return thread
+            conversation = self._by_name.get(name) or create()
+            conversation.size_bytes = size_bytes
+            self._by_name[name] = conversation
+            self._by_name.move_to_end(name)
+            excess = sum(each.size_bytes for each in self._by_name.values()) - self._known_bytes
+            while len(self._by_name) > 1 and (excess > 0 or len(self._by_name) > self._most):
+                oldest = self._by_name.popitem(last=False)[1]
+                excess -= oldest.size_bytes
+                if oldest.shown.is_unsaved:
+                    self._forgotten.append(oldest.without_history())
+            return conversation
 
-    def unsaved(self) -> list[Conversation]:
-        """Those that have something for the store, which it could not take; forgotten ones too."""
+    def list_unsaved(self) -> list[Conversation]:
+        """Return those that have something for the store, forgotten ones too."""
         with self._lock:
-            return [one for one in (*self._waiting, *self._known.values()) if one.is_unsaved]
+            every = (*self._forgotten, *self._by_name.values())
+            return [conversation for conversation in every if conversation.shown.is_unsaved]
 
-    def forget_saved(self) -> None:
-        """Forget those that were only waited for by the store."""
+    def drop_saved(self) -> None:
+        """Drop forgotten conversations whose edits are in the store by now."""
         with self._lock:
-            self._waiting = [one for one in self._waiting if one.is_unsaved]
-
-
-class ConversationBusy(TimeoutError):  # noqa: N818 - it says what it is
-    """Another request of the same conversation is being worked on."""
-
-
-class Held:
-    """A conversation's lock, or that of what is kept of it in *memory*, waited for so many seconds. Raises `ConversationBusy`, also
-    where who holds it waits for the store and was given up."""
-
-    def __init__(self, thread: Conversation, seconds: float, *, memory: bool = False) -> None:
-        self._thread, self._seconds, self._memory = thread, seconds, memory
-        self._lock = thread.memory if memory else thread.lock
-
-    def __enter__(self) -> None:
-        until = monotonic() + self._seconds
-        while not self._lock.acquire(timeout=max(0.0, min(POLL_SECONDS, until - monotonic()))):
-            if monotonic() >= until or (self._thread.is_stuck and not self._memory):
-                raise ConversationBusy
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+            self._forgotten = [each for each in self._forgotten if each.shown.is_unsaved]

@@ -20,17 +20,17 @@ class Outbox:
 
     def __init__(
         self,
-        threads: Conversations,
+        conversations: Conversations,
         store: Store,
         counters: Counters,
         deadline: float,
         done: Callable[[], None],
     ) -> None:
-        self._threads, self._store, self._counters = threads, store, counters
+        self._conversations, self._store, self._counters = conversations, store, counters
         self._deadline, self._done = deadline, done
         self._workers = Workers(1, None, "refold-outbox")
         self._task: asyncio.Task[None] | None = None
-        self._job = Job(0.0, ended=True)
+        self._job = Job(0.0, has_ended=True)
 
     def wake(self) -> None:
         """Something waits."""
@@ -42,17 +42,17 @@ class Outbox:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        if self._threads.unsaved():
+        if self._conversations.list_unsaved():
             await self.flush()
         self._workers.close()
 
     async def flush(self) -> bool:
         """Write all that waits. Did that succeed? Never raises; a store that hangs is not asked twice at once."""
-        if not self._job.ended:
+        if not self._job.has_ended:
             return False
         self._job = Job(0.0)
         try:
-            await self._workers.run(self._written, self._job, self._deadline)
+            await self._workers.run(self._write, self._job, self._deadline)
         except Exception as error:  # noqa: BLE001 - there will be another attempt
             report_failure(self._counters, "", "store", error)
             return False
@@ -60,11 +60,11 @@ class Outbox:
         return True
 
     async def _run(self) -> None:
-        while self._threads.unsaved():
+        while self._conversations.list_unsaved():
             await asyncio.sleep(RETRY_SECONDS)
             await self.flush()
 
-    def _written(self) -> None:
-        for thread in self._threads.unsaved():
-            flush_unsaved(thread, self._store)
-        self._threads.forget_saved()
+    def _write(self) -> None:
+        for conversation in self._conversations.list_unsaved():
+            flush_unsaved(conversation, self._store)
+        self._conversations.drop_saved()

@@ -12,73 +12,77 @@ from refold.gateway.conversations.conversations import Conversation
 from refold.stores.store import Row, Store
 
 
-def save_edits(thread: Conversation, view: View, store: Store) -> None:
+def save_edits(conversation: Conversation, view: View, store: Store) -> None:
     """Keep new edits where they will be needed: in memory, as decisions about single results, and in
     *store* those of local strategies that signed thinking will be bound to. Raises `StoreError`."""
-    fresh = [edit for edit in view.edits if edit.id not in thread.noted]
+    fresh = [edit for edit in view.edits if edit.id not in conversation.shown.ids]
     if not fresh:
         return
-    if saved := _edits_to_save(thread, view, fresh):
+    if saved := _edits_to_save(conversation, view, fresh):
         store.save(saved)
-    thread.spare.save(fresh)
-    thread.noted.update(edit.id for edit in fresh)
+    conversation.shown.store.save(fresh)
+    conversation.shown.ids.update(edit.id for edit in fresh)
 
 
-def defer_edits(thread: Conversation, view: View) -> None:
+def defer_edits(conversation: Conversation, view: View) -> None:
     """Keep new edits that were made while the store failed, until it takes them."""
-    fresh = [edit for edit in view.edits if edit.id not in thread.noted]
-    local = {repr(one) for one in thread.compactor.local}
-    thread.spare.save(fresh)
-    thread.unsaved += [edit for edit in fresh if edit.by not in local]
-    thread.unsaved += _edits_to_save(thread, view, fresh)
-    thread.noted.update(edit.id for edit in fresh)
+    fresh = [edit for edit in view.edits if edit.id not in conversation.shown.ids]
+    local = {repr(one) for one in conversation.compactor.local}
+    conversation.shown.store.save(fresh)
+    conversation.shown.unsaved += [edit for edit in fresh if edit.by not in local]
+    conversation.shown.unsaved += _edits_to_save(conversation, view, fresh)
+    conversation.shown.ids.update(edit.id for edit in fresh)
 
 
-def _lost_edits(thread: Conversation) -> list[Edit]:
+def _lost_edits(conversation: Conversation) -> list[Edit]:
     """What the store would have of the latest history, had it not lost it."""
-    if thread.latest is None:
+    if conversation.latest is None:
         return []
-    local = {repr(one) for one in thread.compactor.local}
-    view = thread.latest.view
+    local = {repr(one) for one in conversation.compactor.local}
+    view = conversation.latest.view
     return [
         *(edit for edit in view.edits if edit.by not in local),
-        *_edits_to_save(thread, view, view.edits),
+        *_edits_to_save(conversation, view, view.edits),
     ]
 
 
-def _edits_to_save(thread: Conversation, view: View, fresh: Sequence[Edit]) -> list[Edit]:
+def _edits_to_save(conversation: Conversation, view: View, fresh: Sequence[Edit]) -> list[Edit]:
     """What the store has to know of *fresh* edits beside those that a compactor has saved itself."""
-    local = {repr(one) for one in thread.compactor.local}
+    local = {repr(one) for one in conversation.compactor.local}
     bound = view.lens.rules.binds
     timely = [edit for edit in fresh if bound and edit.by in local]
     kept = fresh if bound else [edit for edit in fresh if edit.by not in local]
-    return [*timely, *decisions.extract(thread.tenant, view, kept)]
+    return [*timely, *decisions.extract(conversation.tenant, view, kept)]
 
 
-def flush_unsaved(thread: Conversation, store: Store) -> None:
+def flush_unsaved(conversation: Conversation, store: Store) -> None:
     """Give the store what it could not take, each once. Raises `StoreError`."""
-    edits, rows = list(thread.unsaved), list(thread.unbooked)
-    lost, thread.is_lost = thread.is_lost, False
-    again = [edit for edit in _lost_edits(thread) if edit not in edits] if lost else []
+    edits, rows = list(conversation.shown.unsaved), list(conversation.shown.unsaved_rows)
+    lost, conversation.shown.is_lost = conversation.shown.is_lost, False
+    again = [edit for edit in _lost_edits(conversation) if edit not in edits] if lost else []
     if edits or again:
         try:
             store.save([*again, *edits])
         except StoreError:
-            thread.is_lost = thread.is_lost or lost
+            conversation.shown.is_lost = conversation.shown.is_lost or lost
             raise
-    with thread.memory:  # more may have come meanwhile
+    with conversation.shown.lock:  # more may have come meanwhile
         written = {id(edit) for edit in edits}
-        thread.unsaved = [edit for edit in thread.unsaved if id(edit) not in written]
-        thread.unbooked = thread.unbooked[len(rows) :]
+        conversation.shown.unsaved = [
+            edit for edit in conversation.shown.unsaved if id(edit) not in written
+        ]
+        conversation.shown.unsaved_rows = conversation.shown.unsaved_rows[len(rows) :]
     if rows and (record := getattr(store, "record", None)):
         record(rows)
 
 
-def repair_interrupted(thread: Conversation, view: View, store: Store) -> bool:
+def repair_interrupted(conversation: Conversation, view: View, store: Store) -> bool:
     """After a turn that failed: edits may have been saved that were never shown. What was thought meanwhile was thought
     without those that show now, so its signatures go (AN-7, AN-11). Those that are hidden stay: they may show in a fork
     (D6). Was there anything to do? Raises `StoreError`."""
-    unseen = [edit for edit in view.edits if edit.id not in thread.noted and edit.by != BY]
+    unseen = [
+        edit for edit in view.edits if edit.id not in conversation.shown.ids and edit.by != BY
+    ]
     if not view.lens.rules.binds or not unseen:
         return False
     showing = {placed.edit.id for placed in view.top}
@@ -88,12 +92,12 @@ def repair_interrupted(thread: Conversation, view: View, store: Store) -> bool:
     return True
 
 
-def reapply_result_edits(thread: Conversation, view: View, store: Store) -> int:
+def reapply_result_edits(conversation: Conversation, view: View, store: Store) -> int:
     """Show again what was decided about single results of a history that is new here; how many edits that
     took. Raises `StoreError`."""
-    tips = decisions.tips_of(thread.tenant, view.transcript.messages)
+    tips = decisions.tips_of(conversation.tenant, view.transcript.messages)
     found = store.load(tips) if tips else ()
-    edits = decisions.reapply(thread.tenant, view, found) if found else []
+    edits = decisions.reapply(conversation.tenant, view, found) if found else []
     if edits:
         store.save(edits)
     return len(edits)
@@ -102,12 +106,12 @@ def reapply_result_edits(thread: Conversation, view: View, store: Store) -> int:
 class DeferredLedger:
     """A ledger that keeps rows until the store takes them."""
 
-    def __init__(self, thread: Conversation) -> None:
-        self._thread = thread
+    def __init__(self, conversation: Conversation) -> None:
+        self._conversation = conversation
 
     def record(self, rows: Iterable[Row]) -> None:
         """Keep them."""
-        self._thread.unbooked += rows
+        self._conversation.shown.unsaved_rows += rows
 
     def ledger(self, edit: str | None = None) -> tuple[()]:  # noqa: ARG002 - as of every ledger
         """None."""

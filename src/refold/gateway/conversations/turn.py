@@ -22,7 +22,7 @@ class Turn:
 
     incoming: Incoming
     envelope: Envelope
-    thread: Conversation
+    conversation: Conversation
 
     @property
     def history(self) -> dict[str, Any]:

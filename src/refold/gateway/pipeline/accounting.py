@@ -13,13 +13,13 @@ from refold.gateway.pipeline.model_limits import ModelLimits
 class Ticket(NamedTuple):
     """What an `Outgoing` carries for the calls after it."""
 
-    thread: Conversation
+    conversation: Conversation
     view: View
 
     @property
     def name(self) -> str:
         """The conversation's name, a hash."""
-        return self.thread.name
+        return self.conversation.name
 
 
 def billed_call(
@@ -27,21 +27,20 @@ def billed_call(
 ) -> Answered:
     """The call, answered at *when* (seconds since 1970), for the books."""
     call = Answered(when, incoming, outgoing, usage, tenant_of(incoming))
-    ticket = outgoing.thread
+    ticket = outgoing.ticket
     if not isinstance(ticket, Ticket):
         return call
-    thread, view = ticket
+    conversation, view = ticket
     return call._replace(
-        session=thread.name,
+        session=conversation.name,
         model=outgoing.model,
         view=view,
-        room=rooms.room(incoming, outgoing.model),
+        room=rooms.usable_tokens(incoming, outgoing.model),
     )
 
 
-def learn_usage(ticket: Ticket, when: float, outgoing: Outgoing, usage: Any) -> None:
-    """The conversation's own figures: when it was used, what it was spared, what its tokens really are. Raises what
+def learn_usage(ticket: Ticket, when: float, usage: Any) -> None:
+    """The conversation's own figures: when it was answered, and what its tokens really are. Raises what
     reading *usage* raises."""
-    ticket.thread.used = when
-    ticket.thread.count(outgoing.before - outgoing.after)
-    ticket.thread.compactor.report(ticket.view, usage)
+    ticket.conversation.answered_at = when
+    ticket.conversation.compactor.report(ticket.view, usage)

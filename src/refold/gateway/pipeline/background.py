@@ -22,13 +22,13 @@ class BackgroundJobs:
         self.workers = Workers(max(1, settings.compute_threads // 4), settings.ask, "refold-ahead")
         self.tasks = set[asyncio.Task[None]]()
 
-    def prepare(self, thread: Conversation) -> None:
+    def start_prefetch(self, conversation: Conversation) -> None:
         """Have a summary written in the background, where the turn has asked for one."""
-        wish, thread.wish = thread.wish, None
-        if wish is None or thread.preparing or thread.prepared:
+        wish, conversation.prefetch.job = conversation.prefetch.job, None
+        if wish is None or conversation.prefetch.is_running or conversation.prefetch.preview:
             return
-        thread.preparing = True
-        task = asyncio.get_running_loop().create_task(self._prepared(thread, wish))
+        conversation.prefetch.is_running = True
+        task = asyncio.get_running_loop().create_task(self._prefetch(conversation, wish))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
@@ -43,13 +43,15 @@ class BackgroundJobs:
         await asyncio.gather(*self.tasks, return_exceptions=True)
         self.workers.close()
 
-    async def _prepared(self, thread: Conversation, wish: Callable[[], Preview | None]) -> None:
+    async def _prefetch(
+        self, conversation: Conversation, wish: Callable[[], Preview | None]
+    ) -> None:
         result = "failed"
         try:
-            thread.prepared = await self.run(wish, self._patience * 2)
-            result = "ready" if thread.prepared else "nothing"
+            conversation.prefetch.preview = await self.run(wish, self._patience * 2)
+            result = "ready" if conversation.prefetch.preview else "nothing"
         except Exception as error:  # noqa: BLE001 - there will be another
             LOGGER.warning("no summary was prepared", extra={"fields": told(error)})
         finally:
-            thread.preparing = False
+            conversation.prefetch.is_running = False
             self._counters.add("prepared", result=result)

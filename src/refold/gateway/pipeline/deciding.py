@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from refold.codecs.payload import Envelope
 from refold.core.view import View
-from refold.gateway.conversations.conversations import Conversation, Held, LatestRequest
+from refold.gateway.conversations.conversations import Conversation, LatestRequest
 from refold.gateway.conversations.failures import log_passthrough
 from refold.gateway.conversations.workers import Job
 from refold.gateway.http.request_model import request_model
@@ -34,11 +34,11 @@ class Decider:
 
     settings: Settings
     turns: Turns
-    belonging: ConversationMatcher
+    matcher: ConversationMatcher
     open: Callable[[Incoming], Envelope]
     breaker: Breaker
 
-    def decided(self, job: Job, incoming: Incoming) -> Outgoing:
+    def decide(self, job: Job, incoming: Incoming) -> Outgoing:
         """What to send for *incoming*."""
         if incoming.api not in APIS or is_aside(incoming.path):
             return Outgoing(incoming.body, reason="path")
@@ -55,34 +55,36 @@ class Decider:
                 reason=side,
                 model=request_model(incoming.path, envelope.body),
             )
-        thread = job.thread = self.belonging.thread_of(incoming, envelope)
-        if not self._may_ask(thread):
-            return self.held(incoming, thread, "resting", without_store=True)
-        turn = Turn(incoming, envelope, thread)
-        with Held(thread, self.settings.decide_timeout_seconds / 2):
-            view, reason = self.turns.shown(turn, first=True)
-            if side or is_added_summary_request(thread.recent, view.transcript.messages):
+        conversation = job.conversation = self.matcher.find_or_create(incoming, envelope)
+        if not self._is_store_usable(conversation):
+            return self.decide_from_memory(incoming, conversation, "resting", without_store=True)
+        turn = Turn(incoming, envelope, conversation)
+        with conversation.hold(self.settings.decide_timeout_seconds / 2):
+            view, reason = self.turns.apply_known_edits(turn, first=True)
+            if side or is_added_summary_request(
+                conversation.history.messages, view.transcript.messages
+            ):
                 side = side or "compaction"
-                if self.turns.fits_as_said(turn, view):
+                if self.turns.fits_unedited(turn, view):
                     said = view.said
                     return Outgoing(incoming.body, (), said, said, "side", side, model=turn.model)
-            view, reason = self.turns.taken(turn, view, reason, spare=not side)
+            view, reason = self.turns.compact_if_due(turn, view, reason, spare=not side)
             if not side:
-                thread.remember(view)
+                conversation.history.remember(view)
         self.breaker.succeeded()
-        return self._sealed(turn, view, reason)
+        return self._seal(turn, view, reason)
 
-    def shown(self, job: Job, incoming: Incoming) -> Outgoing:
+    def show(self, job: Job, incoming: Incoming) -> Outgoing:
         """What is shown of a conversation, for a look: nothing is begun, nothing more is done to it."""
         envelope = self.open(incoming)
         if not len(envelope) or server_history_field(incoming.api, envelope.body):
             return Outgoing(incoming.body)
-        thread = job.thread = self.belonging.looked_at(incoming, envelope)
-        if not self._may_ask(thread):
-            return self.held(incoming, thread, "resting", without_store=False)
-        turn = Turn(incoming, envelope, thread)
-        with Held(thread, self.settings.decide_timeout_seconds / 2):
-            view = thread.compactor(turn.history)
+        conversation = job.conversation = self.matcher.find_unkept(incoming, envelope)
+        if not self._is_store_usable(conversation):
+            return self.decide_from_memory(incoming, conversation, "resting", without_store=False)
+        turn = Turn(incoming, envelope, conversation)
+        with conversation.hold(self.settings.decide_timeout_seconds / 2):
+            view = conversation.compactor(turn.history)
         if not view.top:
             return Outgoing(incoming.body)
         edits = tuple(placed.edit.id for placed in view.top)
@@ -92,64 +94,71 @@ class Decider:
 
     # --- after a refusal --------------------------------------------------------------------------
 
-    def unbound(
+    def drop_thinking(
         self, job: Job, incoming: Incoming, outgoing: Outgoing, error: bytes, *, stored: bool = True
     ) -> Outgoing:
         """*outgoing* without signed thinking that its upstream refuses; *outgoing* itself where there is none."""
         envelope = self.open(incoming)
-        thread = job.thread = job.thread or self.belonging.thread_of(incoming, envelope)
-        turn, stored = Turn(incoming, envelope, thread), stored and self._may_ask(thread)
-        with Held(thread, self.settings.summary_timeout_seconds, memory=not stored):
-            mend = self._again.unbound if stored else self._again.unbound_in_memory
+        conversation = job.conversation = job.conversation or self.matcher.find_or_create(
+            incoming, envelope
+        )
+        turn, stored = (
+            Turn(incoming, envelope, conversation),
+            stored and self._is_store_usable(conversation),
+        )
+        with conversation.hold(self.settings.summary_timeout_seconds, memory=not stored):
+            mend = self._again.drop_thinking if stored else self._again.drop_thinking_in_memory
             view = mend(turn, outgoing.body, error, wholly=outgoing.reason == "binding")
-        sealed = self._sealed(turn, view, "binding", "retried")
+        sealed = self._seal(turn, view, "binding", "retried")
         return outgoing if sealed.body == outgoing.body else sealed
 
-    def smaller(
+    def shrink(
         self, job: Job, incoming: Incoming, outgoing: Outgoing, error: bytes, *, stored: bool = True
     ) -> Outgoing:
         """Something smaller after a context error; *outgoing* itself where nothing is."""
         envelope = self.open(incoming)
         if not len(envelope) or server_history_field(incoming.api, envelope.body):
             return outgoing
-        thread = job.thread = job.thread or self.belonging.thread_of(incoming, envelope)
-        turn = Turn(incoming, envelope, thread)
-        if job.told is None:  # an error teaches once
-            job.told = self.turns.rooms.learn(turn, read_figures(error), outgoing.after)
-        told = job.told
+        conversation = job.conversation = job.conversation or self.matcher.find_or_create(
+            incoming, envelope
+        )
+        turn = Turn(incoming, envelope, conversation)
+        if job.figures is None:  # an error teaches once
+            job.figures = self.turns.model_limits.learn(turn, read_figures(error), outgoing.after)
+        told = job.figures
         if capped := again.lower_caps(turn, outgoing, told, keep=0.5):
             return capped
-        stored = stored and self._may_ask(thread)
-        with Held(thread, self.settings.summary_timeout_seconds, memory=not stored):
-            harder = self._again.harder if stored else self._again.harder_in_memory
+        stored = stored and self._is_store_usable(conversation)
+        with conversation.hold(self.settings.summary_timeout_seconds, memory=not stored):
+            harder = self._again.shrink if stored else self._again.shrink_in_memory
             view = harder(turn, told, RETRY_SHARE, outgoing.after or told.tokens or NEVER)
         if view is None:
             return again.lower_caps(turn, outgoing, told, keep=0.0) or outgoing
-        sealed = self._sealed(turn, view, "context", "retried")
+        sealed = self._seal(turn, view, "context", "retried")
         return (
-            again.lower_caps(turn, sealed, told.scaled(outgoing.after, sealed.after), keep=0.0)
+            again.lower_caps(turn, sealed, told.scale(outgoing.after, sealed.after), keep=0.0)
             or sealed
         )
 
     # --- failing open -----------------------------------------------------------------------------
 
-    def held(
-        self, incoming: Incoming, thread: Conversation, reason: str, *, without_store: bool
+    def decide_from_memory(
+        self, incoming: Incoming, conversation: Conversation, reason: str, *, without_store: bool
     ) -> Outgoing:
         """What was shown before, out of memory: without it signed thinking would not stand where it was thought, and a long
         history would not fit. *without_store*: what is due at the hard level is done there too, and kept for when the
         store is back (C11). Where nothing is, the request as it came."""
-        if not thread.noted and not without_store:
+        if not conversation.shown.ids and not without_store:
             return Outgoing(incoming.body, outcome="failed", reason=reason)
-        turn = Turn(incoming, self.open(incoming), thread)
-        with Held(thread, self.settings.decide_timeout_seconds / 2, memory=True):
-            thread.torn = thread.torn or without_store
-            view = self.turns.from_memory(turn, compact=without_store)
-        return self._sealed(turn, view, reason, "failed")
+        turn = Turn(incoming, self.open(incoming), conversation)
+        with conversation.hold(self.settings.decide_timeout_seconds / 2, memory=True):
+            conversation.is_interrupted = conversation.is_interrupted or without_store
+            view = self.turns.show_from_memory(turn, compact=without_store)
+        return self._seal(turn, view, reason, "failed")
 
-    def _may_ask(self, thread: Conversation) -> bool:
+    def _is_store_usable(self, conversation: Conversation) -> bool:
         """May the store be asked for a conversation?"""
-        return not thread.is_stuck and self.breaker.allows()
+        return not conversation.is_stuck and self.breaker.allows()
 
     # --- what goes out ----------------------------------------------------------------------------
 
@@ -165,9 +174,9 @@ class Decider:
             return Outgoing(incoming.body, outcome="opaque", reason="delta")
         return Outgoing(incoming.body, outcome="refused", reason=field, refusal=answer)
 
-    def _sealed(self, turn: Turn, view: View, reason: str, outcome: Outcome = "edited") -> Outgoing:
+    def _seal(self, turn: Turn, view: View, reason: str, outcome: Outcome = "edited") -> Outgoing:
         """The request that *view* makes, its cap of output lowered where the window asks for it."""
-        source, capped = self.turns.written(turn, view)
+        source, capped = self.turns.encode(turn, view)
         incoming, headers = turn.incoming, tuple[tuple[str, str], ...]()
         if outcome == "edited" and not view.top:
             outcome, reason = ("edited", "cap") if capped else ("untouched", "")
@@ -176,11 +185,10 @@ class Decider:
             if outcome == "untouched" and source is not incoming.body:
                 outcome, reason = "edited", "native"
         edits = tuple(placed.edit.id for placed in view.top)
-        turn.thread.latest = LatestRequest(
+        turn.conversation.latest = LatestRequest(
             turn.model,
             incoming.upstream,
             self.settings.clock(),
-            view.said,
             replace(view, envelope=None),
         )
         if source is not incoming.body and not is_strict(incoming.body):
@@ -188,7 +196,7 @@ class Decider:
             return Outgoing(
                 incoming.body, (), view.said, view.said, "opaque", "unstrict", model=turn.model
             )
-        ticket = Ticket(turn.thread, view)
+        ticket = Ticket(turn.conversation, view)
         return Outgoing(
             source, edits, view.said, view.tokens, outcome, reason, ticket, headers, turn.model
         )

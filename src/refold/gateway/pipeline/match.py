@@ -28,45 +28,49 @@ ENTRY_BYTES = 500
 class ConversationMatcher:
     """Finds the conversations of requests."""
 
-    threads: Conversations
+    conversations: Conversations
     turns: Turns
 
-    def thread_of(self, incoming: Incoming, envelope: Envelope) -> Conversation:
+    def find_or_create(self, incoming: Incoming, envelope: Envelope) -> Conversation:
         """The conversation of a request, made where it is not known. Raises `StoreError`."""
-        key, family, make = self._named(incoming, envelope)
+        key, family, make = self._identify(incoming, envelope)
         if key.name:
-            return self.threads.find(
+            return self.conversations.get_or_create(
                 family, _request_weight(incoming, envelope), partial(make, family)
             )
-        known = self.threads.family(family)
+        known = self.conversations.of_family(family)
         found = find_continued(known, envelope)
         name = (
-            found.name if found else new_name(family, envelope, (thread.name for thread in known))
+            found.name
+            if found
+            else new_name(family, envelope, (conversation.name for conversation in known))
         )
-        thread = self.threads.find(
+        conversation = self.conversations.get_or_create(
             name, _request_weight(incoming, envelope), lambda: found or make(name)
         )
-        thread.opening = first_entry_hash(envelope)
-        thread.heard = thread.heard or answer_hashes(
+        conversation.history.first_entry = first_entry_hash(envelope)
+        conversation.history.answer_hashes = conversation.history.answer_hashes or answer_hashes(
             envelope
         )  # to be known by, should this turn fail
-        return thread
+        return conversation
 
-    def looked_at(self, incoming: Incoming, envelope: Envelope) -> Conversation:
+    def find_unkept(self, incoming: Incoming, envelope: Envelope) -> Conversation:
         """The conversation of a request that is only looked at; one that is not kept, where this process knows none."""
-        key, family, make = self._named(incoming, envelope)
-        known = self.threads.family(family)
+        key, family, make = self._identify(incoming, envelope)
+        known = self.conversations.of_family(family)
         found = next(iter(known), None) if key.name else find_continued(known, envelope)
         return found or make("")
 
-    def _named(
+    def _identify(
         self, incoming: Incoming, envelope: Envelope
     ) -> tuple[SessionKey, str, Callable[[str], Conversation]]:
         """What a client calls its conversation, the family that has this name, and what makes it with a name of ours."""
         key = session_key(dict(incoming.headers), envelope.body)
         salt, model = salt_of(incoming, envelope.tools), request_model(incoming.path, envelope.body)
         family = family_name(salt, key)
-        opened = partial(self.turns.opened, family=family, salt=salt, tenant=tenant_of(incoming))
+        opened = partial(
+            self.turns.create_conversation, family=family, salt=salt, tenant=tenant_of(incoming)
+        )
         return key, family, partial(opened, incoming=incoming, model=model)
 
 
@@ -84,15 +88,22 @@ def find_continued(known: Sequence[Conversation], envelope: Envelope) -> Convers
     """
     opening = first_entry_hash(envelope)
     knowing = {
-        thread.name: thread.compactor.knows(envelope)
-        for thread in known
-        if thread.opening == opening
+        conversation.name: conversation.compactor.knows(envelope)
+        for conversation in known
+        if conversation.history.first_entry == opening
     }
     if any(knowing.values()):
-        return max(known, key=lambda thread: knowing.get(thread.name, 0))
+        return max(known, key=lambda conversation: knowing.get(conversation.name, 0))
     heard = answer_hashes(envelope)
-    shared = {thread.name: len(heard.intersection(thread.heard)) for thread in known}
-    return max(known, key=lambda thread: shared[thread.name]) if any(shared.values()) else None
+    shared = {
+        conversation.name: len(heard.intersection(conversation.history.answer_hashes))
+        for conversation in known
+    }
+    return (
+        max(known, key=lambda conversation: shared[conversation.name])
+        if any(shared.values())
+        else None
+    )
 
 
 def first_entry_hash(envelope: Envelope) -> bytes:

@@ -33,16 +33,16 @@ class ModelLimits:
 
     def __init__(self, settings: Settings) -> None:
         self._settings, self._lock = settings, Lock()
-        self._known: dict[str, plan.TokenLevels] = {}
-        self._told: dict[ModelKey, plan.TokenLevels] = {}
+        self._by_model: dict[str, plan.TokenLevels] = {}
+        self._learned: dict[ModelKey, plan.TokenLevels] = {}
         self._answered: dict[ModelKey, int] = {}
         """Tokens of the largest request that was answered since the last context error that told of a window."""
-        self._proved: dict[ModelKey, int] = {}
+        self._largest: dict[ModelKey, int] = {}
         """The same since the last one that was believed."""
 
-    def of(self, turn: Turn) -> plan.TokenLevels:
+    def for_turn(self, turn: Turn) -> plan.TokenLevels:
         """The figures for a request of a conversation, which may have been refused at fewer tokens."""
-        found, refused = self.limits(turn.incoming, turn.model), turn.thread.refused
+        found, refused = self.for_model(turn.incoming, turn.model), turn.conversation.refused_at
         if (
             refused is None
             or refused[0] != turn.model
@@ -51,62 +51,62 @@ class ModelLimits:
             return found
         return plan.levels_for(self._settings, Window(refused[1]))
 
-    def limits(self, incoming: Incoming, model: str) -> plan.TokenLevels:
+    def for_model(self, incoming: Incoming, model: str) -> plan.TokenLevels:
         """The figures for a caller's model at an upstream."""
-        told = self._told.get(_model_key(incoming, model)) if self._told else None
-        found = told or self._known.get(model)
+        told = self._learned.get(_model_key(incoming, model)) if self._learned else None
+        found = told or self._by_model.get(model)
         if found is None:
             found = plan.levels_for(self._settings, self._window(model))
             with self._lock:
-                _put(self._known, model, found)
+                _put(self._by_model, model, found)
         return found
 
     def _window(self, model: str) -> Window | None:
         """The window that settings or the table say."""
         return find_window(model, self._settings.windows.get(model)).window
 
-    def room(self, incoming: Incoming, model: str) -> int | None:
+    def usable_tokens(self, incoming: Incoming, model: str) -> int | None:
         """Tokens that a request to *model* may have; None where its window is not known."""
-        window = self.limits(incoming, model).window
+        window = self.for_model(incoming, model).window
         return window.room if window is not None else None
 
-    def holds(self, incoming: Incoming, body: Mapping[str, Any]) -> bool:
+    def fits(self, incoming: Incoming, body: Mapping[str, Any]) -> bool:
         """Does a request with this body, and its answer, fit the window of its model whatever its tokens are?"""
-        limits = self.limits(incoming, request_model(incoming.path, body))
+        limits = self.for_model(incoming, request_model(incoming.path, body))
         return light.fits_window(incoming.api, body, len(incoming.body), limits)
 
-    def answered(self, incoming: Incoming, model: str, tokens: int) -> None:
+    def record_answer(self, incoming: Incoming, model: str, tokens: int) -> None:
         """An upstream has answered a request of so many tokens, as they are estimated."""
         place = _model_key(incoming, model)
         if tokens > self._answered.get(place, 0):
             with self._lock:
                 _put(self._answered, place, tokens)
-                _put(self._proved, place, max(tokens, self._proved.get(place, 0)))
+                _put(self._largest, place, max(tokens, self._largest.get(place, 0)))
 
-    def proved(self, turn: Turn) -> int:
+    def largest_answered(self, turn: Turn) -> int:
         """Tokens of the largest request of this caller to this model that was answered, as they are estimated."""
-        return self._proved.get(_model_key(turn.incoming, turn.model), 0)
+        return self._largest.get(_model_key(turn.incoming, turn.model), 0)
 
     def learn(self, turn: Turn, said: Figures, sent: int) -> Figures:
         """Take the window that the upstream told of, and what can be true of the figures that it *said*. Where it told
         of none, the *sent* tokens are too many for this conversation, and for it alone: nobody knows whether the
         window was the reason."""
-        said = self._possible(turn, said)
+        said = self._plausible(turn, said)
         if said.limit:
             window, place = self._window(turn.model), _model_key(turn.incoming, turn.model)
             with self._lock:
-                self._proved.pop(place, None)
+                self._largest.pop(place, None)
                 if window is None or said.limit < window.room:
-                    _put(self._told, place, plan.levels_for(self._settings, Window(said.limit)))
+                    _put(self._learned, place, plan.levels_for(self._settings, Window(said.limit)))
                 else:
-                    self._told.pop(place, None)
+                    self._learned.pop(place, None)
         elif sent and not said.output:
-            before = turn.thread.refused
+            before = turn.conversation.refused_at
             least = min(sent, before[1]) if before and before[0] == turn.model else sent
-            turn.thread.refused = turn.model, least
+            turn.conversation.refused_at = turn.model, least
         return said
 
-    def _possible(self, turn: Turn, said: Figures) -> Figures:
+    def _plausible(self, turn: Turn, said: Figures) -> Figures:
         """*said*, or nothing where it is below what is no window at all, or below half of what was answered: estimates
         may be that wrong. Such a window is believed when it is told again before as much was answered once more."""
         if not said.limit:

@@ -64,99 +64,99 @@ class Pipeline:
         self.settings, self.store, self.clerk = settings, store, clerk
         self._closes, self._is_lost = tuple(closes), False
         self.counters = counters or Counters()
-        self.threads = Conversations(settings.conversations, settings.known_bytes)
+        self.conversations = Conversations(settings.conversations, settings.known_bytes)
         self._workers = Workers(settings.compute_threads, settings.ask)
-        self.ahead = BackgroundJobs(settings, self.counters)
-        watched = TimedStore(store, self._storing, self._renewed, keep)
+        self.background = BackgroundJobs(settings, self.counters)
+        watched = TimedStore(store, self._on_store_call, self._on_store_replaced, keep)
         self.turns = Turns(
-            settings, watched, self.counters, self.ask, ConversationClaims(watched, self._patient)
+            settings,
+            watched,
+            self.counters,
+            self.ask,
+            ConversationClaims(watched, self._allow_waiting),
         )
-        self.belonging = ConversationMatcher(self.threads, self.turns)
+        self.matcher = ConversationMatcher(self.conversations, self.turns)
         if clerk is not None:
             self.turns.listen = partial(listener, clerk, then=settings.on_event)
             self.turns.survival = lambda: clerk.survival
         self._breaker = Breaker(failures=3, rest=settings.store_cooldown_seconds)
         self._outbox = Outbox(
-            self.threads,
+            self.conversations,
             self.turns.store,
             self.counters,
             settings.decide_timeout_seconds,
             done=self._breaker.succeeded,
         )
         begun = partial(open_request, settings, begun=Beginnings(settings.conversations))
-        self._deciding = Decider(settings, self.turns, self.belonging, begun, self._breaker)
+        self._decider = Decider(settings, self.turns, self.matcher, begun, self._breaker)
 
     # --- what the HTTP side calls ---------------------------------------------------------------
 
     async def prepare(self, incoming: Incoming) -> Outgoing:
         """What to send for *incoming*. Never raises: what cannot be read or decided in time goes through
         unchanged, with a reason, a counter and a line in the log."""
-        if light := pass_light_request(incoming, self.settings, self.turns.rooms.holds):
+        if light := pass_light_request(incoming, self.settings, self.turns.model_limits.fits):
             self._count("requests", incoming, light)
             return light
-        outgoing = await self._guarded(
-            incoming, self._deciding.decided, self.settings.decide_timeout_seconds
+        outgoing = await self._run(
+            incoming, self._decider.decide, self.settings.decide_timeout_seconds
         )
         self._count("requests", incoming, outgoing)
-        if isinstance(outgoing.thread, Ticket):
-            self.ahead.prepare(outgoing.thread.thread)
+        if isinstance(outgoing.ticket, Ticket):
+            self.background.start_prefetch(outgoing.ticket.conversation)
         return outgoing
 
-    async def tried(self, incoming: Incoming) -> Outgoing:
+    async def prepare_tentatively(self, incoming: Incoming) -> Outgoing:
         """As `prepare`, for a caller of whom it is not known yet whether they are who they say: what was decided for that one
         is shown, and nothing is kept until it is `accepted` (C7). Never raises."""
-        if light := pass_light_request(incoming, self.settings, self.turns.rooms.holds):
+        if light := pass_light_request(incoming, self.settings, self.turns.model_limits.fits):
             self._count("requests", incoming, light)
             return light
-        turns = self.turns.trying(TentativeStore(self.turns.store))
-        belonging = ConversationMatcher(Conversations(1, self.settings.known_bytes), turns)
-        trying = replace(self._deciding, turns=turns, belonging=belonging)
-        outgoing = await self._guarded(
-            incoming, trying.decided, self.settings.decide_timeout_seconds
-        )
+        turns = self.turns.with_store(TentativeStore(self.turns.store))
+        matcher = ConversationMatcher(Conversations(1, self.settings.known_bytes), turns)
+        trying = replace(self._decider, turns=turns, matcher=matcher)
+        outgoing = await self._run(incoming, trying.decide, self.settings.decide_timeout_seconds)
         self._count("requests", incoming, outgoing)
         return outgoing
 
-    async def accepted(self, outgoing: Outgoing) -> None:
+    async def commit(self, outgoing: Outgoing) -> None:
         """The upstream has accepted what was `tried`: what was decided is kept. Never raises."""
         store = (
-            outgoing.thread.thread.compactor.store if isinstance(outgoing.thread, Ticket) else None
+            outgoing.ticket.conversation.compactor.store
+            if isinstance(outgoing.ticket, Ticket)
+            else None
         )
         if isinstance(store, TentativeStore):
             try:
-                await self.ahead.run(store.commit, self.settings.decide_timeout_seconds)
+                await self.background.run(store.commit, self.settings.decide_timeout_seconds)
             except Exception as error:  # noqa: BLE001 - it is decided again
                 report_failure(self.counters, "", failure_reason(error), error)
 
-    async def counted(self, incoming: Incoming) -> Outgoing:
+    async def prepare_count(self, incoming: Incoming) -> Outgoing:
         """What to count in place of a conversation whose tokens are asked for: what would be sent of it, as it was decided
         before. Anything else would be refused where it thinks (AN-12), and tell of a request that is not made. Never raises."""
         if parse_light_body(incoming, self.settings) is not None:
             return Outgoing(incoming.body)
-        return await self._guarded(
-            incoming, self._deciding.shown, self.settings.decide_timeout_seconds
-        )
+        return await self._run(incoming, self._decider.show, self.settings.decide_timeout_seconds)
 
-    async def harder(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
+    async def shrink(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
         """After the upstream's context error with this body: a smaller request to send once more. None when
         it was tried before, or nothing is left to make smaller. Never raises."""
         if (outgoing.outcome, outgoing.reason) == ("retried", "context"):
             return None
-        return await self._retried(
-            "context_errors", self._deciding.smaller, incoming, outgoing, error
-        )
+        return await self._retry("context_errors", self._decider.shrink, incoming, outgoing, error)
 
-    async def unbound(
+    async def drop_thinking(
         self, incoming: Incoming, outgoing: Outgoing, error: bytes
     ) -> Outgoing | None:
         """After the upstream's error that signed thinking is bound to another conversation (AN-7): the request without it, to
         be sent once more. The first time without the block that was named and what was thought after it, then without
         all of it; None when none is left. Never raises."""
-        return await self._retried(
-            "binding_errors", self._deciding.unbound, incoming, outgoing, error
+        return await self._retry(
+            "binding_errors", self._decider.drop_thinking, incoming, outgoing, error
         )
 
-    async def _retried(
+    async def _retry(
         self,
         counted: str,
         work: Callable[..., Outgoing],
@@ -172,7 +172,7 @@ class Pipeline:
         def mended(job: Job, incoming: Incoming, *, stored: bool = True) -> Outgoing:
             return work(job, incoming, outgoing, error, stored=stored)
 
-        retried = await self._guarded(
+        retried = await self._run(
             incoming,
             mended,
             self.settings.summary_timeout_seconds,
@@ -183,31 +183,33 @@ class Pipeline:
         self.counters.add(counted, api=incoming.api, upstream=incoming.upstream, result=result)
         return retried if done else None
 
-    def finished(
+    def record_answer(
         self, incoming: Incoming, outgoing: Outgoing, usage: Any, status: int = 200
     ) -> None:
         """Tell what the upstream reported for *outgoing*: its usage object as parsed, None where it reported
         none, and the answer's status. Tokens are counted from it from now on; the call is booked. Never raises."""
-        ticket, now = outgoing.thread, self.settings.clock()
+        ticket, now = outgoing.ticket, self.settings.clock()
         if usage is not None and 200 <= status < 300 and outgoing.after:
-            self.turns.rooms.answered(incoming, outgoing.model, outgoing.after)
+            self.turns.model_limits.record_answer(incoming, outgoing.model, outgoing.after)
         if self.clerk is not None and 200 <= status < 300 and incoming.api in APIS:
-            self.clerk.answered(billed_call(now, self.turns.rooms, incoming, outgoing, usage))
+            self.clerk.answered(
+                billed_call(now, self.turns.model_limits, incoming, outgoing, usage)
+            )
         if isinstance(ticket, Ticket):
             try:
-                learn_usage(ticket, now, outgoing, usage)
+                learn_usage(ticket, now, usage)
             except Exception as error:  # noqa: BLE001 - books are no reason to fail
                 report_failure(self.counters, incoming.api, "internal", error)
 
-    async def aside(self, work: Callable[[], T]) -> T:
+    async def run_in_background(self, work: Callable[[], T]) -> T:
         """The outcome of *work* that no request waits for, in a thread; it may ask models. Raises `Late` after
         `Settings.summary_timeout_seconds` seconds, models aside, and what *work* raises."""
-        return await self.ahead.run(work, self.settings.summary_timeout_seconds)
+        return await self.background.run(work, self.settings.summary_timeout_seconds)
 
     async def aclose(self) -> None:
         """Stop background work, and let go of what is to be closed: only then does the file of a store hold all
         that was written to it (C8)."""
-        await self.ahead.aclose()
+        await self.background.aclose()
         await self._outbox.aclose()
         self._workers.close()
         if self.clerk is not None:
@@ -217,7 +219,7 @@ class Pipeline:
 
     # --- failing open -----------------------------------------------------------------------------
 
-    async def _guarded(
+    async def _run(
         self, incoming: Incoming, work: Work, longest: float, spare: Work | None = None
     ) -> Outgoing:
         """The outcome of *work*, or what goes through in its place: where the store is what fails, that of *spare*, which
@@ -232,27 +234,33 @@ class Pipeline:
         except Exception as error:  # noqa: BLE001 - whatever it is, the request must flow
             reason = failure_reason(error)
             report_failure(self.counters, incoming.api, reason, error)
-            return await self._in_place(incoming, job, reason, longest, spare)
+            return await self._fail_open(incoming, job, reason, longest, spare)
         finally:
-            if self._is_lost or (job.thread is not None and job.thread.is_unsaved):
+            if self._is_lost or (job.conversation is not None and job.conversation.is_unsaved):
                 self._is_lost = False
                 self._outbox.wake()
 
-    async def _in_place(
+    async def _fail_open(
         self, incoming: Incoming, job: Job, reason: str, longest: float, spare: Work | None
     ) -> Outgoing:
         """What goes through in place of *job*, which failed."""
-        thread: Conversation | None = job.thread
-        if reason == "store" or job.storing:
+        conversation: Conversation | None = job.conversation
+        if reason == "store" or job.is_asking_store:
             self._breaker.failed(reason)
-        if thread is None:
+        if conversation is None:
             return Outgoing(incoming.body, outcome="failed", reason=reason)
-        thread.torn = True
-        if job.storing:
-            job.is_stuck, thread.stuck = True, job
-        lacking = reason == "store" or thread.is_stuck
-        left = Job(job.patience if reason == "store" else 0.0, thread=thread, told=job.told)
-        held = partial(self._deciding.held, incoming, thread, reason, without_store=lacking)
+        conversation.is_interrupted = True
+        if job.is_asking_store:
+            job.is_stuck, conversation.stuck_job = True, job
+        lacking = reason == "store" or conversation.is_stuck
+        left = Job(
+            job.model_seconds if reason == "store" else 0.0,
+            conversation=conversation,
+            figures=job.figures,
+        )
+        held = partial(
+            self._decider.decide_from_memory, incoming, conversation, reason, without_store=lacking
+        )
         instead = partial(spare, left, incoming) if spare and lacking else held
         try:
             return await self._workers.run(
@@ -266,28 +274,28 @@ class Pipeline:
 
     def ask(self, question: Any) -> Any:
         """Ask the model that writes summaries, from a thread of ours."""
-        return self._mine().ask(question)
+        return self._current_workers().ask(question)
 
-    def _patient(self) -> AbstractContextManager[Callable[[float], bool]]:
-        return self._mine().patient()
+    def _allow_waiting(self) -> AbstractContextManager[Callable[[float], bool]]:
+        return self._current_workers().allow_waiting()
 
-    def _mine(self) -> Workers:
-        return self._workers if self._workers.mine() else self.ahead.workers
+    def _current_workers(self) -> Workers:
+        return self._workers if self._workers.current_job() else self.background.workers
 
-    def _renewed(self) -> None:
+    def _on_store_replaced(self) -> None:
         """The store is another, with nothing in it or with something else: all that is known is to be written again (C12)."""
         self.counters.add("store_replaced")
         LOGGER.warning(
             "the store was deleted or replaced",
-            extra={"fields": {"conversations": len(self.threads)}},
+            extra={"fields": {"conversations": len(self.conversations)}},
         )
-        for thread in self.threads:
-            thread.is_lost = True
+        for conversation in self.conversations:
+            conversation.shown.is_lost = True
         self._is_lost = True
 
-    def _storing(self, busy: bool) -> None:
-        if job := self._workers.mine():
-            (job.storing_begins if busy else job.storing_ends)()
+    def _on_store_call(self, busy: bool) -> None:
+        if job := self._workers.current_job():
+            (job.begin_store_call if busy else job.end_store_call)()
 
     # --- telling ----------------------------------------------------------------------------------
 

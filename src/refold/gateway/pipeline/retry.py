@@ -25,66 +25,70 @@ class Retry:
 
     # --- after a context error --------------------------------------------------------------------
 
-    def harder(self, turn: Turn, said: Figures, share: float, sent: int) -> View | None:
+    def shrink(self, turn: Turn, said: Figures, share: float, sent: int) -> View | None:
         """A view that should fit after all, or None where nothing becomes smaller than the *sent* tokens."""
-        own, turns = turn.thread.compactor, self.turns
+        own, turns = turn.conversation.compactor, self.turns
         try:
-            view = turns.shown(turn)[0]
-            with turns.alone(turn.thread, view, wait=True) as had:
-                view = turns.shown(turn)[0] if had.waited else view
+            view = turns.apply_known_edits(turn)[0]
+            with turns.hold_claim(turn.conversation, view, wait=True) as had:
+                view = turns.apply_known_edits(turn)[0] if had.has_waited else view
                 goal = self._goal(turn, view, said, share)
                 after = own.now(turn.history, to=goal, actor="auto (context error)")
-            save_edits(turn.thread, after, turns.store)
+            save_edits(turn.conversation, after, turns.store)
         except StoreError:
-            with turn.thread.memory:
-                return self.harder_in_memory(turn, said, share, sent)
-        turn.thread.base = after.tokens
+            with turn.conversation.shown.lock:
+                return self.shrink_in_memory(turn, said, share, sent)
+        turn.conversation.baseline_tokens = after.tokens
         return after if after.tokens < sent else None
 
-    def harder_in_memory(self, turn: Turn, said: Figures, share: float, sent: int) -> View | None:
+    def shrink_in_memory(self, turn: Turn, said: Figures, share: float, sent: int) -> View | None:
         """As `harder`, without the store. Who calls holds what is kept in memory."""
-        turn.thread.torn = True
-        view = self.turns.from_memory(turn)
+        turn.conversation.is_interrupted = True
+        view = self.turns.show_from_memory(turn)
         goal = self._goal(turn, view, said, share)
-        self.turns.in_memory(turn).now(turn.history, to=goal, actor="auto (context error)")
-        after = self.turns.from_memory(turn)
-        turn.thread.base = after.tokens
+        self.turns.memory_compactor(turn).now(turn.history, to=goal, actor="auto (context error)")
+        after = self.turns.show_from_memory(turn)
+        turn.conversation.baseline_tokens = after.tokens
         return after if after.tokens < sent else None
 
     def _goal(self, turn: Turn, view: View, said: Figures, share: float) -> int:
         """Tokens, as they are estimated, that are *share* of the window as the upstream counts."""
-        rooms, window = self.turns.rooms, self.turns.limits(turn).window
+        rooms, window = self.turns.model_limits, self.turns.limits(turn).window
         room = _input_limit(turn, said) or (window.room if window else 0) or view.tokens
-        if not said.limit and rooms.room(turn.incoming, turn.model) is None:
-            share = share if view.tokens < 2 * rooms.proved(turn) else UNKNOWN_WINDOW_SHARE
+        if not said.limit and rooms.usable_tokens(turn.incoming, turn.model) is None:
+            share = (
+                share if view.tokens < 2 * rooms.largest_answered(turn) else UNKNOWN_WINDOW_SHARE
+            )
         really = max(said.tokens, view.tokens) if said.tokens else max(view.tokens, room)
         return int(view.tokens * min(share, share * room / max(really, 1)))
 
     # --- after an error of binding ----------------------------------------------------------------
 
-    def unbound(self, turn: Turn, sent: bytes, error: bytes, *, wholly: bool) -> View:
+    def drop_thinking(self, turn: Turn, sent: bytes, error: bytes, *, wholly: bool) -> View:
         """A view without the signed thinking from the block on that the *error* names (AN-7, AN-10), or without all of it
         (*wholly*, or where it names none). It stays so, for what is thought from now on is
         bound to that."""
-        thread, turns = turn.thread, self.turns
+        conversation, turns = turn.conversation, self.turns
         first = 0 if wholly else binding.refused_block(sent, error)
         try:
-            view = turns.shown(turn)[0]
+            view = turns.apply_known_edits(turn)[0]
             turns.store.save(unsigned(view, binding.block_position(view, first)))
-            after = turns.shown(turn)[0]
-            save_edits(thread, after, turns.store)
+            after = turns.apply_known_edits(turn)[0]
+            save_edits(conversation, after, turns.store)
         except StoreError:
-            with thread.memory:
-                after = self.unbound_in_memory(turn, sent, error, wholly=wholly)
+            with conversation.shown.lock:
+                after = self.drop_thinking_in_memory(turn, sent, error, wholly=wholly)
         return after
 
-    def unbound_in_memory(self, turn: Turn, sent: bytes, error: bytes, *, wholly: bool) -> View:
+    def drop_thinking_in_memory(
+        self, turn: Turn, sent: bytes, error: bytes, *, wholly: bool
+    ) -> View:
         """As `unbound`, without the store. Who calls holds what is kept in memory."""
-        turn.thread.torn = True
-        view = self.turns.from_memory(turn)
+        turn.conversation.is_interrupted = True
+        view = self.turns.show_from_memory(turn)
         first = 0 if wholly else binding.refused_block(sent, error)
-        turn.thread.spare.save(unsigned(view, binding.block_position(view, first)))
-        return self.turns.from_memory(turn)
+        turn.conversation.shown.store.save(unsigned(view, binding.block_position(view, first)))
+        return self.turns.show_from_memory(turn)
 
 
 def _input_limit(turn: Turn, said: Figures) -> int:
@@ -101,7 +105,9 @@ def _input_limit(turn: Turn, said: Figures) -> int:
 def lower_caps(turn: Turn, outgoing: Outgoing, said: Figures, *, keep: float) -> Outgoing | None:
     """*outgoing* with the cap that its upstream's figures leave; None where there is none to be lowered."""
     body = outgoing.body
-    changed = caps.fit_caps(turn.incoming.api, turn.envelope.body, said.room(outgoing.after), keep)
+    changed = caps.fit_caps(
+        turn.incoming.api, turn.envelope.body, said.answer_room(outgoing.after), keep
+    )
     for cap in changed:
         body = caps.write_cap(body, cap)
     return replace(outgoing, body=body, outcome="retried", reason="context") if changed else None

@@ -26,7 +26,7 @@ class LoadPeaks:
         self._release, self._pause, self._every = release, pause, every
         self._height, self._next = 0, 0.0
 
-    def note(self, under_way: int) -> None:
+    def update(self, under_way: int) -> None:
         """So many requests are under way now. Call it in the event loop."""
         self._height = max(self._height, under_way)
         if self._height < PEAK_REQUESTS or under_way * 4 > self._height:

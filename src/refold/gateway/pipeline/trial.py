@@ -51,7 +51,7 @@ class TentativeStore:
         read: Callable[[str | None], Sequence[Row]] | None = getattr(self._base, "ledger", None)
         return read(edit) if read else ()
 
-    def later(self, tell: Callable[[Any], object], event: Any) -> None:
+    def defer(self, tell: Callable[[Any], object], event: Any) -> None:
         """Tell of *event* when what was done is kept."""
         self._waiting.append(partial(tell, event))
 

@@ -52,20 +52,20 @@ class Turns:
     store: Store
     counters: Counters
     ask: Asker
-    claiming: ConversationClaims
+    claims: ConversationClaims
     listen: Callable[[str, str], OnEvent] | None = None
     """Makes who is told of the compactions of a tenant's conversation; None: `Settings.on_event` is."""
     survival: Callable[[], Survival | None] = lambda: None
     """What has been learned of how long sessions are."""
 
     def __post_init__(self) -> None:
-        self.rooms = ModelLimits(self.settings)
+        self.model_limits = ModelLimits(self.settings)
 
-    def opened(
+    def create_conversation(
         self, name: str, *, family: str, salt: str, tenant: str, incoming: Incoming, model: str
     ) -> Conversation:
         """A conversation that was not known."""
-        limits = self.rooms.limits(incoming, model)
+        limits = self.model_limits.for_model(incoming, model)
         strategies = plan.strategies_for(self.settings, limits.target)
         asker = self.ask if self.settings.ask is not None else None
         compactor = Compactor(
@@ -78,97 +78,105 @@ class Turns:
             on_event=self.listen(tenant, name) if self.listen else self.settings.on_event,
             clock=self.settings.clock,
         )
-        return Conversation(name, family, tenant, compactor, target=limits.target)
+        return Conversation(name, family, tenant, compactor, target_tokens=limits.target)
 
-    def trying(self, trial: TentativeStore) -> "Turns":
+    def with_store(self, trial: TentativeStore) -> "Turns":
         """The same with a store of which nothing is kept yet."""
         listen = self.listen
         later = (
-            (lambda tenant, name: partial(trial.later, listen(tenant, name))) if listen else None
+            (lambda tenant, name: partial(trial.defer, listen(tenant, name))) if listen else None
         )
         turns = replace(
             self,
             store=trial,
-            claiming=ConversationClaims(None, self.claiming.patient),
+            claims=ConversationClaims(None, self.claims.allow_waiting),
             listen=later,
         )
-        turns.rooms = self.rooms
+        turns.model_limits = self.model_limits
         return turns
 
     # --- what is shown ----------------------------------------------------------------------------
 
-    def shown(self, turn: Turn, *, first: bool = False) -> tuple[View, str]:
+    def apply_known_edits(self, turn: Turn, *, first: bool = False) -> tuple[View, str]:
         """The view as it was decided before, with what local strategies do at first sight; and why it differs
         from the request. *first* looks for decisions about single results where the history is new here."""
-        thread, compactor = turn.thread, turn.thread.compactor
-        self._fit(thread, self.limits(turn))
-        flush_unsaved(thread, self.store)
+        conversation, compactor = turn.conversation, turn.conversation.compactor
+        self._fit(conversation, self.limits(turn))
+        flush_unsaved(conversation, self.store)
         view = compactor(turn.history)
-        if thread.torn and repair_interrupted(thread, view, self.store):
+        if conversation.is_interrupted and repair_interrupted(conversation, view, self.store):
             view = compactor(turn.history)
-        thread.torn = False
-        if first and not thread.continues(view):
-            again = reapply_result_edits(thread, view, self.store)
+        conversation.is_interrupted = False
+        if first and not conversation.history.is_continued_by(view):
+            again = reapply_result_edits(conversation, view, self.store)
             answered = any(message.role == "assistant" for message in view.transcript.messages)
-            if again or (thread.ends and answered):
+            if again or (conversation.history.tips and answered):
                 self.counters.add("prefix_breaks", api=turn.incoming.api)
             if again:
                 self.counters.add("decided_again", again, api=turn.incoming.api)
                 view = compactor(turn.history)
         return view, "shown"
 
-    def _fit(self, thread: Conversation, limits: plan.TokenLevels) -> None:
+    def _fit(self, conversation: Conversation, limits: plan.TokenLevels) -> None:
         """Let nothing run, and what may run come down to where these limits say: the model may be another than before,
         or its window known by now."""
-        thread.compactor.budget = plan.never(limits)
-        if thread.target != limits.target:
-            thread.target = limits.target
+        conversation.compactor.budget = plan.never(limits)
+        if conversation.target_tokens != limits.target:
+            conversation.target_tokens = limits.target
             chosen = plan.strategies_for(self.settings, limits.target)
-            thread.compactor.retrospective = tuple(one for one in chosen if not is_local(one))
+            conversation.compactor.retrospective = tuple(one for one in chosen if not is_local(one))
 
-    def taken(self, turn: Turn, view: View, reason: str, *, spare: bool) -> tuple[View, str]:
+    def compact_if_due(
+        self, turn: Turn, view: View, reason: str, *, spare: bool
+    ) -> tuple[View, str]:
         """The view with what is due now. *spare*: also what is not due but pays."""
-        thread, budget = turn.thread, plan.at_limits(self.limits(turn))
+        conversation, budget = turn.conversation, plan.at_limits(self.limits(turn))
         level = budget.check(view)
-        if level == "hard" and thread.prepared and self._use(turn, "prepared"):
-            view, reason = self.shown(turn)[0], "prepared"
+        if (
+            level == "hard"
+            and conversation.prefetch.preview
+            and self._accept_prefetched(turn, "prepared")
+        ):
+            view, reason = self.apply_known_edits(turn)[0], "prepared"
             level = budget.check(view)
         if level == "hard":
-            view, reason = self._at_once(turn, view)
+            view, reason = self._compact_exclusively(turn, view)
         elif spare and self.settings.economy and turn.incoming.api not in self.settings.native:
-            view, reason = self._if_it_pays(turn, view, reason)
+            view, reason = self._compact_if_worthwhile(turn, view, reason)
         if level == "soft" and spare:
-            self._wish(turn, view, self.limits(turn).target)
-        save_edits(turn.thread, view, self.store)
+            self._request_prefetch(turn, view, self.limits(turn).target)
+        save_edits(turn.conversation, view, self.store)
         return view, reason
 
-    def _at_once(self, turn: Turn, view: View) -> tuple[View, str]:
+    def _compact_exclusively(self, turn: Turn, view: View) -> tuple[View, str]:
         """The view compacted, alone: what another process has made of it, or is making, is not made again."""
-        thread, budget = turn.thread, plan.at_limits(self.limits(turn))
-        with self.alone(thread, view, wait=True) as had:
-            if had.waited:
-                view = self.shown(turn)[0]
-            if thread.prepared is None and budget.check(view) == "hard":
-                thread.prepared = self._found(view)
-            used = thread.prepared is not None and self._use(turn, "prepared")
+        conversation, budget = turn.conversation, plan.at_limits(self.limits(turn))
+        with self.hold_claim(conversation, view, wait=True) as had:
+            if had.has_waited:
+                view = self.apply_known_edits(turn)[0]
+            if conversation.prefetch.preview is None and budget.check(view) == "hard":
+                conversation.prefetch.preview = self._find_shared(view)
+            used = conversation.prefetch.preview is not None and self._accept_prefetched(
+                turn, "prepared"
+            )
             if used:
-                view = self.shown(turn)[0]
+                view = self.apply_known_edits(turn)[0]
             if budget.check(view) != "hard":
                 return view, "prepared" if used else "shown"
-            thread.compactor.budget = budget
+            conversation.compactor.budget = budget
             if again := len(refetched(view)):
                 self.counters.add("refetched_kept", again, api=turn.incoming.api)
-            view = thread.compactor(turn.history)
-            thread.base = view.tokens
+            view = conversation.compactor(turn.history)
+            conversation.baseline_tokens = view.tokens
             return view, "hard"
 
-    def fits_as_said(self, turn: Turn, view: View) -> bool:
+    def fits_unedited(self, turn: Turn, view: View) -> bool:
         """May the request be sent as it came? Not where signed thinking stands behind an edit that shows."""
         hard = self.limits(turn).hard
         bound = view.lens.rules.binds and bool(view.top)
         return not bound and (hard is None or view.said < hard)
 
-    def written(self, turn: Turn, view: View) -> tuple[bytes, bool]:
+    def encode(self, turn: Turn, view: View) -> tuple[bytes, bool]:
         """The request's bytes, and whether its cap of output was lowered."""
         source, window = turn.encode(view), self.limits(turn).window
         if not self.settings.lower_output_cap or window is None:
@@ -179,32 +187,32 @@ class Turns:
         self.counters.add("capped", api=turn.incoming.api)
         return caps.write_cap(source, cap), True
 
-    def from_memory(self, turn: Turn, *, compact: bool = False) -> View:
+    def show_from_memory(self, turn: Turn, *, compact: bool = False) -> View:
         """The view out of the edits that this process has shown, the store aside; *compact*: with what is due at the hard
         level (C11)."""
-        limits, spare = self.limits(turn), self.in_memory(turn)
+        limits, spare = self.limits(turn), self.memory_compactor(turn)
         view = spare(turn.history)
         budget = plan.at_limits(limits)
         if compact and budget.check(view) == "hard":
             spare.budget = budget
             view = spare(turn.history)
-            turn.thread.base = view.tokens
-        defer_edits(turn.thread, view)
+            turn.conversation.baseline_tokens = view.tokens
+        defer_edits(turn.conversation, view)
         return view
 
-    def in_memory(self, turn: Turn) -> Compactor:
+    def memory_compactor(self, turn: Turn) -> Compactor:
         """A compactor like that of the conversation, with what this process has shown in place of the store."""
-        thread, limits = turn.thread, self.limits(turn)
+        conversation, limits = turn.conversation, self.limits(turn)
         return Compactor(
             plan.strategies_for(self.settings, limits.target),
             plan.never(limits),
-            thread.spare,
-            ask=thread.compactor.ask,
-            format=thread.compactor.format,
-            salt=thread.compactor.salt,
-            reports=thread.compactor.reports,
-            ledger=DeferredLedger(thread),
-            on_event=self.listen(thread.tenant, thread.name)
+            conversation.shown.store,
+            ask=conversation.compactor.ask,
+            format=conversation.compactor.format,
+            salt=conversation.compactor.salt,
+            reports=conversation.compactor.reports,
+            ledger=DeferredLedger(conversation),
+            on_event=self.listen(conversation.tenant, conversation.name)
             if self.listen
             else self.settings.on_event,
             clock=self.settings.clock,
@@ -212,32 +220,43 @@ class Turns:
 
     # --- compaction that need not be --------------------------------------------------------------
 
-    def _if_it_pays(self, turn: Turn, view: View, reason: str) -> tuple[View, str]:
-        thread, asks = turn.thread, self.settings.ask is not None
+    def _compact_if_worthwhile(self, turn: Turn, view: View, reason: str) -> tuple[View, str]:
+        conversation, asks = turn.conversation, self.settings.ask is not None
         rates = economy.find_request_rates(self.settings, turn.model, turn.incoming.body)
         if rates is None:
             return view, reason
-        if thread.base is None and view.top:
-            thread.base = view.tokens
-        idle = None if thread.used is None else self.settings.clock() - thread.used
-        case = economy.find_case(
-            view, rates, base=thread.base, idle=idle, asks=asks, survival=self.survival()
+        if conversation.baseline_tokens is None and view.top:
+            conversation.baseline_tokens = view.tokens
+        idle = (
+            None
+            if conversation.answered_at is None
+            else self.settings.clock() - conversation.answered_at
         )
-        if case is None or not (found := case.judged()).pays:
+        case = economy.find_case(
+            view,
+            rates,
+            base=conversation.baseline_tokens,
+            idle=idle,
+            asks=asks,
+            survival=self.survival(),
+        )
+        if case is None or not (found := case.judge()).pays:
             return view, reason
         if not asks:
-            return self._gently(turn, view, case, reason)
-        if thread.prepared and self._use(turn, found.reason):
-            view = self.shown(turn)[0]
-            thread.base = view.tokens
+            return self._clear_only(turn, view, case, reason)
+        if conversation.prefetch.preview and self._accept_prefetched(turn, found.reason):
+            view = self.apply_known_edits(turn)[0]
+            conversation.baseline_tokens = view.tokens
             return view, "pays"
-        self._wish(turn, view, case.goal)
+        self._request_prefetch(turn, view, case.goal)
         return view, reason
 
-    def _gently(self, turn: Turn, view: View, case: economy.Case, reason: str) -> tuple[View, str]:
+    def _clear_only(
+        self, turn: Turn, view: View, case: economy.Case, reason: str
+    ) -> tuple[View, str]:
         """Clear what can be cleared without a model, if what that really removes pays."""
-        thread, own = turn.thread, turn.thread.compactor
-        thread.base = view.tokens
+        conversation, own = turn.conversation, turn.conversation.compactor
+        conversation.baseline_tokens = view.tokens
         ways = plan.non_lossy((*own.local, *own.retrospective))
         other = Compactor(
             ways,
@@ -250,80 +269,80 @@ class Turns:
         )
         preview = other.preview(turn.history, to=case.goal)
         removed = view.tokens - view.lens.calibrate(view.lens.fixed + preview.view.estimate)
-        found = case.as_made(view, preview.edits, removed).judged()
+        found = case.with_edits(view, preview.edits, removed).judge()
         if not preview.edits or not found.pays:
             return view, reason
-        thread.prepared = preview
-        if not self._use(turn, found.reason):
+        conversation.prefetch.preview = preview
+        if not self._accept_prefetched(turn, found.reason):
             return view, reason
-        view = self.shown(turn)[0]
-        thread.base = view.tokens
+        view = self.apply_known_edits(turn)[0]
+        conversation.baseline_tokens = view.tokens
         return view, "pays"
 
-    def _use(self, turn: Turn, why: str) -> bool:
+    def _accept_prefetched(self, turn: Turn, why: str) -> bool:
         """Keep the edits of the compaction that was prepared, if they are true for this history."""
-        thread = turn.thread
-        preview, thread.prepared = thread.prepared, None
-        view = turn.thread.compactor(turn.history)
+        conversation = turn.conversation
+        preview, conversation.prefetch.preview = conversation.prefetch.preview, None
+        view = turn.conversation.compactor(turn.history)
         usable = preview is not None and all(_is_usable(view, edit) for edit in preview.edits)
         if usable and preview is not None:
             try:
-                thread.compactor.accept(preview, actor=f"auto ({why})")
+                conversation.compactor.accept(preview, actor=f"auto ({why})")
             except EditError:
                 usable = False
-        if preview is not None and self._shares:
+        if preview is not None and self._is_shared:
             prepared.remove(self.store, preview.edits)
         self.counters.add("prepared", result="used" if usable else "stale")
         return usable
 
-    def _wish(self, turn: Turn, view: View, goal: int) -> None:
+    def _request_prefetch(self, turn: Turn, view: View, goal: int) -> None:
         """Have a summary prepared when the request is under way."""
         if (
             self.settings.ask is not None
-            and not turn.thread.preparing
-            and turn.thread.prepared is None
+            and not turn.conversation.prefetch.is_running
+            and turn.conversation.prefetch.preview is None
         ):
-            turn.thread.wish = partial(
-                self._previewed, turn.thread, view, copy_of(turn.history), goal
+            turn.conversation.prefetch.job = partial(
+                self._prefetch, turn.conversation, view, copy_of(turn.history), goal
             )
 
-    def _previewed(
-        self, thread: Conversation, view: View, history: Any, goal: int
+    def _prefetch(
+        self, conversation: Conversation, view: View, history: Any, goal: int
     ) -> Preview | None:
         """A compaction made ahead, by this process or by another; None while another is at it."""
-        with self.alone(thread, view, wait=False) as had:
-            if not had.mine:
+        with self.hold_claim(conversation, view, wait=False) as had:
+            if not had.is_mine:
                 return None
-            if found := self._found(view):
+            if found := self._find_shared(view):
                 return found
-            preview = thread.compactor.preview(history, to=goal, actor="auto (ahead)")
-            if preview.edits and self._shares:
+            preview = conversation.compactor.preview(history, to=goal, actor="auto (ahead)")
+            if preview.edits and self._is_shared:
                 prepared.save(self.store, preview.edits)
             return preview if preview.edits else None
 
     # --- with other processes ---------------------------------------------------------------------
 
     @property
-    def _shares(self) -> bool:
+    def _is_shared(self) -> bool:
         """May another process write the summaries of this one's conversations? Rules come to the same everywhere."""
-        return self.settings.ask is not None and self.claiming.shared
+        return self.settings.ask is not None and self.claims.is_supported
 
-    def alone(
-        self, thread: Conversation, view: View, *, wait: bool
+    def hold_claim(
+        self, conversation: Conversation, view: View, *, wait: bool
     ) -> AbstractContextManager[ClaimResult]:
         """What one process at a time does with a conversation, where several may."""
-        if not self._shares:
-            return nullcontext(ClaimResult(mine=True, waited=False))
-        return self.claiming.alone(claim_name(thread.family, view), wait=wait)
+        if not self._is_shared:
+            return nullcontext(ClaimResult(is_mine=True, has_waited=False))
+        return self.claims.hold(claim_name(conversation.family, view), wait=wait)
 
-    def _found(self, view: View) -> Preview | None:
-        return prepared.find(self.store, view) if self._shares else None
+    def _find_shared(self, view: View) -> Preview | None:
+        return prepared.find(self.store, view) if self._is_shared else None
 
     # --- books ------------------------------------------------------------------------------------
 
     def limits(self, turn: Turn) -> plan.TokenLevels:
         """The figures for this request's model."""
-        return self.rooms.of(turn)
+        return self.model_limits.for_turn(turn)
 
 
 def _is_usable(view: View, edit: Edit) -> bool:

@@ -83,17 +83,17 @@ class Figures(NamedTuple):
     tokens: int = 0
     output: int = 0
     limit: int = 0
-    least: bool = False
+    is_minimum: bool = False
     """The request has so many tokens at least: the server stopped counting there."""
 
-    def room(self, sent: int) -> int:
+    def answer_room(self, sent: int) -> int:
         """Tokens that the limit leaves for the answer to a request that is estimated at *sent* tokens; 0 where that is
         not known. A little less than that: servers count in part before their template is applied, or "about"."""
-        tokens = max(self.tokens, int(sent * ESTIMATE_MARGIN)) if self.least else self.tokens
+        tokens = max(self.tokens, int(sent * ESTIMATE_MARGIN)) if self.is_minimum else self.tokens
         room = self.limit - tokens if tokens else 0
         return max(0, room - min(1_000, room // 20))
 
-    def scaled(self, before: int, after: int) -> "Figures":
+    def scale(self, before: int, after: int) -> "Figures":
         """The figures for the request when it is estimated at *after* tokens where it was at *before*."""
         return self._replace(tokens=self.tokens * after // before) if before else self
 
@@ -127,7 +127,7 @@ def read_figures(body: bytes) -> Figures:
             named = found.groupdict(default="")
             least = bool(named.pop("least", ""))
             read = Figures(
-                **{name: int(value) for name, value in named.items() if value}, least=least
+                **{name: int(value) for name, value in named.items() if value}, is_minimum=least
             )
             return read if least else _add_shares(read, said)
     return Figures()

@@ -39,11 +39,11 @@ class Case(NamedTuple):
     survival: Survival | None = None
     """What is known of how long sessions are."""
 
-    def judged(self) -> Worth:
+    def judge(self) -> Worth:
         """Does it pay?"""
         return judge_offer(self.offer, self.rates, self.past, self.survival)
 
-    def as_made(self, view: View, edits: Sequence[Edit], removed: int) -> "Case":
+    def with_edits(self, view: View, edits: Sequence[Edit], removed: int) -> "Case":
         """The same case with what *edits* of *view* really remove and rewrite."""
         first = min((edit.start for edit in edits), default=len(view.transcript))
         behind = view.lens.calibrate(view.ground.tokens(first, len(view.transcript)))

@@ -29,19 +29,19 @@ MENDED = 2
 class Counting:
     """Answers what asks for the tokens of a conversation."""
 
-    def __init__(self, client: Client, exchange: Core) -> None:
-        self._client, self._exchange = client, exchange
+    def __init__(self, client: Client, pipeline: Core) -> None:
+        self._client, self._pipeline = client, pipeline
 
     async def answer(self, head: Head, upstream: Upstream, incoming: Incoming, raw: bytes, caller: Caller) -> None:
         """Have counted what would be sent of *incoming*, whose body came as *raw*."""
-        out = await self._exchange.counted(incoming)
+        out = await self._pipeline.prepare_count(incoming)
         for left in range(MENDED, -1, -1):
             reply = await self._client.send(_order(head, upstream, incoming, out, raw))
             try:
                 opening = await read_opening(reply, 0)
                 again = None
                 if left and opening.error and is_thinking_refused(incoming.api, reply.status, opening.error):
-                    again = await self._exchange.unbound(incoming, out, opening.error)
+                    again = await self._pipeline.drop_thinking(incoming, out, opening.error)
                 if again is None:
                     _note(out, caller)
                     await caller.begin(reply.status, back(reply.headers))
@@ -71,8 +71,8 @@ def _note(out: Outgoing, caller: Caller) -> None:
 class Passing:
     """Passes requests on as they are."""
 
-    def __init__(self, config: Config, client: Client, exchange: Core, unpacking: Unpacking, tenants: Tenants) -> None:
-        self._config, self._client, self._counting = config, client, Counting(client, exchange)
+    def __init__(self, config: Config, client: Client, pipeline: Core, unpacking: Unpacking, tenants: Tenants) -> None:
+        self._config, self._client, self._counting = config, client, Counting(client, pipeline)
         self._unpacking, self._tenants = unpacking, tenants
 
     async def answer(

@@ -1,4 +1,4 @@
-"""One request's way through: in from the client, through the exchange, out to its upstream, and back."""
+"""One request's way through: in from the client, through the pipeline, out to its upstream, and back."""
 
 import asyncio
 from dataclasses import dataclass, field, replace
@@ -61,7 +61,7 @@ class Call:
     """After which refusals it was changed and sent again: `_MENDED`."""
 
     def order(self) -> Order:
-        """What goes to the upstream: the very bytes that came, unless the exchange changed them."""
+        """What goes to the upstream: the very bytes that came, unless the pipeline changed them."""
         as_it_came = self.outgoing.body is self.incoming.body
         ours = [(name.encode(), value.encode()) for name, value in (*self.outgoing.headers, *self.trace)]
         drop = {name for name, _ in ours} | ({b"tracestate"} if self.trace else set())
@@ -75,10 +75,10 @@ class Call:
 class Relay:
     """Answers clients out of upstreams. One event loop, one process."""
 
-    def __init__(self, config: Config, exchange: Core, client: Client, timings: Timings, traces: Traces) -> None:
-        self._config, self._exchange, self._client, self._timings = config, exchange, client, timings
+    def __init__(self, config: Config, pipeline: Core, client: Client, timings: Timings, traces: Traces) -> None:
+        self._config, self._pipeline, self._client, self._timings = config, pipeline, client, timings
         self._unpacking, self._tenants = Unpacking(), config.tenants
-        self._traces, self._passing = traces, Passing(config, client, exchange, self._unpacking, self._tenants)
+        self._traces, self._passing = traces, Passing(config, client, pipeline, self._unpacking, self._tenants)
         self._by_model = any(one.models for one in config.upstreams)
 
     async def answer(self, head: Head, receive: Receive, caller: Caller) -> None:
@@ -142,10 +142,10 @@ class Relay:
         who = self._tenants.of(head, (upstream,))
         incoming = Incoming(api, upstream.name, target, texts(head.headers), body, who.claimed or who.own)
         if plain is None:
-            self._exchange.counters.add("http_unread", body="request", upstream=upstream.name)
+            self._pipeline.counters.add("http_unread", body="request", upstream=upstream.name)
             return Call(head, upstream, path, incoming, raw, Outgoing(body, outcome="opaque", reason="encoding"), who)
         is_tried = bool(who.claimed) and not self._tenants.trusts(who)
-        outgoing = await (self._exchange.tried if is_tried else self._exchange.prepare)(incoming)
+        outgoing = await (self._pipeline.prepare_tentatively if is_tried else self._pipeline.prepare)(incoming)
         return Call(head, upstream, path, incoming, raw, outgoing, who, is_tried)
 
     def _note(self, call: Call, caller: Caller, started: float) -> None:
@@ -183,10 +183,10 @@ class Relay:
         call.is_tried = False
         if 200 <= reply.status < 300:
             self._tenants.accept(call.who)
-            await self._exchange.accepted(call.outgoing)
+            await self._pipeline.commit(call.outgoing)
             return True
         call.incoming = replace(call.incoming, credential=call.who.own)
-        call.outgoing = await self._exchange.prepare(call.incoming)
+        call.outgoing = await self._pipeline.prepare(call.incoming)
         return False
 
     async def _mended(self, call: Call, reply: Reply, opening: Opening) -> bool:
@@ -197,7 +197,7 @@ class Relay:
         if call.mended.count(kind) >= _MENDED.get(kind, 0):
             return False
         call.mended.append(kind)
-        mend = self._exchange.harder if too_long else self._exchange.unbound
+        mend = self._pipeline.shrink if too_long else self._pipeline.drop_thinking
         again = await mend(call.incoming, call.outgoing, error)
         call.outgoing = again or call.outgoing
         return again is not None
@@ -210,7 +210,7 @@ class Relay:
         except OSError as error:
             raise Refused(502, f"The upstream {call.upstream.name} broke off its answer.") from error
         if opening.unread:
-            self._exchange.counters.add("http_unread", body="answer", upstream=call.upstream.name)
+            self._pipeline.counters.add("http_unread", body="answer", upstream=call.upstream.name)
         return opening
 
     def _is_too_long(self, call: Call, reply: Reply, opening: Opening) -> bool:
@@ -246,9 +246,9 @@ class Relay:
         return [(f"refold-{name}".encode(), str(value).encode()) for name, value in told]
 
     def _finish(self, call: Call, caller: Caller) -> None:
-        """Usage to the exchange, the log and the counters; after the client has its answer."""
+        """Usage to the pipeline, the log and the counters; after the client has its answer."""
         usage = call.tap.usage() if call.tap else None
-        self._exchange.finished(call.incoming, call.outgoing, usage, caller.note.status)
+        self._pipeline.record_answer(call.incoming, call.outgoing, usage, caller.note.status)
         found = read_usage(usage)
         if found is None:
             if call.tap is not None and caller.note.status < 300:
@@ -261,4 +261,4 @@ class Relay:
                 self._count("http_tokens", call, tokens, kind=kind)
 
     def _count(self, name: str, call: Call, amount: int = 1, **labels: str) -> None:
-        self._exchange.counters.add(name, amount, api=call.incoming.api, upstream=call.upstream.name, **labels)
+        self._pipeline.counters.add(name, amount, api=call.incoming.api, upstream=call.upstream.name, **labels)
