@@ -13,8 +13,8 @@ import uvicorn
 
 from refold.gateway.app import Gateway
 from refold.gateway.config.config import Config
-from refold.gateway.http.client import Client, Order
-from refold.gateway.serve import run, server
+from refold.gateway.http.client import HTTPClient, UpstreamRequest
+from refold.gateway.serve import create_server, run
 from refold.gateway.settings import Limits, Settings
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import ScriptedPipeline
@@ -91,7 +91,7 @@ class Lean(Bare):
         if scope["type"] != "http":
             return
         if self.session is None:
-            self.session = Client(Limits())
+            self.session = HTTPClient(Limits())
             self.session.open()
         pieces, more = [], True
         while more:
@@ -99,7 +99,7 @@ class Lean(Bare):
             pieces.append(message.get("body", b""))
             more = message.get("more_body", False)
         headers = [(n, v) for n, v in scope["headers"] if n not in (b"host", b"content-length")]
-        reply = await self.session.send(Order(self.url, scope["method"], scope["path"], headers, b"".join(pieces)))
+        reply = await self.session.send(UpstreamRequest(self.url, scope["method"], scope["path"], headers, b"".join(pieces)))
         back = [(n, v) for n, v in reply.headers if n != b"transfer-encoding"]
         await send({"type": "http.response.start", "status": reply.status, "headers": back})
         while piece := await reply.piece():
@@ -121,7 +121,7 @@ def serve_gateway(url, port, directory):
 def serve_wire(url, port):
     """The gateway's HTTP side, without its core."""
     config = Config(upstreams=(Upstream(name="bench", url=url),), port=port, salt=b"s", log="error")
-    server(config, Gateway(config, ScriptedPipeline())).run()
+    create_server(config, Gateway(config, ScriptedPipeline())).run()
 
 
 if __name__ == "__main__":

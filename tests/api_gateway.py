@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import httpx
 
 from refold.gateway.config.config import Config
-from refold.gateway.serve import gateway
+from refold.gateway.serve import create_gateway
 from refold.gateway.settings import Settings
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import Serving
@@ -77,7 +77,7 @@ class Place:
 def place(**changes) -> Iterator[Place]:
     with (
         ScriptedUpstream(answer) as upstream,
-        Serving(gateway(config(upstream, **changes))) as served,
+        Serving(create_gateway(config(upstream, **changes))) as served,
         httpx.Client(base_url=served.url, timeout=60) as client,
     ):
         yield Place(upstream, served, client)

@@ -18,8 +18,8 @@ from refold.economics.prices import Rates
 from refold.gateway.ledger.open import open_ledger
 from refold.gateway.ledger.report import report
 from refold.gateway.ledger.report import row as as_document
-from refold.gateway.ops.logs import JSONLines
-from refold.gateway.serve import gateway
+from refold.gateway.ops.logs import JSONFormatter
+from refold.gateway.serve import create_gateway
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_upstream import ScriptedUpstream
 
@@ -37,7 +37,7 @@ class Fleet:
     def at(self, name: int) -> Place:
         """The gateway of this name, started where it does not run."""
         if name not in self.running:
-            served = self._stack.enter_context(Serving(gateway(self._made)))
+            served = self._stack.enter_context(Serving(create_gateway(self._made)))
             client = self._stack.enter_context(httpx.Client(base_url=served.url, timeout=60))
             self.running[name] = Place(self._upstream, served, client)
         return self.running[name]
@@ -159,7 +159,7 @@ def test_f17_figures_on_one_screen_are_of_one_counter(grows: list[int], to: int,
 
     with (
         ScriptedUpstream(counts) as upstream,
-        Serving(gateway(config(upstream))) as served,
+        Serving(create_gateway(config(upstream))) as served,
         httpx.Client(base_url=served.url, timeout=60) as client,
     ):
         at, steps, before = Place(upstream, served, client), 0, 0
@@ -192,7 +192,7 @@ def test_f17_the_ledger_of_attempts_counts_as_the_rest_of_the_screen() -> None:
 
     with (
         ScriptedUpstream(counts) as upstream,
-        Serving(gateway(config(upstream))) as served,
+        Serving(create_gateway(config(upstream))) as served,
         httpx.Client(base_url=served.url, timeout=60) as client,
     ):
         at = Place(upstream, served, client)
@@ -298,7 +298,7 @@ class Heard(logging.Handler):
         self._lines = lines
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._lines.append(JSONLines().format(record))
+        self._lines.append(JSONFormatter().format(record))
 
     def close(self) -> None:
         logging.getLogger("refold.gateway").removeHandler(self)

@@ -6,7 +6,7 @@ import pytest
 
 from raw_http import statuses, talk
 from refold.gateway.config.config import Config
-from refold.gateway.http.request_model import json_object, request_model
+from refold.gateway.http.request_model import parse_object, request_model
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import serving
 from refold.testing.scripted_upstream import ScriptedUpstream
@@ -63,8 +63,8 @@ def test_f12_the_body_counts_but_for_paths_that_ask_a_model(path: str) -> None:
 
 def test_f12_a_body_that_is_no_object_names_nothing() -> None:
     for text in (None, b"", b"[]", b"3", b"{", b"[" * 100_000, b"\xff"):
-        assert json_object(text) == {}
-    assert json_object(b'{"model": "m"}') == {"model": "m"}
+        assert parse_object(text) == {}
+    assert parse_object(b'{"model": "m"}') == {"model": "m"}
 
 
 @pytest.mark.parametrize("name", ["org/name", "ft:gpt-4o:acme"])

@@ -12,10 +12,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from refold.gateway.http import endpoint as origins
-from refold.gateway.http.client import Client, Order
-from refold.gateway.http.connection import READ
-from refold.gateway.http.response import MOST, BrokenError, Reply
-from refold.gateway.messages import Refused
+from refold.gateway.http.client import HTTPClient, UpstreamRequest
+from refold.gateway.http.connection import READ_BYTES
+from refold.gateway.http.response import BUFFER_BYTES, BrokenError, Response
+from refold.gateway.messages import HTTPException
 from refold.gateway.settings import Limits
 from refold.gateway.upstreams import Upstream
 
@@ -65,16 +65,16 @@ def put_forward(seconds: float) -> None:
 
 
 def run(
-    server: Server, work: Callable[[Callable[..., Awaitable[Reply]], Client], Awaitable[object]], **limits: float
+    server: Server, work: Callable[[Callable[..., Awaitable[Response]], HTTPClient], Awaitable[object]], **limits: float
 ) -> None:
     async def go() -> None:
         listening = await asyncio.start_server(server, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-        client = Client(Limits(**limits))
+        client = HTTPClient(Limits(**limits))
 
-        async def send(method: str = "POST", body: object = b"{}", headers=(), proxy: str = "") -> Reply:
+        async def send(method: str = "POST", body: object = b"{}", headers=(), proxy: str = "") -> Response:
             up = Upstream(name="up", url=url if not proxy else "http://elsewhere.invalid/v", proxy=proxy and url)
-            return await client.send(Order(up, method, "/x?y=1", list(headers), body))
+            return await client.send(UpstreamRequest(up, method, "/x?y=1", list(headers), body))
 
         try:
             await work(send, client)
@@ -86,9 +86,9 @@ def run(
         runner.run(go())
 
 
-async def whole(reply: Reply) -> bytes:
+async def whole(reply: Response) -> bytes:
     pieces = []
-    while piece := await reply.piece():
+    while piece := await reply.read():
         pieces.append(piece)
     reply.release()
     return b"".join(pieces)
@@ -127,7 +127,7 @@ def test_answers_are_framed_as_http_says(answer: bytes, method: str, body: bytes
 def test_an_answer_may_end_with_its_connection() -> None:
     async def work(send, client) -> None:
         reply = await send()
-        assert await whole(reply) == b"ok" and reply.is_read
+        assert await whole(reply) == b"ok" and reply.is_exhausted
 
     run(Server(b"HTTP/1.1 200 OK\r\n\r\nok", None), work)
 
@@ -143,9 +143,9 @@ def test_an_answer_may_end_with_its_connection() -> None:
 def test_an_answer_that_breaks_off_is_told(answer: bytes) -> None:
     async def work(send, client) -> None:
         reply = await send()
-        assert await reply.piece() == b"ok"
+        assert await reply.read() == b"ok"
         with pytest.raises(BrokenError):
-            await reply.piece()
+            await reply.read()
         reply.release()
 
     run(Server(answer, None), work)
@@ -165,7 +165,7 @@ def test_an_answer_that_breaks_off_is_told(answer: bytes) -> None:
 )
 def test_what_is_no_answer_is_refused(answer: bytes) -> None:
     async def work(send, client) -> None:
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(HTTPException) as refused:
             await send()
         assert refused.value.status == 502
 
@@ -197,7 +197,7 @@ def test_only_what_may_be_repeated_is_sent_once_more(method: str, body: bytes | 
         if again:
             assert await whole(await send(method, body)) == b"ok"
         else:
-            with pytest.raises(Refused):
+            with pytest.raises(HTTPException):
                 await send(method, body)
 
     run(server, work)
@@ -206,8 +206,8 @@ def test_only_what_may_be_repeated_is_sent_once_more(method: str, body: bytes | 
 def test_an_upstream_that_goes_silent_within_its_answer() -> None:
     async def work(send, client) -> None:
         reply = await send()
-        assert await reply.piece() == b"o"
-        waiting = asyncio.ensure_future(reply.piece())
+        assert await reply.read() == b"o"
+        waiting = asyncio.ensure_future(reply.read())
         await asyncio.sleep(0)
         put_forward(899)
         await asyncio.sleep(0)
@@ -255,11 +255,11 @@ def test_a_large_answer_waits_until_it_is_taken() -> None:
 
     async def work(send, client) -> None:
         reply = await send()
-        while reply.held <= MOST:  # noqa: ASYNC110 - the loop itself makes it true
+        while reply.held <= BUFFER_BYTES:  # noqa: ASYNC110 - the loop itself makes it true
             await asyncio.sleep(0.01)
         for _ in range(20):
             await asyncio.sleep(0.01)
-            assert reply.held <= MOST + READ
+            assert reply.held <= BUFFER_BYTES + READ_BYTES
         assert len(await whole(reply)) == size
 
     run(Server(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size + b"x" * size), work)
@@ -293,7 +293,7 @@ def test_a_header_cannot_be_made_two(value: bytes) -> None:
     server = Server(OK)
 
     async def work(send, client) -> None:
-        with pytest.raises(Refused):
+        with pytest.raises(HTTPException):
             await send(headers=[(b"x", value)])
 
     run(server, work)
@@ -324,9 +324,9 @@ def certified(tmp_path, monkeypatch):
         made.public_bytes(pem) + key.private_bytes(pem, serialization.PrivateFormat.TraditionalOpenSSL, plain)
     )
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
-    origins._trusted.cache_clear()
+    origins._tls_context.cache_clear()
     yield file
-    origins._trusted.cache_clear()
+    origins._tls_context.cache_clear()
 
 
 async def piped(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -357,11 +357,11 @@ def test_a_server_is_reached_through_tls(certified, monkeypatch, through: str) -
         between = await asyncio.start_server(proxy, "127.0.0.1", 0)
         ports = [one.sockets[0].getsockname()[1] for one in (listening, between)]
         by = f"http://us%40er:pw@127.0.0.1:{ports[1]}" if "proxy" in through else ""
-        up, client = Upstream(name="up", url=f"https://127.0.0.1:{ports[0]}/base/", proxy=by), Client(Limits())
-        order = Order(up, "POST", "/x", [], b"{}")
+        up, client = Upstream(name="up", url=f"https://127.0.0.1:{ports[0]}/base/", proxy=by), HTTPClient(Limits())
+        order = UpstreamRequest(up, "POST", "/x", [], b"{}")
         try:
             if through in ("refusing proxy", "no trust"):
-                with pytest.raises(Refused):
+                with pytest.raises(HTTPException):
                     await client.send(order)
             else:
                 for _ in range(2):

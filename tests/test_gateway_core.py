@@ -188,7 +188,7 @@ def test_with_nothing_to_do_the_very_bytes_go_on(api: str):
             out = driver(body, api)
             assert out.body is body
             assert (out.outcome, out.reason, out.edits) == ("untouched", "", ())
-            assert 0 < out.before == out.after
+            assert 0 < out.tokens_before == out.tokens_after
 
 
 @pytest.mark.parametrize(
@@ -233,9 +233,9 @@ def test_a_session_beyond_its_window_goes_on(api: str):
     with Driver() as driver:
         for steps in range(0, 120, 3):
             out = driver(FORMATS[api](steps), api)
-            assert out.after < 20_000
+            assert out.tokens_after < 20_000
             assert violations(out.body, api) == ()
-        assert (out.outcome, out.before > 40_000) == ("edited", True)
+        assert (out.outcome, out.tokens_before > 40_000) == ("edited", True)
         assert driver.count("requests", reason="hard") >= 2
         assert driver.count("failures") == 0
 
@@ -271,15 +271,15 @@ def test_local_strategies_act_at_first_sight():
         one, two = driver(anthropic(1)), driver(anthropic(2))
         assert one.outcome == "edited" and one.reason == "shown"
         assert entries(two.body)[:2] == entries(one.body)[:2]
-        assert one.after < one.before
+        assert one.tokens_after < one.tokens_before
 
 
 def test_tokens_are_counted_from_what_was_reported():
     with Driver() as driver:
         out = driver(anthropic(10))
-        driver.pipeline.record_answer(request(b""), out, {"input_tokens": out.after * 2, "output_tokens": 5})
+        driver.pipeline.record_answer(request(b""), out, {"input_tokens": out.tokens_after * 2, "output_tokens": 5})
         again = driver(anthropic(10))
-        assert again.after == out.after * 2
+        assert again.tokens_after == out.tokens_after * 2
         driver.pipeline.record_answer(request(b""), Outgoing(b""), None)
 
 
@@ -392,8 +392,8 @@ def test_the_cap_of_output_is_lowered_where_the_window_asks_for_it():
             body = FORMATS[api](15, **more)
             out = driver(body, api)
             assert (out.outcome, out.reason) == ("edited", "cap")
-            assert read(json.loads(out.body)) == 20_000 - out.after
-            assert out.body.replace(str(20_000 - out.after).encode(), b"19000") == body
+            assert read(json.loads(out.body)) == 20_000 - out.tokens_after
+            assert out.body.replace(str(20_000 - out.tokens_after).encode(), b"19000") == body
     with Driver(lower_output_cap=False) as driver:
         assert driver(anthropic(15, max_tokens=19_000)).outcome == "untouched"
 
@@ -433,11 +433,11 @@ def test_after_a_context_error_it_is_compacted_harder_once(api: str):
         error = json.dumps(ERRORS[api]).encode()
         retried = driver.harder(body, out, error, api)
         assert retried is not None and (retried.outcome, retried.reason) == ("retried", "context")
-        assert retried.after < 0.65 * out.after
+        assert retried.tokens_after < 0.65 * out.tokens_after
         assert violations(retried.body, api) == ()
         assert driver.harder(body, retried, error, api) is None
         grown = driver(FORMATS[api](41), api)
-        assert grown.outcome == "edited" and grown.after < out.after
+        assert grown.outcome == "edited" and grown.tokens_after < out.tokens_after
         assert driver.count("context_errors", result="retried") == 1
 
 
@@ -447,7 +447,7 @@ def test_the_window_that_an_upstream_told_of_is_kept_to():
         driver.harder(body, driver(body), json.dumps(ERRORS["anthropic"]).encode())
         for steps in range(41, 90):
             out = driver(anthropic(steps))
-            assert out.after < 16_000
+            assert out.tokens_after < 16_000
 
 
 def test_what_was_refused_without_a_figure_is_not_tried_again():
@@ -459,7 +459,7 @@ def test_what_was_refused_without_a_figure_is_not_tried_again():
         assert refused.outcome == "untouched"
         assert driver.harder(body, refused, error, "openai_responses") is not None
         for steps in range(41, 120):
-            assert driver(responses(steps), "openai_responses").after < refused.after
+            assert driver(responses(steps), "openai_responses").tokens_after < refused.tokens_after
         assert driver(responses(60), "openai_responses", credential="another").outcome == "untouched"
 
 
@@ -494,11 +494,11 @@ def test_a_window_smaller_than_what_was_answered_is_believed_when_it_is_told_aga
         out = driver(body, "openai_chat")
         driver.pipeline.record_answer(request(body, "openai_chat"), out, usage)
         retried = driver.harder(body, out, told(2_000), "openai_chat")
-        assert retried is not None and 2_000 < retried.after < out.after
+        assert retried is not None and 2_000 < retried.tokens_after < out.tokens_after
         assert driver(elsewhere, "openai_chat", headers=other).outcome == "untouched"
         again = driver.harder(body, out, told(2_000), "openai_chat")
-        assert again is not None and again.after < retried.after
-        assert driver(chat(41), "openai_chat", headers=other).after < 2_000
+        assert again is not None and again.tokens_after < retried.tokens_after
+        assert driver(chat(41), "openai_chat", headers=other).tokens_after < 2_000
 
 
 def test_only_the_cap_is_lowered_where_that_is_enough():
@@ -577,10 +577,10 @@ def test_what_was_shown_is_shown_out_of_memory_while_the_store_is_down():
         held = driver(anthropic(61, signed=True))
         assert (held.outcome, held.reason) == ("failed", "store")
         assert held.edits == first.edits
-        assert held.after < 20_000
+        assert held.tokens_after < 20_000
         assert violations(held.body, "anthropic") == ()
         retried = driver.harder(anthropic(61, signed=True), held, json.dumps(ERRORS["anthropic"]).encode())
-        assert retried is not None and retried.after < held.after
+        assert retried is not None and retried.tokens_after < held.tokens_after
         store.down = False
         back = driver(anthropic(61, signed=True))
         assert back.body == retried.body  # what was made in memory is stored by then
@@ -687,7 +687,7 @@ class Writer:
 def test_a_summary_is_prepared_at_the_soft_level_and_used_at_the_hard_one():
     writer = Writer()
     with Driver(ask=writer, soft=0.5, hard=0.9) as driver:
-        steps = next(n for n in range(60) if driver(anthropic(n)).after >= 8_000)
+        steps = next(n for n in range(60) if driver(anthropic(n)).tokens_after >= 8_000)
         soft = driver(anthropic(steps))
         assert soft.outcome == "untouched"
         driver.idle()
@@ -716,7 +716,7 @@ def test_a_summary_that_takes_too_long_is_done_without():
     writer = Writer(delay=3_600.0)
     with Driver(ask=writer, summary_timeout_seconds=1.0) as driver:
         out = driver(anthropic(60))
-        assert out.reason == "hard" and out.after < 20_000
+        assert out.reason == "hard" and out.tokens_after < 20_000
         assert len(writer.asked) == 1
 
 
@@ -774,7 +774,7 @@ def test_when_the_cache_has_lapsed_an_edit_costs_nothing():
     with Driver(windows=WIDE, economy=True, prices=DEAR, clock=clock) as driver:
         for steps in range(30, 34):
             out = driver(anthropic(steps, repeat=5))
-            driver.pipeline.record_answer(request(b""), out, {"input_tokens": out.after, "output_tokens": 1})
+            driver.pipeline.record_answer(request(b""), out, {"input_tokens": out.tokens_after, "output_tokens": 1})
             clock.now += 100
         assert out.outcome == "untouched"
         clock.now += 301

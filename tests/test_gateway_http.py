@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from raw_http import eventually, statuses, talk
 from refold.gateway.config.config import Config
-from refold.gateway.messages import Outgoing, Refusal
+from refold.gateway.messages import GatewayResponse, Outgoing
 from refold.gateway.policy.context_errors import Figures, read_figures
 from refold.gateway.settings import Limits
 from refold.gateway.upstreams import Upstream
@@ -271,8 +271,8 @@ def test_headers_that_tell_can_be_turned_off() -> None:
 
 
 def test_a_refusal_of_the_core_is_answered_and_nothing_goes_upstream() -> None:
-    said = Refusal(400, (("content-type", "application/json"), ("content-length", "2")), b"{}")
-    pipeline = ScriptedPipeline(lambda incoming: Outgoing(incoming.body, outcome="refused", refusal=said))
+    said = GatewayResponse(400, (("content-type", "application/json"), ("content-length", "2")), b"{}")
+    pipeline = ScriptedPipeline(lambda incoming: Outgoing(incoming.body, outcome="refused", response=said))
     with ScriptedUpstream() as upstream, serving(config(upstream), pipeline) as gateway:
         answer = CLIENT.post(f"{gateway.url}/v1/messages", json={})
         assert (answer.status_code, answer.content, upstream.asked) == (400, b"{}", [])
@@ -578,7 +578,7 @@ def test_requests_at_once_keep_apart() -> None:
 
     with ScriptedUpstream(echoing) as upstream, serving(config(upstream)) as gateway:
         assert asyncio.run(many(gateway.url)) == [f"n{n}" for n in range(60)]
-        assert gateway.gateway.under_way == 0
+        assert gateway.gateway.in_progress == 0
 
 
 def test_upstreams_are_chosen_by_prefix_model_and_api() -> None:
@@ -636,7 +636,7 @@ def test_c9_an_answer_that_unpacks_to_much_goes_through_untouched_and_is_counted
         body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
         with httpx.stream("POST", f"{gateway.url}/v1/chat/completions", json=body, timeout=60) as answer:
             assert b"".join(answer.iter_raw()) == packed and answer.status_code == status
-        assert eventually(lambda: b"unread_total{" in gateway.gateway.metrics())
+        assert eventually(lambda: b"unread_total{" in gateway.gateway.render_metrics())
 
 
 @pytest.mark.parametrize("coding", ["gzip", "br"])
@@ -649,4 +649,4 @@ def test_c9_a_request_that_unpacks_to_much_goes_through_untouched_and_is_counted
             headers = {"content-encoding": coding, "content-type": "application/json"}
             httpx.post(f"{gateway.url}/v1/chat/completions", content=packed, headers=headers, timeout=60)
             assert upstream.asked[0].body == packed
-            assert b'refold_http_unread_total{body="request",upstream="up"} 1' in gateway.gateway.metrics()
+            assert b'refold_http_unread_total{body="request",upstream="up"} 1' in gateway.gateway.render_metrics()

@@ -25,17 +25,17 @@ from refold.gateway.config.config import (
     ADMIN_TOKEN,
     SALT,
     Config,
-    from_environment,
     is_loopback,
-    load,
-    read,
-    upstream,
+    load_config,
+    parse_config,
+    parse_upstream,
+    with_environment,
 )
 from refold.gateway.config.toml import ConfigError
-from refold.gateway.ops.logs import JSONLines, write_json_lines
-from refold.gateway.serve import application, salted
+from refold.gateway.ops.logs import JSONFormatter, configure_logging
+from refold.gateway.serve import create_app, with_salt
 from refold.gateway.settings import OLD_KEYS, Limits, Settings
-from refold.gateway.upstreams import Upstream, below_prefix, providers
+from refold.gateway.upstreams import Upstream, load_providers, match_prefix
 from refold.strategies import ClearToolResults
 from refold.testing.scripted_server import ScriptedServer
 from refold.testing.scripted_upstream import ScriptedUpstream
@@ -87,7 +87,7 @@ hour = 2
 
 
 def test_a_whole_file() -> None:
-    config = read(WHOLE, environment={})
+    config = parse_config(WHOLE, environment={})
     assert config.port == 9000 and config.hold_seconds == 1.0 and not config.answer_headers
     claude, here = config.upstreams
     assert (claude.name, claude.prefix, claude.apis) == ("anthropic", "/claude", ("anthropic",))
@@ -107,7 +107,7 @@ def test_a_whole_file() -> None:
 def test_summaries_are_asked_of_the_named_model() -> None:
     with ScriptedServer(["A summary."]) as server:
         text = f'[summaries]\nmodel = "small"\nurl = "{server.url}/v1"\nkey_env = "SUMMARY_KEY"\n'
-        config = read(text, environment={"SUMMARY_KEY": "k-1"})
+        config = parse_config(text, environment={"SUMMARY_KEY": "k-1"})
         answer = asyncio.run(config.settings.ask(Ask("Summarise.", 100)))
         assert answer.text == "A summary."
         assert server.received[0].body["model"] == "small"
@@ -193,7 +193,7 @@ ERRORS = {
 def test_errors_name_file_line_and_key(text: str) -> None:
     line, said = ERRORS[text]
     with pytest.raises(ConfigError) as error:
-        read(text, "refold.toml", {})
+        parse_config(text, "refold.toml", {})
     assert str(error.value).startswith(f"refold.toml:{line}:"), error.value
     assert said in str(error.value)
 
@@ -203,7 +203,7 @@ def test_f13_an_old_key_is_refused_and_its_new_name_told(old: str) -> None:
     """`workers` were processes, and in another table threads; `threads` were conversations."""
     text = f"workers = 2\n\n[compaction]\nhard = 0.9\n{old} = 1\n"
     with pytest.raises(ConfigError) as error:
-        read(text, "refold.toml", {})
+        parse_config(text, "refold.toml", {})
     assert str(error.value) == f"refold.toml:5: compaction.{old}: is called {OLD_KEYS[old]} now"
     assert hasattr(Settings(), OLD_KEYS[old]) and not hasattr(Settings(), old)
 
@@ -211,13 +211,13 @@ def test_f13_an_old_key_is_refused_and_its_new_name_told(old: str) -> None:
 @pytest.mark.parametrize(("old", "new"), [("window", "window_tokens"), ("timeout", "timeout_seconds")])
 def test_f13_so_are_those_of_summaries(old: str, new: str) -> None:
     with pytest.raises(ConfigError) as error:
-        read(f'[summaries]\nmodel = "m"\n{old} = 9\n', "refold.toml", {})
+        parse_config(f'[summaries]\nmodel = "m"\n{old} = 9\n', "refold.toml", {})
     assert str(error.value) == f"refold.toml:3: summaries.{old}: is called {new} now"
 
 
 def test_f13_every_word_counts_one_thing() -> None:
     text = "workers = 2\n[compaction]\ncompute_threads = 3\nconversations = 7\nreserve_tokens = 9\nlower_output_cap = false\n"
-    config = read(text, "refold.toml", {})
+    config = parse_config(text, "refold.toml", {})
     settings = config.settings
     assert (config.workers, settings.compute_threads, settings.conversations) == (2, 3, 7)
     assert (settings.reserve_tokens, settings.lower_output_cap) == (9, False)
@@ -247,15 +247,15 @@ def test_limits_are_numbers(value) -> None:
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.toml: No such file"):
-        load(tmp_path / "none.toml")
+        load_config(tmp_path / "none.toml")
     (tmp_path / "odd.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match=r"odd\.toml: not UTF-8"):
-        load(tmp_path / "odd.toml")
+        load_config(tmp_path / "odd.toml")
 
 
 def said_of(text: str) -> str:
     try:
-        read(text, "refold.toml", {})
+        parse_config(text, "refold.toml", {})
     except ConfigError as error:
         return str(error)
     return "refold.toml: fine"
@@ -267,7 +267,7 @@ def test_any_text_is_settings_or_an_error_that_names_a_line(text: str) -> None:
 
 
 def test_secrets_come_from_the_environment_and_are_not_shown() -> None:
-    config = from_environment(Config(admin_token="from file"), {ADMIN_TOKEN: "t" * 16, SALT: "s"})
+    config = with_environment(Config(admin_token="from file"), {ADMIN_TOKEN: "t" * 16, SALT: "s"})
     assert (config.admin_token, config.salt) == ("t" * 16, b"s")
     assert "t" * 16 not in repr(config) and "b's'" not in repr(config)
 
@@ -294,10 +294,10 @@ LONG = "t" * 16
 def test_other_machines_may_reach_it_only_with_a_token(host: str, token: str, fine: bool) -> None:
     config = Config(upstreams=(Upstream(name="u", url="https://a.example"),), host=host, admin_token=token)
     if fine:
-        assert config.checked() is config
+        assert config.check_servable() is config
     else:
         with pytest.raises(ValueError, match="other machines"):
-            config.checked()
+            config.check_servable()
 
 
 def test_names_of_this_machine() -> None:
@@ -305,24 +305,24 @@ def test_names_of_this_machine() -> None:
 
 
 def test_upstreams_on_the_command_line() -> None:
-    assert upstream("https://a.example/x") == Upstream(name="default", url="https://a.example/x")
-    assert upstream("anthropic").apis == ("anthropic",)
-    assert upstream("local=http://127.0.0.1:1").prefix == "/local"
+    assert parse_upstream("https://a.example/x") == Upstream(name="default", url="https://a.example/x")
+    assert parse_upstream("anthropic").apis == ("anthropic",)
+    assert parse_upstream("local=http://127.0.0.1:1").prefix == "/local"
     for wrong in ("nobody", "https://user:secret@a.example", "https://a.example?key=secret", "http://", "ftp://a"):
         with pytest.raises(ValueError) as error:  # noqa: PT011 - the text is checked below
-            upstream(wrong)
+            parse_upstream(wrong)
         assert "secret" not in str(error.value)
 
 
 def test_providers_are_upstreams() -> None:
-    for name, said in providers().items():
+    for name, said in load_providers().items():
         assert Upstream(name=name, url=said["url"], apis=tuple(said.get("apis", ()))).url
 
 
 @given(st.lists(st.sampled_from(["", "/a", "/a/b", "/ab"]), max_size=4), st.sampled_from(["/a", "/a/b/c", "/ab", "/x"]))
 def test_the_longest_prefix_wins(prefixes: list[str], path: str) -> None:
     ups = [Upstream(name=str(n), url="https://a.example", prefix=prefix) for n, prefix in enumerate(prefixes)]
-    found, rest = below_prefix(ups, path)
+    found, rest = match_prefix(ups, path)
     assert rest.startswith("/")
     assert len({one.prefix for one in found}) <= 1
     fitting = [prefix for prefix in prefixes if prefix and (path == prefix or path.startswith(prefix + "/"))]
@@ -331,12 +331,12 @@ def test_the_longest_prefix_wins(prefixes: list[str], path: str) -> None:
 
 def test_a_salt_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
     config = Config(store=str(tmp_path / "edits.db"))
-    first = salted(config)
-    assert len(first.salt) == 32 and salted(config).salt == first.salt
+    first = with_salt(config)
+    assert len(first.salt) == 32 and with_salt(config).salt == first.salt
     assert stat.S_IMODE((tmp_path / "edits.db.salt").stat().st_mode) == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["edits.db.salt"]
-    assert salted(Config(salt=b"own")).salt == b"own"
-    assert salted(Config(store=":memory:")).salt != salted(Config(store=":memory:")).salt
+    assert with_salt(Config(salt=b"own")).salt == b"own"
+    assert with_salt(Config(store=":memory:")).salt != with_salt(Config(store=":memory:")).salt
 
 
 def test_an_application_for_any_server(tmp_path: Path) -> None:
@@ -344,12 +344,12 @@ def test_an_application_for_any_server(tmp_path: Path) -> None:
     path.write_text(f'store = "{tmp_path}/e.db"\nlog = "error"\n[[upstream]]\nurl = "https://a.example"\n')
     before = [(logging.getLogger(name), list(logging.getLogger(name).handlers)) for name in ("refold", "uvicorn.error")]
     try:
-        made = application({"REFOLD_CONFIG": str(path)})
+        made = create_app({"REFOLD_CONFIG": str(path)})
         assert made.config.upstreams[0].url == "https://a.example"
-        named = application({"REFOLD_CONFIG": str(path), "REFOLD_UPSTREAMS": "openai gemini"})
+        named = create_app({"REFOLD_CONFIG": str(path), "REFOLD_UPSTREAMS": "openai gemini"})
         assert [one.name for one in named.config.upstreams] == ["openai", "gemini"]
         with pytest.raises(ValueError, match="no log level is called 'loud'"):
-            write_json_lines("loud")
+            configure_logging("loud")
     finally:
         for logger, handlers in before:
             logger.handlers, logger.propagate = handlers, True
@@ -365,7 +365,7 @@ def test_log_lines_hold_types_and_places_and_no_message_of_an_error() -> None:
     except RuntimeError:
         record = logging.LogRecord("refold", logging.ERROR, __file__, 1, "it failed", (), sys.exc_info())
     record.fields = {"status": 500}
-    line = json.loads(JSONLines().format(record))
+    line = json.loads(JSONFormatter().format(record))
     assert line["error"] == "RuntimeError" and line["status"] == 500 and line["level"] == "error"
     assert line["at"][-1].startswith("test_gateway_http_config.py:") and "SECRET" not in json.dumps(line)
 
@@ -445,4 +445,4 @@ def test_what_is_not_given_comes_down_with_the_hard_level():
 def test_an_admin_token_that_no_browser_can_send_is_refused(token: str):
     config = Config(upstreams=(Upstream(name="u", url="https://a.example"),), admin_token=token)
     with pytest.raises(ValueError, match="printable ASCII"):
-        config.checked()
+        config.check_servable()

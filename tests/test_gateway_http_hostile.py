@@ -9,9 +9,9 @@ import pytest
 
 from raw_http import eventually, pour, rest, statuses, talk
 from refold.gateway.config.config import Config
-from refold.gateway.http.body import Gone
-from refold.gateway.http.caller import Caller, Note
-from refold.gateway.http.server_protocol import UNSENT
+from refold.gateway.http.body import ClientDisconnected
+from refold.gateway.http.caller import AccessLogEntry, Caller
+from refold.gateway.http.server_protocol import WRITE_BUFFER_BYTES
 from refold.gateway.pipeline.rushes import LoadPeaks, release_memory
 from refold.gateway.settings import Limits
 from refold.gateway.upstreams import Upstream
@@ -183,7 +183,7 @@ def test_c18_what_stands_beside_a_body_has_one_limit_a_request(name: str) -> Non
             more = [trailers] * 100 if name == "trailers" else [piece] * times
             answer = talk(gateway.port, head, piece, *more, b"0\r\n\r\n", wait=60)
             assert statuses(answer) in ([431], []), "closed, though its answer may be lost on the way"
-            assert eventually(lambda: gateway.gateway.under_way == 0)
+            assert eventually(lambda: gateway.gateway.in_progress == 0)
 
 
 def test_c18_a_large_body_in_honest_chunks_is_taken() -> None:
@@ -284,7 +284,7 @@ def test_a_client_that_reads_nothing_keeps_no_place() -> None:
             line.connect(("127.0.0.1", gateway.port))
             line.sendall(b"GET /v1/files?size=%d HTTP/1.1\r\nHost: x\r\n\r\n" % size)
         assert eventually(lambda: len(upstream.asked) == len(sizes))
-        assert eventually(lambda: gateway.gateway.under_way == 0)
+        assert eventually(lambda: gateway.gateway.in_progress == 0)
         assert eventually(lambda: not gateway.server.server_state.connections), "those are closed, read or not"
 
 
@@ -304,9 +304,9 @@ def test_c21_a_slow_reader_costs_little_memory() -> None:
         assert eventually(lambda: len(upstream.asked) == 10)
         assert eventually(lambda: sum(one.flow.write_paused for one in connections) == 10)
         unsent = [one.transport.get_write_buffer_size() for one in connections]
-        held = gateway.gateway.held_bytes
+        held = gateway.gateway.buffered_bytes
         assert 0 < max(unsent) <= 100_000 and held <= 10 * 65_536
-        assert {one.transport.get_write_buffer_limits()[1] for one in connections} == {UNSENT}
+        assert {one.transport.get_write_buffer_limits()[1] for one in connections} == {WRITE_BUFFER_BYTES}
         assert gateway.gateway._rushes._height == 10, "how many are under way is noted"
 
 
@@ -339,9 +339,9 @@ def test_every_step_of_an_answer_waits_for_its_client_within_limits(step: str) -
         await asyncio.Event().wait()
 
     async def run() -> None:
-        caller = Caller(never, Note(), 0.01)
+        caller = Caller(never, AccessLogEntry(), 0.01)
         given = {"begin": (200, ()), "piece": (b"x",), "end": (b"x",), "whole": (400, (), b"x")}
-        with pytest.raises(Gone):
+        with pytest.raises(ClientDisconnected):
             await getattr(caller, step)(*given[step])
 
     asyncio.run(asyncio.wait_for(run(), 60))
@@ -402,7 +402,7 @@ def test_hostile_answers_of_an_upstream_do_not_split_ours(place) -> None:
             assert b"\x7f" not in first
             second = talk(gateway.port, b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             assert statuses(second) == [200]
-            assert eventually(lambda: gateway.gateway.under_way == 0)
+            assert eventually(lambda: gateway.gateway.in_progress == 0)
 
 
 ADMIN = ("/metrics", "/refold/anything")

@@ -7,7 +7,7 @@ import httpx
 
 from raw_http import statuses, talk
 from refold.gateway.config.config import Config
-from refold.gateway.serve import gateway
+from refold.gateway.serve import create_gateway
 from refold.gateway.settings import Settings
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import ScriptedPipeline, Serving, serving
@@ -74,7 +74,7 @@ def test_the_real_core_changes_no_byte_where_nothing_is_due(shared: Path) -> Non
     requests, settings = named(shared), Settings(read_above_bytes=0, decide_timeout_seconds=30.0)
     with ScriptedUpstream(["Done."]) as upstream, httpx.Client(timeout=60) as client:
         up = Upstream(name="up", url=upstream.url)
-        core = gateway(Config(upstreams=(up,), salt=b"s", store=":memory:", settings=settings))
+        core = create_gateway(Config(upstreams=(up,), salt=b"s", store=":memory:", settings=settings))
         with Serving(core) as served:
             for name, one in requests.items():
                 answer = client.send(request_of(one, served.url))

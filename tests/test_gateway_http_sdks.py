@@ -273,4 +273,4 @@ def test_a_client_that_stops_reading_a_stream_stops_the_upstream() -> None:
             next(iter(stream))
             stream.close()
             assert eventually(lambda: len(pipeline.finishes) == 1)
-            assert gateway.gateway.under_way == 0 or eventually(lambda: gateway.gateway.under_way == 0)
+            assert gateway.gateway.in_progress == 0 or eventually(lambda: gateway.gateway.in_progress == 0)

@@ -263,8 +263,8 @@ def test_the_order_of_tools_is_no_difference():
 def test_threads_are_refused_so_that_the_client_sends_its_history(shared: Path):
     out = run(list(recorded(shared, "sdk_anthropic_threads")))
     assert {one.outcome for one in out} == {"refused"}
-    error = json.loads(out[0].refusal.body)
-    assert out[0].refusal.status == 400
+    error = json.loads(out[0].response.body)
+    assert out[0].response.status == 400
     assert error["error"]["details"] == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
 
 
@@ -282,7 +282,7 @@ def test_a_previous_response_can_be_refused(shared: Path):
     out = run(list(recorded(shared, "sdk_openai_responses_prev")), refusing)
     refused = [one for one in out if one.outcome == "refused"]
     assert len(refused) == len(out) - 1  # the first request names none
-    assert json.loads(refused[0].refusal.body)["error"]["code"] == "previous_response_not_found"
+    assert json.loads(refused[0].response.body)["error"]["code"] == "previous_response_not_found"
 
 
 def test_what_the_provider_holds_in_a_cache_is_left_alone():

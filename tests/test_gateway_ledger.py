@@ -28,7 +28,7 @@ from refold.gateway.ledger.report import MONEY, document, report
 from refold.gateway.ledger.sql import ADD, MIGRATIONS, PAGE
 from refold.gateway.ledger.writer import WAITING, Clerk
 from refold.gateway.messages import Incoming, Outgoing
-from refold.gateway.ops.logs import JSONLines
+from refold.gateway.ops.logs import JSONFormatter
 from refold.gateway.ops.metrics import Counters
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.policy.economy import find_request_rates, has_hour_cache
@@ -541,7 +541,7 @@ def test_the_sums_of_a_session_cost_what_it_has(count):
     """Whatever else the ledger holds, the same work: counted in steps of SQLite's machine."""
     ledger, steps = open_ledger(":memory:"), itertools.count()
     ledger.add(lines(count) | {Key(0, "t", "mine", "m", "reported"): Sums(calls=3)})
-    with ledger._link.connection("read") as connection:
+    with ledger._link.at("read") as connection:
         connection.set_progress_handler(lambda: next(steps) and None, 10)
     assert ledger.sums(["mine"]) == {"mine": Sums(calls=3)}
     assert next(steps) < 100
@@ -558,7 +558,7 @@ def test_a_ledger_of_the_version_before_is_brought_forward(tmp_path):
     ledger = open_ledger(str(tmp_path / "refold.db"))
     assert dict(ledger.entries()) == booked
     assert ledger.sums(["s1"]) == {"s1": Sums(calls=1, would_cost=1)}
-    with ledger._link.connection("read") as connection:
+    with ledger._link.at("read") as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (3,)
         assert connection.execute("PRAGMA index_info(refold_calls_by_latest)").fetchall()
     ledger.close()
@@ -600,7 +600,7 @@ def test_a_ledger_that_fails_loses_nothing_and_stops_nobody(caplog):
     assert total.calls >= 8 and total.cost == total.would_cost
     assert gateway.counters.get("ledger_failures", doing="write") == 3
     assert gateway.book.closed
-    lines = [json.loads(JSONLines().format(record)) for record in caplog.records if record.name == "refold.gateway"]
+    lines = [json.loads(JSONFormatter().format(record)) for record in caplog.records if record.name == "refold.gateway"]
     assert [(one["event"], one["doing"], one["error"]) for one in lines] == [
         ("the books failed", "write", "StoreError")
     ] * 3

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from refold.gateway.ops.logs import JSONLines, told
+from refold.gateway.ops.logs import JSONFormatter, error_fields
 from refold.gateway.ops.metrics import Counters
 from refold.gateway.pipeline.background import BackgroundJobs
 from refold.gateway.settings import Settings
@@ -19,16 +19,16 @@ SECRET = "the user's words"
 def lines(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any]]:
     """The lines of one event, as they stand on standard error."""
     ours = (record for record in caplog.records if record.name == "refold.gateway")
-    return [line for line in map(json.loads, map(JSONLines().format, ours)) if line["event"] == event]
+    return [line for line in map(json.loads, map(JSONFormatter().format, ours)) if line["event"] == event]
 
 
 def test_of_an_error_its_type_and_places_are_told():
     with pytest.raises(ValueError, match=SECRET) as caught:
         int(SECRET)
-    fields = told(caught.value)
+    fields = error_fields(caught.value)
     assert fields["error"] == "ValueError" and SECRET not in str(fields)
     assert [place.partition(":")[0] for place in fields["at"]] == ["test_gateway_logs.py"]
-    assert told(ValueError(SECRET)) == {"error": "ValueError", "at": []}
+    assert error_fields(ValueError(SECRET)) == {"error": "ValueError", "at": []}
 
 
 def test_a_summary_that_could_not_be_prepared_is_told_in_fields(caplog: pytest.LogCaptureFixture):

@@ -14,7 +14,7 @@ from browser import Browser, Driver
 from raw_http import eventually
 from refold.economics.prices import Rates
 from refold.gateway.config.config import Config
-from refold.gateway.serve import gateway
+from refold.gateway.serve import create_gateway
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import Serving, serving
 from refold.testing.scripted_upstream import ScriptedUpstream
@@ -133,7 +133,7 @@ def test_the_token_is_asked_for_and_stays_in_the_tab(browser: Browser, at: Place
 
 def test_without_a_token_set_this_machine_sees_all_at_once(browser: Browser) -> None:
     alone = Config(upstreams=(Upstream(name="up", url="http://127.0.0.1:9"),), store=":memory:", salt=b"s")
-    with Serving(gateway(alone)) as served:
+    with Serving(create_gateway(alone)) as served:
         browser.open(f"{served.url}/refold/")
         browser.find("#glance")
         assert not browser.ask("GET", f"/element/{browser.all('#entry')[0]}/displayed")
@@ -365,11 +365,11 @@ def test_f16_the_page_after_a_restart_shows_what_the_store_has(browser: Browser,
     prices = Rates(input=200.0, output=900.0, read=20.0, write=250.0)
     with ScriptedUpstream(answer) as upstream:
         made = replace(config(upstream, prices=prices), store=str(tmp_path / "refold.db"))
-        with Serving(gateway(made)) as served, httpx.Client(base_url=served.url, timeout=60) as client:
+        with Serving(create_gateway(made)) as served, httpx.Client(base_url=served.url, timeout=60) as client:
             at = Place(upstream, served, client)
             for n in range(102):
                 at.say(chat(40 if n == 0 else 3), **{"x-session-id": f"s{n}"})
-        with Serving(gateway(made)) as served, httpx.Client(base_url=served.url, timeout=60) as client:
+        with Serving(create_gateway(made)) as served, httpx.Client(base_url=served.url, timeout=60) as client:
             at = Place(upstream, served, client)
             entered(browser, at)
             totals, sessions = at.get("totals").json(), at.get("sessions", limit=200).json()["sessions"]

@@ -9,9 +9,9 @@ import pytest
 from gateway_processes import Process, running
 from refold.errors import StoreError
 from refold.gateway import Config, Upstream
-from refold.gateway.config.config import from_environment, read
+from refold.gateway.config.config import parse_config, with_environment
 from refold.gateway.pipeline.pipeline import Incoming, Pipeline, Settings
-from refold.gateway.serve import salted
+from refold.gateway.serve import with_salt
 from refold.stores.postgresql import PostgreSQLStore
 from refold.testing.scripted_upstream import ScriptedUpstream
 from refold.tokens.windows import Window
@@ -80,7 +80,7 @@ def test_while_the_database_hangs_requests_flow(server):
 
 def test_replicas_of_one_database_have_one_salt(server):
     config = Config(upstreams=(Upstream(name="a", url="http://127.0.0.1:9"),), store=server.database())
-    one, two = salted(config), salted(config)
+    one, two = with_salt(config), with_salt(config)
     assert one.salt == two.salt and len(one.salt) == 32
 
 
@@ -91,7 +91,7 @@ def test_without_its_database_a_gateway_starts_if_it_has_a_salt_of_its_own(serve
         config = f'[[upstream]]\nurl = "{upstream.url}"\n[windows]\nm = 20_000\n{compaction}'
         server.stop()
         with pytest.raises(StoreError, match="with REFOLD_SALT set") as caught:
-            salted(Config(store=url))
+            with_salt(Config(store=url))
         process = Process(tmp_path, "gateway", config, REFOLD_SALT="the same for all", REFOLD_STORE=url)
         with running(process):
 
@@ -109,5 +109,5 @@ def test_without_its_database_a_gateway_starts_if_it_has_a_salt_of_its_own(serve
 
 def test_the_store_may_be_named_by_the_environment():
     """It may hold a password, which a command line shows to everybody on the machine."""
-    assert from_environment(Config(), {"REFOLD_STORE": "postgresql://host/a"}).store == "postgresql://host/a"
-    assert read('store = "a.db"\nworkers = 3', environment={}).workers == 3
+    assert with_environment(Config(), {"REFOLD_STORE": "postgresql://host/a"}).store == "postgresql://host/a"
+    assert parse_config('store = "a.db"\nworkers = 3', environment={}).workers == 3

@@ -211,7 +211,7 @@ def test_when_their_parent_is_killed_the_others_end(served):
 @pytest.mark.parametrize(("workers", "store"), [(0, "refold.db"), (2, ":memory:")])
 def test_what_cannot_be_is_refused(workers, store):
     with pytest.raises(ValueError, match="workers"):
-        Config(upstreams=(Upstream(name="a", url="http://127.0.0.1:9"),), workers=workers, store=store).checked()
+        Config(upstreams=(Upstream(name="a", url="http://127.0.0.1:9"),), workers=workers, store=store).check_servable()
 
 
 def test_an_answer_that_is_broken_off_is_told_once(tmp_path):

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from refold.codecs.detect import decode_all, open_payload
 from refold.core.view import View
 from refold.errors import StoreError
-from refold.gateway.config.config import Config, read
-from refold.gateway.config.durations import seconds_of
+from refold.gateway.config.config import Config, parse_config
+from refold.gateway.config.durations import parse_duration
 from refold.gateway.config.toml import ConfigError
 from refold.gateway.ledger.accounting import Accounts, Answered
 from refold.gateway.ledger.open import clerk, open_transcripts
@@ -229,17 +229,17 @@ def test_a_recorded_transcript_is_the_one_its_edits_were_made_for(transcripts):
     ("text", "seconds"), [("7d", 604_800), ("12h", 43_200), ("1.5 H", 5_400), ("90s", 90), ("2w", 1_209_600)]
 )
 def test_times_as_people_write_them(text: str, seconds: float):
-    assert seconds_of(text) == seconds
+    assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "7", "d", "0d", "-1d", "7 days", "1e9d"])
 def test_what_is_no_time_is_refused(text: str):
     with pytest.raises(ValueError, match=re.escape(repr(text))):
-        seconds_of(text)
+        parse_duration(text)
 
 
 def test_it_is_off_unless_asked_for_and_refolds_file_can_ask():
     assert Config().record == ""
-    assert read('record = "7d"', environment={}).record == "7d"
+    assert parse_config('record = "7d"', environment={}).record == "7d"
     with pytest.raises(ConfigError, match="7 days"):
-        read('record = "7 days"', environment={})
+        parse_config('record = "7 days"', environment={})

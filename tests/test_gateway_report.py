@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from raw_http import eventually
-from refold.gateway import Config, Settings, Upstream, gateway
+from refold.gateway import Config, Settings, Upstream, create_gateway
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_server import Reply
 from refold.testing.scripted_upstream import Asked, ScriptedUpstream
@@ -53,7 +53,7 @@ def place(tmp_path):
         config = Config(
             upstreams=(Upstream(name="up", url=upstream.url),), settings=settings, salt=b"s", store=store, record="7d"
         )
-        with Serving(gateway(config)) as serving:
+        with Serving(create_gateway(config)) as serving:
             yield serving, store, tmp_path
 
 
@@ -158,7 +158,7 @@ def test_the_ledger_goes_on_in_the_next_process(tmp_path) -> None:
         store = str(tmp_path / "refold.db")
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", store=store)
         for _ in range(2):
-            with Serving(gateway(config)) as serving, httpx.Client(base_url=serving.url, timeout=60) as client:
+            with Serving(create_gateway(config)) as serving, httpx.Client(base_url=serving.url, timeout=60) as client:
                 ask(client, "/v1/messages", body("/v1/messages", 1))
         found = report(store)
     assert found["total"]["calls"] == 2 and found["total"]["input"] == 2_000

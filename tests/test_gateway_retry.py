@@ -105,9 +105,9 @@ def test_where_no_cap_can_be_lowered_the_history_is_cut(gateway: Gateway, said: 
     body = chat(40, **more)
     retried = gateway.again(body, said)
     sent = body_of(retried)
-    assert retried is not None and retried.after < 0.6 * 32_768
+    assert retried is not None and retried.tokens_after < 0.6 * 32_768
     assert len(sent["messages"]) < len(body["messages"]) and sent.get("max_tokens") == more.get("max_tokens")
-    assert more or retried.after < 32_768 - 30_000
+    assert more or retried.tokens_after < 32_768 - 30_000
 
 
 def test_a_count_that_was_broken_off_is_no_count(gateway: Gateway) -> None:
@@ -119,17 +119,17 @@ def test_a_count_that_was_broken_off_is_no_count(gateway: Gateway) -> None:
     )
     incoming, outgoing = gateway.sent(body, "openai_chat", CHAT)
     cap = body_of(gateway.again(body, said))["max_tokens"]
-    assert incoming.body == outgoing.body and cap <= 32_768 - 1.25 * outgoing.after < 30_000
+    assert incoming.body == outgoing.body and cap <= 32_768 - 1.25 * outgoing.tokens_after < 30_000
 
 
 def test_a_cap_is_lowered_behind_a_compaction_as_the_upstream_counts(gateway: Gateway) -> None:
     """Here twice what is estimated."""
     body = chat(40, max_tokens=20_000)
     _, outgoing = gateway.sent(body, "openai_chat", CHAT)
-    really, limit = 2 * outgoing.after, 40_000
+    really, limit = 2 * outgoing.tokens_after, 40_000
     retried = gateway.again(body, f"prompt is too long: {really} tokens > {limit} maximum")
     sent = body_of(retried)
-    assert retried is not None and 2 * retried.after + sent["max_tokens"] <= limit
+    assert retried is not None and 2 * retried.tokens_after + sent["max_tokens"] <= limit
     assert sent["max_tokens"] >= SMALLEST_CAP
 
 
@@ -212,7 +212,7 @@ def test_one_retry_is_enough_where_nothing_tells_of_the_window(gateway: Gateway,
     body = chat(90)
     _, outgoing = gateway.sent(body, "openai_chat", CHAT)
     retried = gateway.again(body, NO_FIGURES)
-    assert retried is not None and retried.after < outgoing.after / times
+    assert retried is not None and retried.tokens_after < outgoing.tokens_after / times
 
 
 def is_half(body: dict[str, Any], outgoing: Outgoing, retried: Outgoing) -> bool:
@@ -223,7 +223,7 @@ def is_half(body: dict[str, Any], outgoing: Outgoing, retried: Outgoing) -> bool
     request = body["messages"][0]["content"]
     steps = [message for message in sent if message["role"] == "tool"]
     return (
-        0.25 * outgoing.after < retried.after <= 0.6 * outgoing.after
+        0.25 * outgoing.tokens_after < retried.tokens_after <= 0.6 * outgoing.tokens_after
         and steps == body["messages"][-2 * len(steps) + 1 :: 2]
         and len(steps) > 0.25 * 90
         and sum(message["content"] == request for message in sent) == 1
@@ -233,7 +233,7 @@ def is_half(body: dict[str, Any], outgoing: Outgoing, retried: Outgoing) -> bool
 
 def test_an_answer_to_half_as_much_tells_of_the_window(gateway: Gateway) -> None:
     incoming, outgoing = gateway.sent(chat(60), "openai_chat", CHAT)
-    gateway.pipeline.record_answer(incoming, outgoing, {"prompt_tokens": outgoing.after, "completion_tokens": 5})
+    gateway.pipeline.record_answer(incoming, outgoing, {"prompt_tokens": outgoing.tokens_after, "completion_tokens": 5})
     body = chat(90)
     _, outgoing = gateway.sent(body, "openai_chat", CHAT)
     retried = gateway.again(body, NO_FIGURES)
@@ -283,7 +283,7 @@ def test_an_azure_deployments_window_is_kept_to() -> None:
     body = {name: value for name, value in chat(40).items() if name != "model"}
     path = "/openai/deployments/small/chat/completions?api-version=2024-10-21"
     _, outgoing = gateway.sent(body, "openai_chat", path)
-    assert (outgoing.outcome, outgoing.model) == ("edited", "small") and outgoing.after < 20_000
+    assert (outgoing.outcome, outgoing.model) == ("edited", "small") and outgoing.tokens_after < 20_000
     _, capped = gateway.sent(
         {"messages": [{"role": "user", "content": "hello " * 5_000}], "max_tokens": 19_000}, "openai_chat", path
     )

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.gateway.config.config import Config
-from refold.gateway.http.request import Head, api_of, spoken
-from refold.gateway.messages import Refused
+from refold.gateway.http.request import RequestHead, candidate_apis, generation_api
+from refold.gateway.messages import HTTPException
 from refold.gateway.settings import Limits
-from refold.gateway.tenants import is_keyed
-from refold.gateway.upstreams import APIS, Upstream, choose
+from refold.gateway.tenants import has_key
+from refold.gateway.upstreams import APIS, Upstream, choose_upstream
 from refold.testing.scripted_gateway import serving
 from refold.testing.scripted_upstream import ScriptedUpstream
 
@@ -29,8 +29,8 @@ def up(name: str, *models: str, apis: tuple[str, ...] = ()) -> Upstream:
 
 def chosen(upstreams: list[Upstream], apis: tuple[str, ...], model: str = "", *, keyed: bool = True) -> str:
     try:
-        return choose(upstreams, apis, model, keyed=keyed).name
-    except Refused:
+        return choose_upstream(upstreams, apis, model, keyed=keyed).name
+    except HTTPException:
         return ""
 
 
@@ -76,9 +76,9 @@ def test_without_a_key_the_first_that_takes_all_of_the_api_is_tried() -> None:
 
 def test_a_refusal_says_between_whom_and_what_to_do() -> None:
     with pytest.raises(
-        Refused, match=r"names no model and could be for any of claude, free: .* Bind them by apis"
+        HTTPException, match=r"names no model and could be for any of claude, free: .* Bind them by apis"
     ) as no:
-        choose([CLAUDE, FREE], ("anthropic",), keyed=True)
+        choose_upstream([CLAUDE, FREE], ("anthropic",), keyed=True)
     assert no.value.status == 404
 
 
@@ -104,8 +104,8 @@ def test_a_key_goes_where_nothing_else_fits_as_well(upstreams: list[Upstream], a
         assert not fitting or any(one.models for one in fitting)
 
 
-def head(path: str, *headers: tuple[bytes, bytes], query: str = "") -> Head:
-    return Head("GET", path, query, headers)
+def head(path: str, *headers: tuple[bytes, bytes], query: str = "") -> RequestHead:
+    return RequestHead("GET", path, query, headers)
 
 
 SPOKEN = [
@@ -130,17 +130,17 @@ SPOKEN = [
 
 @pytest.mark.parametrize("case", SPOKEN)
 def test_what_a_request_speaks(case) -> None:
-    assert spoken(case[0], case[0].path)[0] == case[1]
+    assert candidate_apis(case[0], case[0].path)[0] == case[1]
 
 
 def test_where_nothing_tells_it_could_be_either_of_openais() -> None:
-    assert spoken(head("/v1/files", (b"authorization", b"Bearer sk-x")), "/v1/files") == OPENAI
-    assert api_of("POST", "/v1/threads/t/messages") == "", "not Anthropic's"
+    assert candidate_apis(head("/v1/files", (b"authorization", b"Bearer sk-x")), "/v1/files") == OPENAI
+    assert generation_api("POST", "/v1/threads/t/messages") == "", "not Anthropic's"
 
 
 def test_keys_are_seen() -> None:
-    assert is_keyed(head("/x", (b"api-key", b"k"))) and is_keyed(head("/x", query="key=k"))
-    assert not is_keyed(head("/x", (b"x", b"k"), query="keys=k"))
+    assert has_key(head("/x", (b"api-key", b"k"))) and has_key(head("/x", query="key=k"))
+    assert not has_key(head("/x", (b"x", b"k"), query="keys=k"))
 
 
 @contextmanager

@@ -16,9 +16,9 @@ import pytest
 
 from refold.gateway import Config, Upstream
 from refold.gateway.app import Gateway
-from refold.gateway.config.salt import salt_of
+from refold.gateway.config.salt import read_or_create_salt
 from refold.gateway.pipeline.pipeline import Incoming, Settings
-from refold.gateway.serve import gateway, keep_salt
+from refold.gateway.serve import create_gateway, restore_salt
 from refold.stores import MemoryStore
 from refold.tokens.windows import Window
 from test_gateway_core import chat
@@ -42,7 +42,7 @@ def test_all_who_come_at_once_get_one_salt(tmp_path: Path, link: Callable[[Path,
 
     def come(path: Path) -> bytes:
         begin.wait(300)
-        return salt_of(path, link)
+        return read_or_create_salt(path, link)
 
     with ThreadPoolExecutor(8) as pool:
         for turn in range(20):
@@ -57,7 +57,7 @@ def test_a_salt_that_another_process_is_writing_is_waited_for(tmp_path: Path) ->
     path = tmp_path / "salt"
     path.touch()
     Timer(0.1, path.write_bytes, [b"theirs"]).start()
-    assert salt_of(path, patience=300) == b"theirs"
+    assert read_or_create_salt(path, patience=300) == b"theirs"
 
 
 def test_a_salt_that_stays_empty_is_told(tmp_path: Path) -> None:
@@ -65,12 +65,12 @@ def test_a_salt_that_stays_empty_is_told(tmp_path: Path) -> None:
     path = tmp_path / "salt"
     path.touch()
     with pytest.raises(OSError, match=r"salt is empty.*delete it"):
-        salt_of(path, patience=0.05)
+        read_or_create_salt(path, patience=0.05)
 
 
 def test_a_directory_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        salt_of(tmp_path / "gone" / "salt")
+        read_or_create_salt(tmp_path / "gone" / "salt")
 
 
 async def compacted(served: Gateway) -> None:
@@ -86,7 +86,7 @@ def test_c12_a_gateway_puts_its_salt_back_where_it_was_deleted(tmp_path: Path, *
 
     async def story() -> bytes:
         settings = Settings(windows={"m": Window(8_000)}, economy=False)
-        served = gateway(
+        served = create_gateway(
             Config(
                 upstreams=(Upstream(name="up", url="http://127.0.0.1:9"),),
                 store=str(tmp_path / "a.db"),
@@ -106,14 +106,14 @@ def test_c12_a_gateway_puts_its_salt_back_where_it_was_deleted(tmp_path: Path, *
 
 
 def test_c12_another_salt_beside_the_store_is_left_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    config = Config(store=str(tmp_path / "a.db"), salt=b"ours", is_salt_kept=True)
+    config = Config(store=str(tmp_path / "a.db"), salt=b"ours", is_salt_stored=True)
     file = tmp_path / "a.db.salt"
     file.write_bytes(b"theirs")
     with caplog.at_level(logging.WARNING, "refold"):
-        keep_salt(config, MemoryStore())
+        restore_salt(config, MemoryStore())
         assert file.read_bytes() == b"theirs"
         file.write_bytes(b"")
-        keep_salt(config, MemoryStore())
+        restore_salt(config, MemoryStore())
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
         "another salt stands beside the store",
         "the salt cannot be kept",
@@ -125,7 +125,7 @@ def test_c12_a_salt_of_the_settings_is_never_written(tmp_path: Path) -> None:
         config = Config(
             upstreams=(Upstream(name="up", url="http://127.0.0.1:9"),), store=str(tmp_path / "a.db"), salt=b"own"
         )
-        await gateway(config).pipeline.aclose()
+        await create_gateway(config).pipeline.aclose()
 
     asyncio.run(story())
     assert [path.name for path in tmp_path.glob("*salt*")] == []
@@ -133,11 +133,11 @@ def test_c12_a_salt_of_the_settings_is_never_written(tmp_path: Path) -> None:
 
 FULL = """
 import pathlib, resource, signal, sys
-from refold.gateway.config.salt import salt_of
+from refold.gateway.config.salt import read_or_create_salt
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 try:
-    salt_of(pathlib.Path(sys.argv[1]))
+    read_or_create_salt(pathlib.Path(sys.argv[1]))
 except OSError as error:
     print(error)
 """

@@ -10,10 +10,10 @@ import httpx
 import pytest
 
 from refold.gateway import Config, Gateway, Pipeline, Settings, Upstream
-from refold.gateway.config.config import read
+from refold.gateway.config.config import parse_config
 from refold.gateway.messages import Incoming, Outgoing
 from refold.gateway.policy.thinking_errors import is_thinking_refused, refused_block
-from refold.gateway.serve import gateway
+from refold.gateway.serve import create_gateway
 from refold.stores import MemoryStore
 from refold.testing.scripted_answers import Reply
 from refold.testing.scripted_gateway import Serving
@@ -234,7 +234,7 @@ def test_thinking_of_an_older_account_stays_behind_a_late_edit() -> None:
 
 def test_an_account_is_said_to_be_older_in_the_file() -> None:
     text = '[[upstream]]\npreset = "anthropic"\nolder_account = true\n[[upstream]]\nname = "b"\nurl = "http://127.0.0.1:1"\n'
-    made = gateway(replace(read(text), store=":memory:", salt=b"s"))
+    made = create_gateway(replace(parse_config(text), store=":memory:", salt=b"s"))
     assert made.pipeline.settings.older_accounts == {"anthropic"}
     asyncio.run(made.pipeline.aclose())
 

@@ -4,21 +4,21 @@ import pytest
 
 from raw_http import statuses, talk
 from refold.gateway.app import Gateway
-from refold.gateway.config.config import Config, read
-from refold.gateway.config.sites import Sites, find_stranger, sites_of
+from refold.gateway.config.config import Config, parse_config
+from refold.gateway.config.sites import Sites, allowed_sites, check_site
 from refold.gateway.config.toml import ConfigError
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import serving
 from refold.testing.scripted_upstream import ScriptedUpstream
 
-LOOPBACK = Sites(takes_local=True)
+LOOPBACK = Sites(allows_local=True)
 BODY = b'{"model":"m","messages":[{"role":"user","content":"Hi"}]}'
 
 
 def reason(sites: Sites = LOOPBACK, **headers: str) -> str:
     """Why a request with these headers is refused; empty if it is not."""
     named = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
-    stranger = find_stranger({b"host": b"localhost:8484", **named}, sites)
+    stranger = check_site({b"host": b"localhost:8484", **named}, sites)
     return stranger.reason if stranger else ""
 
 
@@ -49,12 +49,12 @@ def test_c13_names_that_no_public_server_can_have_are_ours(host: str) -> None:
 def test_c13_a_name_that_was_made_to_lead_here_is_refused(host: str) -> None:
     """DNS rebinding: the page of such a site could read what a local model without a key answers."""
     assert reason(host=host) == "foreign_host"
-    assert reason(Sites(takes_local=True, hosts=("models.example",)), host=host) == "foreign_host"
+    assert reason(Sites(allows_local=True, allowed_hosts=("models.example",)), host=host) == "foreign_host"
 
 
 def test_c13_names_that_are_configured_are_ours_and_elsewhere_any_is() -> None:
     """A reverse proxy on the same machine passes its public name on; behind another address names are not known."""
-    sites = Sites(takes_local=True, hosts=("models.example", "*.corp.example"))
+    sites = Sites(allows_local=True, allowed_hosts=("models.example", "*.corp.example"))
     assert reason(sites, host="Models.example:443") == reason(sites, host="a.b.corp.example") == ""
     upstreams = (Upstream(name="u", url="http://127.0.0.1:9"),)
     here, away = {"server": ("127.0.0.1", 8484)}, {"server": ("10.0.0.1", 8484)}
@@ -67,7 +67,7 @@ def test_c13_names_that_are_configured_are_ours_and_elsewhere_any_is() -> None:
         (open_to_all, away, ""),
         (named, away, "foreign_host"),
     ):
-        assert reason(sites_of(config, scope), host="evil.example") == expected
+        assert reason(allowed_sites(config, scope), host="evil.example") == expected
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_c13_pages_of_this_machine_and_applications_may_ask(origin: str) -> None
 def test_c13_pages_of_other_sites_may_not(origin: str) -> None:
     assert reason(origin=origin) == "foreign_site"
     assert reason(origin=origin, content_type="text/plain;charset=UTF-8") == "foreign_site"
-    assert reason(Sites(takes_local=True, origins=("https://chat.example",)), origin=origin) == "foreign_site"
+    assert reason(Sites(allows_local=True, allowed_origins=("https://chat.example",)), origin=origin) == "foreign_site"
 
 
 def test_c13_what_a_browser_sends_without_an_origin() -> None:
@@ -117,12 +117,12 @@ def test_c13_an_application_without_a_site_comes_through_once_it_sends_what_no_p
     assert reason(origin="null", authorization="Bearer k") == reason(origin="null", x_api_key="k") == ""
     assert reason(origin="null", content_type="application/json") == ""
     assert reason(origin="null", access_control_request_method="POST") == "foreign_site", "its preflight"
-    assert reason(Sites(takes_local=True, origins=("null",)), origin="null") == ""
+    assert reason(Sites(allows_local=True, allowed_origins=("null",)), origin="null") == ""
     assert reason(origin="https://evil.example", content_type="application/json") == "foreign_site"
 
 
 def test_c13_sites_that_are_configured_may_ask_and_the_gateways_own_name_too() -> None:
-    sites = Sites(takes_local=True, origins=("https://chat.example", "https://*.corp.example"), checks_names=False)
+    sites = Sites(allows_local=True, allowed_origins=("https://chat.example", "https://*.corp.example"), checks_names=False)
     assert reason(sites, origin="https://chat.example") == reason(sites, origin="https://a.corp.example") == ""
     assert reason(sites, origin="https://models.example", host="models.example") == ""
     assert reason(sites, origin="https://chat.example:444") == "foreign_site"
@@ -158,7 +158,7 @@ def test_c13_a_page_of_another_site_reaches_no_upstream() -> None:
             preflight = (here, b"Origin: https://evil.example", b"Access-Control-Request-Method: POST")
             assert statuses(ask(gateway.port, b"OPTIONS", *preflight)) == [403]
             assert upstream.asked == []
-            assert 'reason="foreign_site"' in gateway.gateway.metrics().decode()
+            assert 'reason="foreign_site"' in gateway.gateway.render_metrics().decode()
             for headers in ((here, b"Origin: http://localhost:3000"), (here, b"Origin: vscode-webview://x"), (here,)):
                 assert statuses(ask(gateway.port, b"POST", *headers)) == [200]
             assert statuses(ask(gateway.port, b"OPTIONS", here, b"Origin: http://localhost:3000")) != [403]
@@ -167,7 +167,7 @@ def test_c13_a_page_of_another_site_reaches_no_upstream() -> None:
 
 def test_c13_the_settings_are_read_and_checked() -> None:
     start = '[[upstream]]\nurl = "http://127.0.0.1:9"\n'
-    config = read(f'allowed_hosts = ["models.example"]\nallowed_origins = ["https://chat.example", "null"]\n{start}')
+    config = parse_config(f'allowed_hosts = ["models.example"]\nallowed_origins = ["https://chat.example", "null"]\n{start}')
     assert config.allowed_hosts == ("models.example",) and config.allowed_origins == ("https://chat.example", "null")
     for line, words in (
         ('allowed_hosts = ["https://models.example"]', "toml:1: allowed_hosts: write names"),
@@ -177,5 +177,5 @@ def test_c13_the_settings_are_read_and_checked() -> None:
         ('allowed_origins = ["https://chat.example/"]', "toml:1: allowed_origins: write origins"),
     ):
         with pytest.raises(ConfigError) as error:
-            read(f"{line}\n{start}")
+            parse_config(f"{line}\n{start}")
         assert words in str(error.value)

@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refold.edits import Edit
-from refold.gateway.config.config import Config, ConfigError, read
-from refold.gateway.http.keys import is_key, keyless
-from refold.gateway.http.request import Head
-from refold.gateway.serve import gateway
+from refold.gateway.config.config import Config, ConfigError, parse_config
+from refold.gateway.http.keys import is_key, redact_keys
+from refold.gateway.http.request import RequestHead
+from refold.gateway.serve import create_gateway
 from refold.gateway.settings import Settings
-from refold.gateway.tenants import ACCEPTED, Tenants, Who
+from refold.gateway.tenants import MAX_ACCEPTED, Tenant, TenantResolver
 from refold.gateway.upstreams import Upstream
 from refold.messages import user
 from refold.stores.edit_json import load_edit
@@ -35,13 +35,13 @@ ISSUER = "https://auth.example"
 HOME = Upstream(name="home", url="http://127.0.0.1:1", issuers=(ISSUER,))
 
 
-def head(*headers: tuple[str, str], query: str = "") -> Head:
-    return Head("POST", "/v1/x", query, tuple((name.lower().encode(), value.encode()) for name, value in headers))
+def head(*headers: tuple[str, str], query: str = "") -> RequestHead:
+    return RequestHead("POST", "/v1/x", query, tuple((name.lower().encode(), value.encode()) for name, value in headers))
 
 
-def tenant(*headers: tuple[str, str], query: str = "", tenants: Tenants | None = None) -> str:
-    who = (tenants or Tenants(SALT)).of(head(*headers, query=query), (HOME,))
-    return who.claimed or who.own
+def tenant(*headers: tuple[str, str], query: str = "", tenants: TenantResolver | None = None) -> str:
+    who = (tenants or TenantResolver(SALT)).identify(head(*headers, query=query), (HOME,))
+    return who.claimed or who.credential
 
 
 # --- keys wherever they stand (C6) ----------------------------------------------------------------
@@ -91,7 +91,7 @@ def test_c6_callers_who_show_other_keys_in_any_header_are_others(name: str):
 @pytest.mark.parametrize("name", QUERIES)
 def test_c6_so_are_those_whose_keys_stand_in_the_address(name: str):
     assert len({tenant(query=f"{name}=one&a=1"), tenant(query=f"a=1&{name}=two"), tenant(query="a=1")}) == 3
-    assert "secret" not in keyless(f"/v1/x?a=1&{name}=secret&b=2")
+    assert "secret" not in redact_keys(f"/v1/x?a=1&{name}=secret&b=2")
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -120,7 +120,7 @@ def test_c6_one_key_that_holds_the_name_of_another_header_is_not_taken_for_two()
 @settings(max_examples=50)
 @given(first=VALUES, second=VALUES)
 def test_c6_a_setting_names_more(first, second):
-    tenants = read('credential_headers = ["X-Team"]\n[[upstream]]\nurl = "http://127.0.0.1:1"\n').tenants
+    tenants = parse_config('credential_headers = ["X-Team"]\n[[upstream]]\nurl = "http://127.0.0.1:1"\n').tenants
     assert (tenant(("x-team", first), tenants=tenants) == tenant(("x-team", second), tenants=tenants)) == (
         first == second
     )
@@ -172,11 +172,11 @@ def test_c7_signatures_of_one_access_key_are_one_caller():
         scope = f"{key}/20261122/us-east-1/bedrock/aws4_request"
         return "authorization", f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature={number:064x}"
 
-    tenants, amazon = Tenants(SALT), Upstream(name="a", url="https://bedrock-runtime.us-east-1.amazonaws.com")
-    who = [tenants.of(head(signed(*one)), (amazon,)) for one in (("AKIA1", 1), ("AKIA1", 2), ("AKIA2", 1))]
+    tenants, amazon = TenantResolver(SALT), Upstream(name="a", url="https://bedrock-runtime.us-east-1.amazonaws.com")
+    who = [tenants.identify(head(signed(*one)), (amazon,)) for one in (("AKIA1", 1), ("AKIA1", 2), ("AKIA2", 1))]
     assert who[0].claimed == who[1].claimed != who[2].claimed
-    assert len({one.own for one in who}) == 3
-    assert not Tenants(SALT).of(head(signed("AKIA1", 1)), (HOME,)).claimed  # a server that checks no such signature
+    assert len({one.credential for one in who}) == 3
+    assert not TenantResolver(SALT).identify(head(signed("AKIA1", 1)), (HOME,)).claimed  # a server that checks no such signature
 
 
 @pytest.mark.parametrize(
@@ -191,23 +191,23 @@ def test_c7_signatures_of_one_access_key_are_one_caller():
     ],
 )
 def test_c7_what_says_nothing_is_told_by_its_bytes(made: str):
-    who = Tenants(SALT).of(head(bearer(made)), (HOME,))
-    assert who.own and not who.claimed
+    who = TenantResolver(SALT).identify(head(bearer(made)), (HOME,))
+    assert who.credential and not who.claimed
 
 
 def test_c7_no_claim_counts_where_the_upstream_does_not_check_it():
     other = Upstream(name="other", url="http://127.0.0.1:1")
-    assert not Tenants(SALT).of(head(bearer(token())), (other,)).claimed
+    assert not TenantResolver(SALT).identify(head(bearer(token())), (other,)).claimed
     stranger = head(bearer(token(issuer="https://other.example")))
-    assert not Tenants(SALT).of(stranger, (HOME,)).claimed  # of an issuer whose tokens it does not check
+    assert not TenantResolver(SALT).identify(stranger, (HOME,)).claimed  # of an issuer whose tokens it does not check
     twice = head(bearer(token()), bearer(token("bob")))
-    assert not Tenants(SALT).of(twice, (HOME,)).claimed  # which of them is checked?
+    assert not TenantResolver(SALT).identify(twice, (HOME,)).claimed  # which of them is checked?
 
 
 def test_c7_what_one_upstream_has_checked_is_no_claim_at_another():
     """Each may know other people by the same subject."""
     away = Upstream(name="away", url="http://127.0.0.1:1", issuers=(ISSUER,))
-    here, there = (Tenants(SALT).of(head(bearer(token())), (upstream,)).claimed for upstream in (HOME, away))
+    here, there = (TenantResolver(SALT).identify(head(bearer(token())), (upstream,)).claimed for upstream in (HOME, away))
     assert here and there and here != there
 
 
@@ -216,20 +216,20 @@ def test_c7_what_one_upstream_has_checked_is_no_claim_at_another():
 def test_c7_claims_are_shared_by_one_issuer_s_subject_alone(first, second):
     anyone = Upstream(name="home", url="http://127.0.0.1:1", issuers=("*.example",))
     found = [
-        Tenants(SALT).of(head(bearer(token(subject, f"{issuer}.example", number))), (anyone,))
+        TenantResolver(SALT).identify(head(bearer(token(subject, f"{issuer}.example", number))), (anyone,))
         for issuer, subject, number in (first, second)
     ]
     assert (found[0].claimed == found[1].claimed) == (first[:2] == second[:2])
-    assert found[0].claimed != found[0].own and found[1].claimed != found[0].own
+    assert found[0].claimed != found[0].credential and found[1].claimed != found[0].credential
 
 
 def test_c7_only_so_many_accepted_tokens_are_remembered():
-    tenants = Tenants(SALT)
-    for number in range(ACCEPTED + 1):
-        tenants.accept(Who(str(number), "claimed", lasts=True))
-    assert tenants.trusts(Who(str(ACCEPTED))) and not tenants.trusts(Who("0"))
-    tenants.accept(Who("new with every request", "claimed"))
-    assert not tenants.trusts(Who("new with every request"))
+    tenants = TenantResolver(SALT)
+    for number in range(MAX_ACCEPTED + 1):
+        tenants.accept(Tenant(str(number), "claimed", is_reusable=True))
+    assert tenants.is_accepted(Tenant(str(MAX_ACCEPTED))) and not tenants.is_accepted(Tenant("0"))
+    tenants.accept(Tenant("new with every request", "claimed"))
+    assert not tenants.is_accepted(Tenant("new with every request"))
 
 
 # --- through the whole gateway --------------------------------------------------------------------
@@ -271,7 +271,7 @@ def place(file: Path, **changes: object) -> Iterator[Place]:
         home = Upstream(name="home", url=upstream.url, issuers=(ISSUER,))
         settings = Settings(windows={"m": Window(16_000)}, economy=False, decide_timeout_seconds=60)
         config = Config(upstreams=(home,), store=str(file), salt=SALT, settings=settings, **changes)  # type: ignore[arg-type]
-        with Serving(gateway(config)) as served:
+        with Serving(create_gateway(config)) as served:
             yield Place(served.url, upstream)
 
 
@@ -353,7 +353,7 @@ def test_c7_a_session_whose_requests_are_signed_is_compacted_once(tmp_path: Path
         home = Upstream(name="home", url=upstream.url, issuers=("aws",))
         windows = Settings(windows={"m": Window(16_000)}, economy=False, decide_timeout_seconds=60)
         config = Config(upstreams=(home,), store=str(tmp_path / "a.db"), salt=SALT, settings=windows)
-        with Serving(gateway(config)) as served:
+        with Serving(create_gateway(config)) as served:
 
             def say(steps: int, headers: dict[str, str]) -> httpx.Response:
                 url = f"{served.url}/v1/chat/completions"
@@ -382,17 +382,17 @@ def test_c7_one_tenant_is_an_explicit_choice_of_this_machine_alone(tmp_path: Pat
     upstream = '[[upstream]]\nurl = "http://127.0.0.1:1"\n'
     open_ = f'host = "0.0.0.0"\nadmin_token = "sixteen characters"\ntenant = "one"\n{upstream}'
     with pytest.raises(ValueError, match="their edits would mix"):
-        read(open_).checked()
+        parse_config(open_).check_servable()
     for wrong in ("two", "header:", "header:X-User"):
         with pytest.raises(ConfigError, match="tenant must be"):
-            read(f'tenant = "{wrong}"\n{upstream}')
+            parse_config(f'tenant = "{wrong}"\n{upstream}')
     with pytest.raises(ConfigError, match="is anybody"):
-        read(f'{upstream}issuers = ["*"]\n')
+        parse_config(f'{upstream}issuers = ["*"]\n')
 
 
 def test_c7_a_header_of_the_proxy_before_says_who_it_is():
-    tenants = Tenants(SALT, "header:x-forwarded-user")
-    first = tenants.of(head(("x-forwarded-user", "anna"), bearer(token())), (HOME,))
-    assert first == tenants.of(head(("x-forwarded-user", "anna"), bearer(token(number=1))), (HOME,))
-    assert first != tenants.of(head(("x-forwarded-user", "bob"), bearer(token())), (HOME,))
-    assert tenants.of(head(bearer("1")), (HOME,)) != tenants.of(head(bearer("2")), (HOME,))
+    tenants = TenantResolver(SALT, "header:x-forwarded-user")
+    first = tenants.identify(head(("x-forwarded-user", "anna"), bearer(token())), (HOME,))
+    assert first == tenants.identify(head(("x-forwarded-user", "anna"), bearer(token(number=1))), (HOME,))
+    assert first != tenants.identify(head(("x-forwarded-user", "bob"), bearer(token())), (HOME,))
+    assert tenants.identify(head(bearer("1")), (HOME,)) != tenants.identify(head(bearer("2")), (HOME,))

@@ -14,7 +14,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from raw_http import eventually
 from refold.gateway import Config, Gateway, Pipeline, Settings, Upstream
-from refold.gateway.http.tracing import Traces
+from refold.gateway.http.tracing import Tracing
 from refold.stores import MemoryStore
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_server import Reply
@@ -37,7 +37,7 @@ class Traced:
         self.upstream = ScriptedUpstream(script or [reply])
         settings = Settings(windows={"m": Window(15_000)}, decide_timeout_seconds=30)
         config = Config(upstreams=(Upstream(name="up", url=self.upstream.url),), settings=settings, salt=b"s")
-        gateway = Gateway(config, Pipeline(settings, MemoryStore()), traces=Traces(self.provider))
+        gateway = Gateway(config, Pipeline(settings, MemoryStore()), traces=Tracing(self.provider))
         self.serving = Serving(gateway)
 
     def __enter__(self):
@@ -118,7 +118,7 @@ def test_the_clients_trace_is_continued_and_the_upstream_told_of_our_span() -> N
 def test_where_nothing_is_traced_the_clients_headers_go_on(how: str) -> None:
     with Traced(provider=TracerProvider(sampler=ALWAYS_OFF)) as traced:
         if how == "not configured":
-            traced.gateway.gateway._relay._traces = Traces()  # this process has configured none
+            traced.gateway.gateway._relay._traces = Tracing()  # this process has configured none
         traced.post(chat(1), traceparent=PARENT, tracestate=STATE)
         asked = traced.upstream.asked[0]
         assert asked.all("traceparent") == [PARENT] and asked.all("tracestate") == [STATE]
@@ -167,8 +167,8 @@ def test_other_paths_make_no_span() -> None:
 def test_the_gateway_does_without_the_package() -> None:
     code = (
         "import sys; sys.modules['opentelemetry'] = None\n"
-        "from refold.gateway.http.caller import Note\nfrom refold.gateway.http.tracing import Traces\n"
-        "with Traces().request(None, 'anthropic', Note()) as headers: print(headers)"
+        "from refold.gateway.http.caller import AccessLogEntry\nfrom refold.gateway.http.tracing import Tracing\n"
+        "with Tracing().trace_request(None, 'anthropic', AccessLogEntry()) as headers: print(headers)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "()\n"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from raw_http import eventually
 from refold.gateway.config.config import Config
-from refold.gateway.http.usage_tap import Tap
+from refold.gateway.http.usage_tap import UsageTap
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import ScriptedPipeline, serving
 from refold.testing.scripted_upstream import Asked, Played, ScriptedUpstream
@@ -100,7 +100,7 @@ def written(name: str) -> list[bytes]:
 
 
 def heard(pieces: list[bytes], kind: str = SSE) -> Any:
-    tap = Tap(kind)
+    tap = UsageTap(kind)
     for piece in pieces:
         tap.feed(piece)
     return tap.usage()

@@ -12,7 +12,7 @@ from refold.cli.options import JSON
 from refold.cli.tables import columns
 from refold.cli.terminal import clean, many, tokens
 from refold.gateway.config.config import STORE
-from refold.gateway.config.durations import seconds_of
+from refold.gateway.config.durations import parse_duration
 from refold.gateway.ledger.cost import DOLLAR
 from refold.gateway.ledger.entry import hour_of
 from refold.gateway.ledger.open import open_ledger
@@ -37,7 +37,7 @@ def report(store: str, since: str, by: By, as_json: bool) -> int:
     Works while gateways write. Money saved is negative where compaction cost more than it saved.
     """
     try:
-        first = hour_of(time.time() - seconds_of(since)) if since else 0
+        first = hour_of(time.time() - parse_duration(since)) if since else 0
     except ValueError as error:
         raise click.UsageError(f"--since: {error}") from error
     ledger = open_ledger(store, fresh=False)

@@ -49,7 +49,7 @@ def serve(path: str | None, upstreams: tuple[str, ...], no_headers: bool, check:
     Bytes pass unchanged where nothing is due. Stops at Ctrl-C, streams are finished first.
     """
     try:
-        config = _configured(path, upstreams, no_headers, said).checked()
+        config = _configured(path, upstreams, no_headers, said).check_servable()
     except ImportError as error:
         raise click.ClickException(str(error)) from error
     except ValueError as error:
@@ -66,10 +66,10 @@ def serve(path: str | None, upstreams: tuple[str, ...], no_headers: bool, check:
 def _configured(path: str | None, upstreams: tuple[str, ...], no_headers: bool, said: dict[str, Any]) -> "Config":
     """The file's settings, with the flags over them. Raises ValueError, ImportError."""
     shares = {name: said.pop(name) for name in ("soft", "hard", "target")}
-    config = gateways.load(path) if path else gateways.from_environment(gateways.Config())
+    config = gateways.load_config(path) if path else gateways.with_environment(gateways.Config())
     settings = replace(config.settings, **{name: value for name, value in shares.items() if value is not None})
     changes = {name: value for name, value in said.items() if value not in (None, ())}
-    named = tuple(gateways.upstream(one) for one in upstreams)
+    named = tuple(gateways.parse_upstream(one) for one in upstreams)
     if no_headers:
         changes["answer_headers"] = False
     return replace(config, settings=settings, upstreams=named or config.upstreams, **changes)

@@ -23,7 +23,7 @@ from refold.edits import Edit
 from refold.messages import Message, user
 from refold.models.driver import Effect
 from refold.speakers import heard_in
-from refold.stores.store import Store, replacement_count
+from refold.stores.store import Store, renewals
 from refold.tokens.count import Counter, count_fixed
 from refold.transcript import Log, Tail, Transcript
 
@@ -140,7 +140,7 @@ class Conversations:
     ) -> Generator[Effect, Any, State]:
         """*state* grown by *new*, so that *seen* is what it has seen, with the edits that the store has for it."""
         since, version = len(state.kept.transcript), (yield self.store.version)
-        if state.renewed not in (None, replacement_count(self.store)):
+        if state.renewed not in (None, renewals(self.store)):
             version = yield from self._written_again(state)
         kept = state.kept.grow(new, envelope)
         said, spoken = kept.transcript.messages, partial(heard_in, kept)
@@ -156,7 +156,7 @@ class Conversations:
         else:
             view = state.view.over(kept.ground, envelope).keep(first_sight(kept, self.local, since))
             view = replace(view, attempts=()) if view.attempts else view
-        renewed = replacement_count(self.store)
+        renewed = renewals(self.store)
         return replace(state, kept=kept, view=view, seen=seen, version=version, renewed=renewed, held=held)
 
     def _written_again(self, state: State) -> Generator[Effect, Any, int]:

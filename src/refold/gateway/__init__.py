@@ -1,6 +1,6 @@
 """A gateway between agents and model providers: one base URL, nothing else to change (docs/gateway.md).
 
-Names are imported when they are first used; those that speak HTTP need the extra `gateway`.
+Names are imported when they are first used; those that speak HTTP need the extra `create_gateway`.
 """
 
 from importlib import import_module
@@ -10,11 +10,11 @@ from refold.errors import install_hint
 
 if TYPE_CHECKING:
     from refold.gateway.app import Gateway
-    from refold.gateway.config.config import Config, from_environment, load, upstream
+    from refold.gateway.config.config import Config, load_config, parse_upstream, with_environment
     from refold.gateway.config.toml import ConfigError
-    from refold.gateway.messages import Incoming, Outgoing, Refusal
+    from refold.gateway.messages import GatewayResponse, Incoming, Outgoing
     from refold.gateway.pipeline.pipeline import Pipeline
-    from refold.gateway.serve import application, gateway, run, server
+    from refold.gateway.serve import create_app, create_gateway, create_server, run
     from refold.gateway.settings import Limits, Settings
     from refold.gateway.upstreams import Upstream
 
@@ -22,20 +22,20 @@ __all__ = [
     "Config",
     "ConfigError",
     "Gateway",
+    "GatewayResponse",
     "Incoming",
     "Limits",
     "Outgoing",
     "Pipeline",
-    "Refusal",
     "Settings",
     "Upstream",
-    "application",
-    "from_environment",
-    "gateway",
-    "load",
+    "create_app",
+    "create_gateway",
+    "create_server",
+    "load_config",
+    "parse_upstream",
     "run",
-    "server",
-    "upstream",
+    "with_environment",
 ]
 
 _HOMES = {
@@ -46,16 +46,16 @@ _HOMES = {
     "Incoming": "messages",
     "Limits": "settings",
     "Outgoing": "messages",
-    "Refusal": "messages",
+    "GatewayResponse": "messages",
     "Settings": "settings",
     "Upstream": "upstreams",
-    "application": "serve",
-    "from_environment": "config.config",
-    "gateway": "serve",
-    "load": "config.config",
+    "create_app": "serve",
+    "with_environment": "config.config",
+    "create_gateway": "serve",
+    "load_config": "config.config",
     "run": "serve",
-    "server": "serve",
-    "upstream": "config.config",
+    "create_server": "serve",
+    "parse_upstream": "config.config",
 }
 _NEEDED = {"aiohappyeyeballs", "aiohttp", "brotli", "httptools", "uvicorn"}
 

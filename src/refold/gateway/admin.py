@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from refold.gateway.api.app import Api, is_page, send_page
 from refold.gateway.config.config import is_loopback
-from refold.gateway.config.sites import Sites, find_stranger
+from refold.gateway.config.sites import Sites, check_site
 from refold.gateway.http.body import Receive
-from refold.gateway.http.caller import Caller, Note, Send
-from refold.gateway.messages import Refused, refusal
+from refold.gateway.http.caller import AccessLogEntry, Caller, Send
+from refold.gateway.messages import HTTPException, error_response
 from refold.gateway.ops.metrics import CONTENT_TYPE
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Admin:
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer a path of the gateway's own."""
-        caller = Caller(send, Note(), self._gateway.config.limits.silence_seconds)
+        caller = Caller(send, AccessLogEntry(), self._gateway.config.limits.silence_seconds)
         path = scope["path"]
         if path == "/refold/health":
             await _json(caller, 200, {"status": "ok"})
@@ -40,26 +40,26 @@ class Admin:
         elif not (may_administer(scope, self._gateway.config.admin_token) or self._is_peer(scope)):
             self._gateway.pipeline.counters.add("http_refused", reason="admin")
             challenge = (("www-authenticate", "Bearer"),)
-            await caller.whole(*refusal("", Refused(401, "The admin token is needed.", headers=challenge)))
+            await caller.respond(*error_response("", HTTPException(401, "The admin token is needed.", headers=challenge)))
         elif path == "/metrics" and scope["method"] in {"GET", "HEAD"}:
             await self._metrics(caller)
         elif self._inner is not None:
             await self._inner(scope, receive, send)
         else:
-            await caller.whole(*refusal("", Refused(404, "There is nothing at this path.")))
+            await caller.respond(*error_response("", HTTPException(404, "There is nothing at this path.")))
 
     def _is_peer(self, scope: Mapping[str, Any]) -> bool:
         return isinstance(self._inner, Api) and self._inner.is_peer(scope)
 
     async def _metrics(self, caller: Caller) -> None:
         body = self._gateway.scrape()
-        await caller.whole(200, (("content-type", CONTENT_TYPE), ("content-length", str(len(body)))), body)
+        await caller.respond(200, (("content-type", CONTENT_TYPE), ("content-length", str(len(body)))), body)
 
 
 async def _json(caller: Caller, status: int, value: object) -> None:
     body = json.dumps(value).encode()
     fixed = (("content-type", "application/json"), ("content-length", str(len(body))), ("cache-control", "no-store"))
-    await caller.whole(status, fixed, body)
+    await caller.respond(status, fixed, body)
 
 
 def may_administer(scope: Mapping[str, Any], token: str) -> bool:
@@ -81,5 +81,5 @@ def may_administer(scope: Mapping[str, Any], token: str) -> bool:
         and is_loopback(client[0])
         and first.keys().isdisjoint(_FORWARDED)
         and sum(name == b"host" for name, _ in headers) == 1
-        and find_stranger(first, Sites()) is None
+        and check_site(first, Sites()) is None
     )

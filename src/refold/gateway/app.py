@@ -7,19 +7,19 @@ from typing import Any
 
 from refold.gateway.admin import Admin
 from refold.gateway.config.config import Config
-from refold.gateway.config.sites import find_stranger, sites_of
-from refold.gateway.http.body import Gone, Receive
-from refold.gateway.http.caller import LEAVING, Caller, Note, Send, clock
-from refold.gateway.http.client import Client
-from refold.gateway.http.request import Head, dialect, read_head
-from refold.gateway.http.tracing import Traces
-from refold.gateway.messages import Refused, refusal
-from refold.gateway.ops.logs import LOGGER, places
+from refold.gateway.config.sites import allowed_sites, check_site
+from refold.gateway.http.body import ClientDisconnected, Receive
+from refold.gateway.http.caller import ON_DISCONNECT, AccessLogEntry, Caller, Send, clock
+from refold.gateway.http.client import HTTPClient
+from refold.gateway.http.request import RequestHead, client_api, read_head
+from refold.gateway.http.tracing import Tracing
+from refold.gateway.messages import HTTPException, error_response
+from refold.gateway.ops.logs import LOGGER, traceback_places
 from refold.gateway.ops.metrics import Timings, render
 from refold.gateway.pipeline.rushes import LoadPeaks, release_memory
 from refold.gateway.proxy.port import Core
 from refold.gateway.proxy.relay import Relay
-from refold.gateway.upstreams import is_own
+from refold.gateway.upstreams import is_own_path
 
 Application = Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]]
 """An ASGI 3 application."""
@@ -34,14 +34,14 @@ class Gateway:
     """
 
     def __init__(
-        self, config: Config, pipeline: Core, inner: Application | None = None, traces: Traces | None = None
+        self, config: Config, pipeline: Core, inner: Application | None = None, traces: Tracing | None = None
     ) -> None:
         self.config, self.pipeline = config, pipeline
-        self.timings, self.under_way, self.stopping = Timings(), 0, False
-        self._client = Client(config.limits)
-        self._relay = Relay(config, pipeline, self._client, self.timings, traces or Traces())
+        self.timings, self.in_progress, self.stopping = Timings(), 0, False
+        self._client = HTTPClient(config.limits)
+        self._relay = Relay(config, pipeline, self._client, self.timings, traces or Tracing())
         self._admin, self._rushes = Admin(self, inner), LoadPeaks(release_memory)
-        self.scrape: Callable[[], bytes] = self.metrics
+        self.scrape: Callable[[], bytes] = self.render_metrics
         """What `/metrics` says: of this process, or of several."""
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
@@ -60,13 +60,13 @@ class Gateway:
         return self._client.is_open and not self.stopping
 
     @property
-    def held_bytes(self) -> int:
+    def buffered_bytes(self) -> int:
         """Bytes of upstreams' answers that wait because clients are slow."""
-        return self._client.held_bytes
+        return self._client.buffered_bytes
 
-    def metrics(self) -> bytes:
+    def render_metrics(self) -> bytes:
         """Everything that this process has counted, for one scrape."""
-        gauges = (("http_under_way", self.under_way), ("http_held_bytes", self.held_bytes))
+        gauges = (("http_under_way", self.in_progress), ("http_held_bytes", self.buffered_bytes))
         return render(self.pipeline.counters, self.timings, gauges)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
@@ -83,76 +83,76 @@ class Gateway:
                     return
 
     async def _http(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
-        if is_own(scope["path"]):
+        if is_own_path(scope["path"]):
             await self._admin(scope, receive, send)
             return
-        note, started = Note(method=scope["method"]), clock()
-        leaving = (scope.get("extensions") or {}).get(LEAVING)
+        note, started = AccessLogEntry(method=scope["method"]), clock()
+        leaving = (scope.get("extensions") or {}).get(ON_DISCONNECT)
         caller = Caller(send, note, self.config.limits.silence_seconds, leaving)
-        self.under_way += 1
-        self._rushes.update(self.under_way)
+        self.in_progress += 1
+        self._rushes.update(self.in_progress)
         try:
             await self._answer(scope, receive, caller)
         finally:
-            self.under_way -= 1
-            self._rushes.update(self.under_way)
+            self.in_progress -= 1
+            self._rushes.update(self.in_progress)
             note.total_ms = (clock() - started) * 1000
-            self._tell(note)
+            self._log_request(note)
 
     async def _answer(self, scope: Mapping[str, Any], receive: Receive, caller: Caller) -> None:
         """Answer, or say in the caller's words why not."""
-        api, note = "openai_chat", caller.note
+        api, note = "openai_chat", caller.log_entry
         try:
             head = read_head(scope, self.config.limits)
-            note.path, api = head.path[:200], dialect(head, head.path)
-            self._check_room()
+            note.path, api = head.path[:200], client_api(head, head.path)
+            self._check_capacity()
             self._check_site(head, scope)
             await self._relay.answer(head, receive, caller)
-        except Refused as error:
+        except HTTPException as error:
             await self._refuse(api, error, caller)
-        except Gone:
-            note.gone = True
+        except ClientDisconnected:
+            note.client_disconnected = True
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if not note.gone or task is None:
+            if not note.client_disconnected or task is None:
                 raise
             task.uncancel()
         except Exception as error:  # noqa: BLE001 - one request's bug is not the next one's
-            note.fault = f"{type(error).__name__} at {' '.join(places(error.__traceback__))}"
-            await self._refuse(api, Refused(500, "The gateway failed.", reason="fault"), caller)
+            note.internal_error = f"{type(error).__name__} at {' '.join(traceback_places(error.__traceback__))}"
+            await self._refuse(api, HTTPException(500, "The gateway failed.", reason="fault"), caller)
 
-    def _check_room(self) -> None:
-        if self.under_way > self.config.limits.requests:
-            raise Refused(503, "The gateway is busy.", headers=(("retry-after", "1"),), reason="busy")
+    def _check_capacity(self) -> None:
+        if self.in_progress > self.config.limits.requests:
+            raise HTTPException(503, "The gateway is busy.", headers=(("retry-after", "1"),), reason="busy")
 
-    def _check_site(self, head: Head, scope: Mapping[str, Any]) -> None:
-        stranger = find_stranger(head.first, sites_of(self.config, scope))
+    def _check_site(self, head: RequestHead, scope: Mapping[str, Any]) -> None:
+        stranger = check_site(head.first_values, allowed_sites(self.config, scope))
         if stranger is not None:
             raise stranger
 
-    async def _refuse(self, api: str, error: Refused, caller: Caller) -> None:
+    async def _refuse(self, api: str, error: HTTPException, caller: Caller) -> None:
         """The server closes the connection where an answer has begun. Never raises `Gone`."""
         self.pipeline.counters.add("http_refused", reason=error.reason)
-        caller.note.reason = caller.note.reason or error.reason
-        if caller.began:
-            caller.note.cut = True
+        caller.log_entry.reason = caller.log_entry.reason or error.reason
+        if caller.has_started:
+            caller.log_entry.upstream_broke_off = True
             return
         try:
-            await caller.whole(*refusal(api, error))
-        except Gone:
-            caller.note.gone = True
+            await caller.respond(*error_response(api, error))
+        except ClientDisconnected:
+            caller.log_entry.client_disconnected = True
 
-    def _tell(self, note: Note) -> None:
+    def _log_request(self, note: AccessLogEntry) -> None:
         """One line and one count a request."""
         add = self.pipeline.counters.add
         add("http_requests", api=note.api or "other", upstream=note.upstream, status=str(note.status))
-        if note.gone:
+        if note.client_disconnected:
             add("http_gone", upstream=note.upstream)
-        if note.cut:
+        if note.upstream_broke_off:
             add("http_cut", upstream=note.upstream)
-        level = logging.ERROR if note.fault else logging.WARNING if note.cut or note.status >= 500 else logging.INFO
+        level = logging.ERROR if note.internal_error else logging.WARNING if note.upstream_broke_off or note.status >= 500 else logging.INFO
         if LOGGER.isEnabledFor(level):
-            LOGGER.log(level, "request", extra={"fields": note.fields()})
+            LOGGER.log(level, "request", extra={"fields": note.as_fields()})
 
 
 async def _refuse_websocket(scope: Mapping[str, Any], send: Send) -> None:
@@ -160,7 +160,7 @@ async def _refuse_websocket(scope: Mapping[str, Any], send: Send) -> None:
     if "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": 1008})
         return
-    status, headers, body = refusal("openai_responses", Refused(426, "Use HTTP: this gateway takes no WebSocket."))
+    status, headers, body = error_response("openai_responses", HTTPException(426, "Use HTTP: this gateway takes no WebSocket."))
     raw = [(name.encode(), value.encode()) for name, value in (*headers, ("upgrade", "HTTP/1.1"))]
     await send({"type": "websocket.http.response.start", "status": status, "headers": raw})
     await send({"type": "websocket.http.response.body", "body": body})

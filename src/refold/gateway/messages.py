@@ -7,7 +7,7 @@ from typing import Any, Literal
 Api = Literal["anthropic", "openai_chat", "openai_responses", "gemini", ""]
 """The wire format of a request; empty for any other path, which is passed through."""
 APIS = ("anthropic", "openai_chat", "openai_responses", "gemini")
-ASIDE = ("count_tokens", ":countTokens", "/responses/compact", "/input_tokens")
+_AUXILIARY_PATHS = ("count_tokens", ":countTokens", "/responses/compact", "/input_tokens")
 """Ends of paths that carry a conversation and ask something else."""
 
 REASONS = {
@@ -71,7 +71,7 @@ class Incoming:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class GatewayResponse:
     """An answer that the gateway gives itself, in the caller's dialect."""
 
     status: int
@@ -87,9 +87,9 @@ class Outgoing:
     """The very object that came in, where nothing is to be done."""
     edits: tuple[str, ...] = ()
     """Ids of the edits that show in it."""
-    before: int = 0
+    tokens_before: int = 0
     """Estimated tokens of the request as it came; 0 where it was not counted."""
-    after: int = 0
+    tokens_after: int = 0
     """Estimated tokens of *body*."""
     outcome: Outcome = "untouched"
     reason: str = ""
@@ -100,24 +100,24 @@ class Outgoing:
     """Headers to send in place of the client's own of these names, in lower case."""
     model: str = ""
     """The model that the request names; empty where that was not read."""
-    refusal: Refusal | None = None
+    response: GatewayResponse | None = None
     """Answer with this and send nothing upstream."""
 
 
-def is_count(path: str) -> bool:
+def is_token_count(path: str) -> bool:
     """Does this path ask Anthropic for the tokens of a conversation?"""
     return path.partition("?")[0].endswith("/messages/count_tokens")
 
 
-def is_aside(path: str) -> bool:
+def is_auxiliary(path: str) -> bool:
     """Does this path of a conversation's API ask something else than an answer?"""
-    return path.partition("?")[0].endswith(ASIDE)
+    return path.partition("?")[0].endswith(_AUXILIARY_PATHS)
 
 
 Headers = tuple[tuple[str, str], ...]
 
 
-class Refused(Exception):  # noqa: N818 - it is an answer, not an error
+class HTTPException(Exception):  # noqa: N818 - it is an answer, not an error
     """A request that the gateway answers itself, with this status and message."""
 
     def __init__(
@@ -129,27 +129,27 @@ class Refused(Exception):  # noqa: N818 - it is an answer, not an error
         self.reason = reason or f"http_{status}"
 
 
-def refusal(api: str, error: Refused) -> tuple[int, Headers, bytes]:
+def error_response(api: str, error: HTTPException) -> tuple[int, Headers, bytes]:
     """Status, headers and body that say *error* as the API's provider would."""
-    body = json.dumps(_shape(api, error.status, error.message)).encode()
+    body = json.dumps(_error_body(api, error.status, error.message)).encode()
     fixed = (("content-type", "application/json"), ("content-length", str(len(body))))
     return error.status, (*fixed, *error.headers), body
 
 
-def _shape(api: str, status: int, message: str) -> dict[str, Any]:
+def _error_body(api: str, status: int, message: str) -> dict[str, Any]:
     if api == "anthropic":
-        return {"type": "error", "error": {"type": _ANTHROPIC.get(status, _kind(status)), "message": message}}
+        return {"type": "error", "error": {"type": _ANTHROPIC.get(status, _error_type(status)), "message": message}}
     if api == "gemini":
-        return {"error": {"code": status, "message": message, "status": _GEMINI.get(status, _rpc(status))}}
+        return {"error": {"code": status, "message": message, "status": _GEMINI.get(status, _rpc_status(status))}}
     code = _OPENAI_CODES.get(status)
-    return {"error": {"message": message, "type": _OPENAI.get(status, _kind(status)), "param": None, "code": code}}
+    return {"error": {"message": message, "type": _OPENAI.get(status, _error_type(status)), "param": None, "code": code}}
 
 
-def _kind(status: int) -> str:
+def _error_type(status: int) -> str:
     return "api_error" if status >= 500 else "invalid_request_error"
 
 
-def _rpc(status: int) -> str:
+def _rpc_status(status: int) -> str:
     return "INTERNAL" if status >= 500 else "INVALID_ARGUMENT"
 
 

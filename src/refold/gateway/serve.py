@@ -18,64 +18,64 @@ from refold.gateway.api.app import Api
 from refold.gateway.api.context import Desk
 from refold.gateway.api.fan_out import Peers
 from refold.gateway.app import Application, Gateway
-from refold.gateway.config.config import SALT, Config, from_environment, load, upstream
-from refold.gateway.config.salt import random_salt, salt_of
-from refold.gateway.http.server_protocol import guarded
+from refold.gateway.config.config import SALT, Config, load_config, parse_upstream, with_environment
+from refold.gateway.config.salt import random_salt, read_or_create_salt
+from refold.gateway.http.server_protocol import create_protocol
 from refold.gateway.ledger.open import clerk
-from refold.gateway.ops.logs import LOGGER, write_json_lines
+from refold.gateway.ops.logs import LOGGER, configure_logging
 from refold.gateway.ops.metrics import Counters
 from refold.gateway.ops.multiprocess_metrics import Scrapes
-from refold.gateway.ops.processes import Processes, surviving_hangup
+from refold.gateway.ops.processes import Supervisor, ignore_hangup
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.memory import SQLiteMemories
-from refold.stores.open import file_path, is_server, open_store
-from refold.stores.sql import DatabaseClient
+from refold.stores.open import file_of, is_server, open_store
+from refold.stores.sql import Linked
 from refold.stores.store import Store
 
 if TYPE_CHECKING:
     from refold.stores.postgresql import PostgreSQLStore
 
-COLLECT = 20_000
+GC_THRESHOLD = 20_000
 """So many more objects that may hold one another are made than let go before they are looked at."""
 CONFIG = "REFOLD_CONFIG"
-"""The file that `application` reads."""
+"""The file that `create_app` reads."""
 UPSTREAMS = "REFOLD_UPSTREAMS"
 """Addresses or names of well-known providers, separated by spaces, where there is no file."""
 
 
-def gateway(config: Config, inner: Application | None = None, peers: Peers | None = None) -> Gateway:
+def create_gateway(config: Config, inner: Application | None = None, peers: Peers | None = None) -> Gateway:
     """The gateway with its store; *peers* are further processes of it. Raises ValueError for what cannot be served, `StoreError`, OSError."""
-    config = salted(config.checked())
+    config = with_salt(config.check_servable())
     older = frozenset(one.name for one in config.upstreams if one.older_account)
     settings = replace(config.settings, older_accounts=older | config.settings.older_accounts)
     settings = replace(settings, read_above_bytes=0) if config.record else settings  # what is recorded is read
     counters = Counters()
     books = clerk(config.store, config.record, partial(find_rates, given=settings.prices), counters, settings.clock)
-    store, memories = opened(config.store), SQLiteMemories(config.memory) if config.memory else None
-    keep = partial(keep_salt, config, store) if config.is_salt_kept else _nothing
-    closes = [keep, *(held.close for held in (store, memories) if isinstance(held, DatabaseClient))]
+    store, memories = open_checked_store(config.store), SQLiteMemories(config.memory) if config.memory else None
+    keep = partial(restore_salt, config, store) if config.is_salt_stored else _do_nothing
+    closes = [keep, *(held.close for held in (store, memories) if isinstance(held, Linked))]
     pipeline = Pipeline(settings, store, counters, books, closes=closes, keep=keep)
     books.start()
     desk = Desk.of(pipeline, config, memories.within if memories else None)
     return Gateway(config, pipeline, Api(desk, config.limits, inner, peers))
 
 
-def application(environment: Mapping[str, str] = os.environ) -> Gateway:
-    """The gateway for servers that are given a factory: `uvicorn --factory refold.gateway.serve:application --workers 4`.
+def create_app(environment: Mapping[str, str] = os.environ) -> Gateway:
+    """The gateway for servers that are given a factory: `uvicorn --factory refold.gateway.serve:create_app --workers 4`.
 
     Settings come from the file that REFOLD_CONFIG names, or upstreams alone from REFOLD_UPSTREAMS.
-    Raises as `gateway` and `load` do. Which address such a server binds to is its own affair: without an
+    Raises as `create_gateway` and `load` do. Which address such a server binds to is its own affair: without an
     admin token the admin paths answer this machine alone.
     """
     path = environment.get(CONFIG)
-    config = load(path, environment) if path else from_environment(Config(), environment)
-    named = tuple(upstream(one) for one in environment.get(UPSTREAMS, "").split())
+    config = load_config(path, environment) if path else with_environment(Config(), environment)
+    named = tuple(parse_upstream(one) for one in environment.get(UPSTREAMS, "").split())
     config = replace(config, upstreams=named or config.upstreams)
-    write_json_lines(config.log)
-    return gateway(config)
+    configure_logging(config.log)
+    return create_gateway(config)
 
 
-def server(config: Config, app: Application) -> uvicorn.Server:
+def create_server(config: Config, app: Application) -> uvicorn.Server:
     """A uvicorn server for *app*: `run()` it, or await `serve()`. It finishes streams when it is stopped."""
     limits = config.limits
     return uvicorn.Server(
@@ -83,7 +83,7 @@ def server(config: Config, app: Application) -> uvicorn.Server:
             app,
             host=config.host,
             port=config.port,
-            http=guarded(limits),
+            http=create_protocol(limits),
             ws="none",
             lifespan="on",
             log_config=None,
@@ -99,42 +99,42 @@ def server(config: Config, app: Application) -> uvicorn.Server:
 
 def run(config: Config) -> None:
     """Serve until stopped (SIGINT, SIGTERM; not SIGHUP), with as many processes as `config.workers` says. Raises as
-    `gateway` does, and OSError if the port is taken."""
-    config = salted(config.checked())
-    write_json_lines(config.log)
+    `create_gateway` does, and OSError if the port is taken."""
+    config = with_salt(config.check_servable())
+    configure_logging(config.log)
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     address = config.host.strip("[]"), config.port
-    with surviving_hangup(), socket.create_server(address, family=family, backlog=2_048) as listening:
+    with ignore_hangup(), socket.create_server(address, family=family, backlog=2_048) as listening:
         if config.workers == 1:
             _serve(config, listening)
             return
         with TemporaryDirectory(prefix="refold-") as figures:
-            first = opened(config.store)  # what is wrong with it is said once
-            if isinstance(first, DatabaseClient):
+            first = open_checked_store(config.store)  # what is wrong with it is said once
+            if isinstance(first, Linked):
                 first.close()
             # A socket that is still open here would take connections that nobody answers.
-            Processes(config.workers, partial(_serve, config, listening, figures), listening.close).run()
+            Supervisor(config.workers, partial(_serve, config, listening, figures), listening.close).run()
 
 
 def _serve(config: Config, listening: socket.socket, figures: str = "") -> None:
     peers = Peers(Path(figures), config.salt) if figures else None
-    app = gateway(config, peers=peers)
+    app = create_gateway(config, peers=peers)
     if figures:
-        app.scrape = Scrapes(Path(figures), app.metrics)
+        app.scrape = Scrapes(Path(figures), app.render_metrics)
         app.scrape.start()
-    _settle()
-    server(config, app).run(sockets=[listening, *([peers.listen()] if peers else [])])
+    _tune_garbage_collector()
+    create_server(config, app).run(sockets=[listening, *([peers.listen()] if peers else [])])
 
 
-def _settle() -> None:
+def _tune_garbage_collector() -> None:
     """Have the collector of garbage look past what the process begins with, which is none, and less often at what a
     request's JSON is made of, which goes by itself: a request of 200,000 tokens waited 40 ms for it now and then."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(COLLECT)
+    gc.set_threshold(GC_THRESHOLD)
 
 
-def opened(address: str) -> Store:
+def open_checked_store(address: str) -> Store:
     """The store at *address*. A server that does not answer may do so later: until then requests pass as they came,
     and the log says so. Raises `StoreError` for a file that cannot be used and an address that is none."""
     store = open_store(address, connect=False)
@@ -147,46 +147,46 @@ def opened(address: str) -> Store:
     return store
 
 
-def salted(config: Config) -> Config:
+def with_salt(config: Config) -> Config:
     """*config* with a salt: its own, else that of its store, which is made when it is first needed: in a file beside
     it, or in its database, which must answer then. Without a place for the store the salt is new each
     time, as the store is. Raises `StoreError`, OSError."""
     if config.salt:
         return config
     if is_server(config.store):
-        return replace(config, salt=_kept(config.store), is_salt_kept=True)
-    file = file_path(config.store)
+        return replace(config, salt=_database_salt(config.store), is_salt_stored=True)
+    file = file_of(config.store)
     if file is None:
         return replace(config, salt=random_salt())
-    return replace(config, salt=salt_of(_beside(file)), is_salt_kept=True)
+    return replace(config, salt=read_or_create_salt(_salt_file(file)), is_salt_stored=True)
 
 
-def keep_salt(config: Config, store: Store) -> None:
+def restore_salt(config: Config, store: Store) -> None:
     """Put the salt back where it was deleted with the store, or alone: nobody finds an edit again without it (C12). Says
     in the log where that fails, and where another salt is there."""
-    file, found = file_path(config.store), config.salt
+    file, found = file_of(config.store), config.salt
     try:
         if file is not None:
-            found = salt_of(_beside(file), patience=0.0, make=lambda: config.salt)
+            found = read_or_create_salt(_salt_file(file), patience=0.0, make=lambda: config.salt)
         elif is_server(config.store):
-            found = cast("PostgreSQLStore", store).get_or_create("salt", lambda: config.salt)
+            found = cast("PostgreSQLStore", store).kept("salt", lambda: config.salt)
     except (OSError, StoreError) as error:
         LOGGER.warning("the salt cannot be kept", extra={"fields": {"error": str(error)}})
     if found != config.salt:
         LOGGER.warning("another salt stands beside the store: what is saved now is not found after a restart")
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """What is done where there is nothing to do."""
 
 
-def _beside(file: Path) -> Path:
+def _salt_file(file: Path) -> Path:
     return file.with_name(f"{file.name}.salt")
 
 
-def _kept(address: str) -> bytes:
+def _database_salt(address: str) -> bytes:
     try:
         with cast("PostgreSQLStore", open_store(address)) as store:
-            return store.get_or_create("salt", random_salt)
+            return store.kept("salt", random_salt)
     except StoreError as error:
         raise StoreError(f"{error}; with {SALT} set the gateway can start without it") from error

@@ -45,7 +45,7 @@ class Settings:
     windows: Mapping[str, Window] = field(default_factory=dict)
     """Windows of models, by name; others are looked up in `refold.tokens.windows`."""
     ask: AsyncAsker | None = None
-    """Who writes summaries: `Fallback.acall`, or any coroutine function of an `Ask`. None: rules do."""
+    """Who writes summaries: `Ladder.acall`, or any coroutine function of an `Ask`. None: rules do."""
     soft: float = SOFT
     """Share of the usable window (what is left of it beside the answer) from which a summary is prepared in
     the background. Unless given, it and *target* come down with *hard*."""
@@ -109,14 +109,14 @@ class Settings:
             0, reserve_tokens=self.reserve_tokens, known_bytes=self.known_bytes, read_above_bytes=self.read_above_bytes
         )
         require_int(1, conversations=self.conversations, compute_threads=self.compute_threads)
-        _among("refuse", self.refuse, DELTAS)
-        _among("native", self.native, APIS)
+        _require_known("refuse", self.refuse, DELTAS)
+        _require_known("native", self.native, APIS)
         strange = next((api for api, fields in self.native.items() if not isinstance(fields, Mapping)), None)
         if strange is not None:
             raise ValueError(f"native must give fields for {strange}, not {self.native[strange]!r}")
 
 
-def _among(setting: str, said: Iterable[str], known: tuple[str, ...]) -> None:
+def _require_known(setting: str, said: Iterable[str], known: tuple[str, ...]) -> None:
     if isinstance(said, str):
         raise ValueError(f"{setting} must be a list of names, not {said!r}")  # noqa: TRY004 - as for every other setting
     strange = next((one for one in said if one not in known), None)

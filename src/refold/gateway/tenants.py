@@ -16,81 +16,81 @@ from fnmatch import fnmatchcase
 from threading import Lock
 from typing import NamedTuple
 
-from refold.gateway.http.keys import is_key, is_personal, keys_in, lasting
-from refold.gateway.http.request import Head, text
+from refold.gateway.http.keys import identifying_cookies, is_key, is_personal, query_keys
+from refold.gateway.http.request import RequestHead, decode_header
 from refold.gateway.upstreams import Upstream
 
 CREDENTIAL, SINGLE, HEADER = "credential", "one", "header:"
 """Ways to tell tenants apart: by what they show, not at all, by a header that a proxy before the gateway sets."""
 AWS = "aws"
 """The issuer of signatures in the form of Amazon's, which are new with every request."""
-ACCEPTED = 10_000
+MAX_ACCEPTED = 10_000
 """Tokens of which is remembered that their upstream took them."""
 _LARGEST_TOKEN = 16_384
 _SIGNED = re.compile(r"AWS4-[A-Z0-9-]+ +Credential=([^/,\s]+)/")
 
 
-class Who(NamedTuple):
+class Tenant(NamedTuple):
     """Who sends a request, as salted hashes."""
 
-    own: str
+    credential: str
     """By the bytes of what is shown; empty where nothing is."""
     claimed: str = ""
     """By whom it was issued to; empty where nothing says so that the upstream checks."""
-    lasts: bool = False
+    is_reusable: bool = False
     """Will the same token come again?"""
 
 
 @dataclass(eq=False)
-class Tenants:
+class TenantResolver:
     """Tells who sends requests. *way* is as in `refold.toml`, *more* names further headers that hold keys."""
 
     salt: bytes = field(repr=False)
-    way: str = CREDENTIAL
-    more: frozenset[bytes] = frozenset()
+    mode: str = CREDENTIAL
+    key_headers: frozenset[bytes] = frozenset()
     _accepted: OrderedDict[str, None] = field(default_factory=OrderedDict, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
-    def of(self, head: Head, upstreams: Iterable[Upstream]) -> Who:
+    def identify(self, head: RequestHead, upstreams: Iterable[Upstream]) -> Tenant:
         """Who sends a request to one of these *upstreams*."""
-        if self.way == SINGLE:
-            return Who("")
-        shown = self._shown(head)
-        if self.way.startswith(HEADER):
-            name = self.way.removeprefix(HEADER).encode()
+        if self.mode == SINGLE:
+            return Tenant("")
+        shown = self._identifying_parts(head)
+        if self.mode.startswith(HEADER):
+            name = self.mode.removeprefix(HEADER).encode()
             values = [value for key, value in head.headers if key == name]
-            return Who(self._hashed([(name, value) for value in values] or shown))
+            return Tenant(self._hash([(name, value) for value in values] or shown))
         if not shown:
-            return Who("")
-        claim = next((found for upstream in upstreams if (found := _claim(head, upstream))), None)
+            return Tenant("")
+        claim = next((found for upstream in upstreams if (found := _find_claim(head, upstream))), None)
         if claim is None:
-            return Who(self._hashed(shown))
+            return Tenant(self._hash(shown))
         beside = [pair for pair in shown if pair[0] != b"authorization"]
-        claimed = self._hashed([(b"claim", part.encode("utf-8", "replace")) for part in claim] + beside)
-        return Who(self._hashed(shown), claimed, lasts=claim[1] != AWS)
+        claimed = self._hash([(b"claim", part.encode("utf-8", "replace")) for part in claim] + beside)
+        return Tenant(self._hash(shown), claimed, is_reusable=claim[1] != AWS)
 
-    def trusts(self, who: Who) -> bool:
+    def is_accepted(self, who: Tenant) -> bool:
         """Has the upstream accepted what *who* claims to be by this very token?"""
-        return who.own in self._accepted
+        return who.credential in self._accepted
 
-    def accept(self, who: Who) -> None:
+    def accept(self, who: Tenant) -> None:
         """The upstream has."""
-        if not who.lasts:
+        if not who.is_reusable:
             return
         with self._lock:
-            self._accepted[who.own] = None
-            self._accepted.move_to_end(who.own)
-            while len(self._accepted) > ACCEPTED:
+            self._accepted[who.credential] = None
+            self._accepted.move_to_end(who.credential)
+            while len(self._accepted) > MAX_ACCEPTED:
                 self._accepted.popitem(last=False)
 
-    def _shown(self, head: Head) -> list[tuple[bytes, bytes]]:
+    def _identifying_parts(self, head: RequestHead) -> list[tuple[bytes, bytes]]:
         """All that says who sends it, in the order of the names, so that a proxy may put headers in another."""
-        named = [pair for pair in head.headers if is_personal(pair[0]) or pair[0] in self.more]
-        cookies = [(name, kept) for name, value in named if name == b"cookie" and (kept := lasting(value))]
+        named = [pair for pair in head.headers if is_personal(pair[0]) or pair[0] in self.key_headers]
+        cookies = [(name, kept) for name, value in named if name == b"cookie" and (kept := identifying_cookies(value))]
         others = [pair for pair in named if pair[0] != b"cookie"]
-        return sorted([*cookies, *others, *((b"?" + name, value) for name, value in keys_in(head.query))])
+        return sorted([*cookies, *others, *((b"?" + name, value) for name, value in query_keys(head.query))])
 
-    def _hashed(self, shown: Sequence[tuple[bytes, bytes]]) -> str:
+    def _hash(self, shown: Sequence[tuple[bytes, bytes]]) -> str:
         """A salted BLAKE2b hash. Neither a key nor anything it could be found from without the salt is kept."""
         if not shown:
             return ""
@@ -100,28 +100,28 @@ class Tenants:
         return digest.hexdigest()
 
 
-def is_keyed(head: Head, more: frozenset[bytes] = frozenset()) -> bool:
+def has_key(head: RequestHead, more: frozenset[bytes] = frozenset()) -> bool:
     """Does the request carry a key?"""
-    return any(is_key(name) or name in more for name in head.first) or bool(keys_in(head.query))
+    return any(is_key(name) or name in more for name in head.first_values) or bool(query_keys(head.query))
 
 
-def _claim(head: Head, upstream: Upstream) -> tuple[str, str, str] | None:
+def _find_claim(head: RequestHead, upstream: Upstream) -> tuple[str, str, str] | None:
     """The upstream's name, an issuer whose tokens it checks, and who the one token of the request was issued to."""
     said = [value for name, value in head.headers if name == b"authorization"]
-    issuers = upstream.checks
+    issuers = upstream.trusted_issuers
     if len(said) != 1 or not issuers or len(said[0]) > _LARGEST_TOKEN:
         return None
-    scheme, _, token = text(said[0]).partition(" ")
-    if AWS in issuers and (signed := _SIGNED.match(text(said[0]))):
+    scheme, _, token = decode_header(said[0]).partition(" ")
+    if AWS in issuers and (signed := _SIGNED.match(decode_header(said[0]))):
         return upstream.name, AWS, signed[1]
-    if scheme.lower() != "bearer" or (found := _issued(token.strip())) is None:
+    if scheme.lower() != "bearer" or (found := _parse_token(token.strip())) is None:
         return None
     issuer, subject = found
     known = any(fnmatchcase(issuer, pattern) for pattern in issuers if pattern != AWS)
     return (upstream.name, f"issuer {issuer}", subject) if known else None
 
 
-def _issued(token: str) -> tuple[str, str] | None:
+def _parse_token(token: str) -> tuple[str, str] | None:
     """Issuer and subject of a JSON Web Token, as it says, unchecked; None where it says no such thing."""
     parts = token.split(".")
     if len(parts) != 3 or not all(parts):

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from refold.gateway.messages import APIS, Refused
+from refold.gateway.messages import APIS, HTTPException
 
 _OWN = ("/refold", "/metrics")
 """Paths that the gateway answers itself; no upstream's prefix may be one of them."""
@@ -43,7 +43,7 @@ class Upstream:
             raise ValueError(f"a prefix begins with a slash and does not end with one, and {self.prefix!r} does not")
         if self.proxy and (not self.proxy.startswith("http://") or not urlsplit(self.proxy).hostname):
             raise ValueError("a proxy's address begins with http://")
-        if is_own(self.prefix):
+        if is_own_path(self.prefix):
             raise ValueError(f"the gateway answers {self.prefix} itself")
         if unclear := next((issuer for issuer in self.issuers if issuer.strip("*") == ""), None):
             raise ValueError(f"issuers must name who issues tokens, and {unclear!r} is anybody")
@@ -52,7 +52,7 @@ class Upstream:
             raise ValueError(f"no API is called {strange[0]!r}; there are {', '.join(APIS)}")
 
     @property
-    def checks(self) -> tuple[str, ...]:
+    def trusted_issuers(self) -> tuple[str, ...]:
         """Its issuers; Amazon checks its own signatures."""
         parts = urlsplit(self.url)
         is_amazon = parts.scheme == "https" and (parts.hostname or "").endswith(".amazonaws.com")
@@ -67,16 +67,16 @@ class Place(NamedTuple):
     """Without the upstream's prefix."""
 
 
-def below_prefix(upstreams: Sequence[Upstream], path: str) -> tuple[tuple[Upstream, ...], str]:
+def match_prefix(upstreams: Sequence[Upstream], path: str) -> tuple[tuple[Upstream, ...], str]:
     """The upstreams that *path* can go to, and the path without their prefix. The longest prefix wins."""
-    found = [one for one in upstreams if one.prefix and _below(path, one.prefix)]
+    found = [one for one in upstreams if one.prefix and _is_below(path, one.prefix)]
     if not found:
         return tuple([one for one in upstreams if not one.prefix]), path
     prefix = max((one.prefix for one in found), key=len)
     return tuple(one for one in found if one.prefix == prefix), path[len(prefix) :] or "/"
 
 
-def choose(upstreams: Sequence[Upstream], apis: Sequence[str], model: str = "", *, keyed: bool = False) -> Upstream:
+def choose_upstream(upstreams: Sequence[Upstream], apis: Sequence[str], model: str = "", *, keyed: bool = False) -> Upstream:
     """The upstream for a request in one of these *apis*: by model, else by API, else the first that is bound to neither.
 
     Where the request names no *model*, those with `models` may be meant too, and a key (*keyed*) goes nowhere
@@ -87,59 +87,59 @@ def choose(upstreams: Sequence[Upstream], apis: Sequence[str], model: str = "", 
     named = next((one for one in upstreams if model and _is_for(one, model)), None)
     if named is not None:
         return named
-    fitting = _fitting([one for one in upstreams if not (model and one.models)], apis)
+    fitting = _filter_by_api([one for one in upstreams if not (model and one.models)], apis)
     default = [one for one in fitting if not one.models]
     if not fitting:
-        raise Refused(404, "No upstream is configured for this path.", reason="no_upstream")
+        raise HTTPException(404, "No upstream is configured for this path.", reason="no_upstream")
     if not keyed or len(fitting) == 1:
         return (default or fitting)[0]
     whole = [one for one in default if not one.apis or set(apis) <= set(one.apis)]
     if whole and len(default) == len(fitting):
         return whole[0]
     names = ", ".join(one.name for one in fitting)
-    raise Refused(404, f"The request names no model and could be for any of {names}: {_REMEDY}", reason="no_upstream")
+    raise HTTPException(404, f"The request names no model and could be for any of {names}: {_REMEDY}", reason="no_upstream")
 
 
 def _is_for(upstream: Upstream, model: str) -> bool:
     return any(fnmatchcase(model, pattern) for pattern in upstream.models)
 
 
-def _fitting(upstreams: Sequence[Upstream], apis: Sequence[str]) -> Sequence[Upstream]:
+def _filter_by_api(upstreams: Sequence[Upstream], apis: Sequence[str]) -> Sequence[Upstream]:
     """Those that are bound to one of *apis*; where there is none, those that are bound to no API."""
     bound = [one for one in upstreams if not set(apis).isdisjoint(one.apis)]
     return bound or [one for one in upstreams if not one.apis]
 
 
-def is_own(path: str) -> bool:
+def is_own_path(path: str) -> bool:
     """Does the gateway answer this path itself?"""
-    return path.startswith(_OWN) and any(_below(path, own) for own in _OWN)
+    return path.startswith(_OWN) and any(_is_below(path, own) for own in _OWN)
 
 
-def provider(name: str) -> dict[str, Any] | None:
+def find_provider(name: str) -> dict[str, Any] | None:
     """The settings of a well-known provider; None where there is none of this name."""
-    found = providers().get(name)
+    found = load_providers().get(name)
     return dict(found) if found else None
 
 
 @cache
-def providers() -> dict[str, dict[str, Any]]:
+def load_providers() -> dict[str, dict[str, Any]]:
     """All well-known providers, from `providers.toml`."""
     return tomllib.loads(files("refold.gateway").joinpath("providers.toml").read_text(encoding="utf-8"))
 
 
-def _below(path: str, prefix: str) -> bool:
+def _is_below(path: str, prefix: str) -> bool:
     return path == prefix or path.startswith(f"{prefix}/")
 
 
 def _check_address(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ValueError(f"an upstream's address begins with http:// or https://, and {_shown(url)!r} does not")
+        raise ValueError(f"an upstream's address begins with http:// or https://, and {_redact_address(url)!r} does not")
     if parts.username is not None or parts.query or parts.fragment:
         raise ValueError("an upstream's address holds no user, query or fragment: clients bring their own keys")
     _ = parts.port  # raises ValueError for what is no port
 
 
-def _shown(url: str) -> str:
+def _redact_address(url: str) -> str:
     """An address without what may be a secret."""
     return url.rpartition("@")[2].partition("?")[0][:100]

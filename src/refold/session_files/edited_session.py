@@ -23,7 +23,7 @@ from refold.models.driver import Asker
 from refold.session_files import Session
 from refold.session_files.discover import Refused, files_below
 from refold.stores import MemoryStore, SidecarStore
-from refold.stores.store import LedgerRow, LedgerStore, Store
+from refold.stores.store import Recorder, Row, Store
 from refold.tokens.count import Counter, count_message
 from refold.tokens.priors import no_prior
 
@@ -99,7 +99,7 @@ def read_only_compactor(work: EditedSession) -> Compactor:
 
 
 def scratch_compactor(
-    work: EditedSession, strategies: Iterable[Strategy], to: int, ask: Asker | None = None, ledger: LedgerStore | None = None
+    work: EditedSession, strategies: Iterable[Strategy], to: int, ask: Asker | None = None, ledger: Recorder | None = None
 ) -> Compactor:
     """A compactor that starts from the session's edits and keeps new ones in memory alone."""
     memory = MemoryStore()
@@ -150,7 +150,7 @@ def _is_unseen(work: EditedSession, ids: Iterable[str]) -> bool:
     return set(ids) <= late - early
 
 
-def ledger_rows(work: EditedSession) -> tuple[LedgerRow, ...]:
+def ledger_rows(work: EditedSession) -> tuple[Row, ...]:
     """What the ledger says of the session, oldest first. Raises `StoreError`."""
     return read_only_compactor(work).records(work.payload)
 

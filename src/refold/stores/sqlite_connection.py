@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from refold.errors import StoreError
 from refold.stores import sqlite_at_rest as reading
-from refold.stores.sqlite_schema import APPLICATION_ID, MIGRATIONS, prepare_schema
+from refold.stores.sqlite_schema import APPLICATION_ID, MIGRATIONS, prepare
 
 MEMORY = ":memory:"
 FAILURES = (sqlite3.Error, OSError, ValueError)
@@ -21,7 +21,7 @@ text that damage made unreadable where Python's own module reads it (C16)."""
 _log = logging.getLogger("refold")
 
 
-class SQLiteDatabase:
+class Link:
     """A connection, its lock and its count of writes. With *read_only* the file is there already, and stays as it is."""
 
     def __init__(
@@ -43,11 +43,11 @@ class SQLiteDatabase:
         self._read_only = read_only and path != MEMORY
         self._rests: reading.Stamp | None = None
         self._files: _Files | None = None
-        self.replacements = 0
+        self.renewed = 0
         """How often another file, or none, was found in the place of the one that was open (C12)."""
 
     @contextmanager
-    def connection(self, doing: str) -> Iterator[sqlite3.Connection]:
+    def at(self, doing: str) -> Iterator[sqlite3.Connection]:
         """The connection, for this thread alone; what goes wrong becomes a `StoreError`."""
         with self._lock:
             try:
@@ -59,14 +59,14 @@ class SQLiteDatabase:
                 raise StoreError(f"{self.path}: {error}") from error
 
     @contextmanager
-    def transaction(self, *, edits: bool = True) -> Iterator[sqlite3.Connection]:
+    def writing(self, *, edits: bool = True) -> Iterator[sqlite3.Connection]:
         """The connection in a transaction: kept whole at the end, or not at all. Own writes of other things
         than *edits* do not change the version.
 
         The write lock is taken at the start, where SQLite waits for other writers; a transaction that
         begins by reading could only fail when it comes to write.
         """
-        with self.connection("write") as connection:
+        with self.at("write") as connection:
             self._writes += edits
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -79,7 +79,7 @@ class SQLiteDatabase:
 
     def version(self) -> int:
         """Own writes, and SQLite's count of what other connections have committed: both only grow."""
-        with self.connection("read") as connection:
+        with self.at("read") as connection:
             return self._writes + int(connection.execute("PRAGMA data_version").fetchone()[0])
 
     def close(self) -> None:
@@ -88,14 +88,14 @@ class SQLiteDatabase:
             self._closed = True
             self._disconnect()
 
-    def before_fork(self) -> None:
+    def pause(self) -> None:
         """Before a fork: SQLite's locks and its idea of them do not survive in a child, so none are open."""
         self._lock.acquire()
         self._paused = True
         if self.path != MEMORY:
             self._disconnect()
 
-    def after_fork(self) -> None:
+    def resume(self) -> None:
         """After a fork, in parent and child: the next use connects again."""
         if self._paused:
             self._paused = False
@@ -104,12 +104,7 @@ class SQLiteDatabase:
     def _current(self) -> sqlite3.Connection:
         """The connection; another one after what was read at rest has changed, and where the file is not the one that was
         opened: it was deleted or replaced, and what is written to the old one is lost."""
-        if (
-            self._connection
-            and self._files
-            and not self._connection.in_transaction
-            and self._files.are_gone(self.path)
-        ):
+        if self._connection and self._files and not self._connection.in_transaction and self._files.are_gone(self.path):
             self._disconnect()
             self._is_gone = True  # the inode of the new one may be the same again from now on
             if not self._read_only:
@@ -129,11 +124,8 @@ class SQLiteDatabase:
         """Remember which file it is, and tell where it is another than before."""
         before, self._files = self._files, None if self.path == MEMORY else _Files.at(self.path)
         if before and self._files and (self._is_gone or before.main != self._files.main):
-            self.replacements, self._is_gone = self.replacements + 1, False
-            _log.warning(
-                "%s was deleted or replaced while it was open; what is known is written again",
-                self.path,
-            )
+            self.renewed, self._is_gone = self.renewed + 1, False
+            _log.warning("%s was deleted or replaced while it was open; what is known is written again", self.path)
 
     def _insist_on_rest(self) -> None:
         """Raise `StoreError` if what was read without locks has changed meanwhile."""
@@ -147,19 +139,15 @@ class SQLiteDatabase:
 
     def _to_read(self) -> sqlite3.Connection:
         self._rests = reading.at_rest(self.path)
-        return reading.connect(
-            self.path, self._timeout, self._migrations, self._owner, resting=self._rests is not None
-        )
+        return reading.connect(self.path, self._timeout, self._migrations, self._owner, resting=self._rests is not None)
 
     def _to_write(self) -> sqlite3.Connection:
         if self.path != MEMORY:
             _make_private(self.path)
-        connection = sqlite3.connect(
-            self.path, timeout=self._timeout, isolation_level=None, check_same_thread=False
-        )
+        connection = sqlite3.connect(self.path, timeout=self._timeout, isolation_level=None, check_same_thread=False)
         try:
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
-            prepare_schema(connection, self._timeout, self._migrations, self._owner)
+            prepare(connection, self._timeout, self._migrations, self._owner)
         except BaseException:
             connection.close()
             raise
@@ -209,17 +197,17 @@ def _make_private(path: str) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
-class ForkAware(Protocol):
+class Forking(Protocol):
     """What must know of forks."""
 
-    def before_fork(self) -> None:
+    def pause(self) -> None:
         """Before a fork, in the thread that forks."""
 
-    def after_fork(self) -> None:
+    def resume(self) -> None:
         """After it, in parent and child."""
 
 
-def close_before_forks(link: ForkAware) -> None:
+def close_over_forks(link: Forking) -> None:
     """Have *link* closed before each fork of this process, for as long as it lives."""
     if not hasattr(os, "register_at_fork"):
         return
@@ -227,11 +215,11 @@ def close_before_forks(link: ForkAware) -> None:
 
     def pause() -> None:
         if (alive := known()) is not None:
-            alive.before_fork()
+            alive.pause()
 
     def resume() -> None:
         if (alive := known()) is not None:
-            alive.after_fork()
+            alive.resume()
 
     os.register_at_fork(before=pause, after_in_parent=resume, after_in_child=resume)
 

@@ -67,18 +67,12 @@ class ClearToolResults:
     stub: Stub | None = None
 
     def __post_init__(self) -> None:
-        figures = {
-            "keep_tokens": self.keep_tokens,
-            "at_least": self.at_least,
-            "min_tokens": self.min_tokens,
-        }
+        figures = {"keep_tokens": self.keep_tokens, "at_least": self.at_least, "min_tokens": self.min_tokens}
         require_int(0, keep=self.keep, **figures)
         require_callable_or_none(scorer=self.scorer, stub=self.stub)
         if self.media not in ("drop", "keep"):
             raise ValueError(f"media must be 'drop' or 'keep', not {self.media!r}")
-        object.__setattr__(
-            self, "protect", as_names("protect", self.protect)
-        )  # so that the repr is always the same
+        object.__setattr__(self, "protect", as_names("protect", self.protect))  # so that the repr is always the same
 
     def __call__(self, view: View) -> Edits:
         """An edit for each message with results to clear, or none at all."""
@@ -103,21 +97,13 @@ class ClearToolResults:
             if cleared.parts and gain > 0:
                 yield gain, view.swap(at, cleared, by)
 
-    def _clearable(
-        self, view: View, found: list[Group], stands: dict[int, Stand]
-    ) -> dict[int, dict[str, ToolCall]]:
+    def _clearable(self, view: View, found: list[Group], stands: dict[int, Stand]) -> dict[int, dict[str, ToolCall]]:
         """Calls whose results may be cleared, by position of the result and call id."""
         calls: dict[int, dict[str, ToolCall]] = {}
         again = refetched(view)
-        for group in settled(
-            found, self._kept(view, found, stands), unseen(view.transcript.messages)
-        ):
+        for group in settled(found, self._kept(view, found, stands), unseen(view.transcript.messages)):
             for pair in group:
-                if (
-                    pair.answered in stands
-                    and pair.answered not in again
-                    and pair.call.name not in self.protect
-                ):
+                if pair.answered in stands and pair.answered not in again and pair.call.name not in self.protect:
                     calls.setdefault(pair.answered, {})[pair.call.id] = pair.call
         return calls
 
@@ -136,11 +122,7 @@ class ClearToolResults:
         for pair in group:
             if pair.answered in stands and pair.call.name not in self.protect:
                 stand = stands[pair.answered]
-                yield from (
-                    _tokens(view, stand, part)
-                    for part in _results(stand.message)
-                    if part.id == pair.call.id
-                )
+                yield from (_tokens(view, stand, part) for part in _results(stand.message) if part.id == pair.call.id)
 
     def _cleared(self, view: View, stand: Stand, calls: dict[str, ToolCall], name: str) -> Message:
         said = {result.id: result for result in _results(view.transcript.messages[stand.at])}
@@ -153,13 +135,7 @@ class ClearToolResults:
         return with_parts(stand.message, change)
 
     def _shorter(
-        self,
-        view: View,
-        stand: Stand,
-        shown: ToolResult,
-        said: ToolResult,
-        call: ToolCall,
-        name: str,
+        self, view: View, stand: Stand, shown: ToolResult, said: ToolResult, call: ToolCall, name: str
     ) -> ToolResult:
         """The stub for a result, or the result as it is shown where no stub is smaller.
 
@@ -168,31 +144,20 @@ class ClearToolResults:
         bring back the other.
         """
         before = _tokens(view, stand, shown)
-        if before < self.min_tokens and (
-            not stand.by or _count(view, stand, said) < self.min_tokens
-        ):
+        if before < self.min_tokens and (not stand.by or _count(view, stand, said) < self.min_tokens):
             return shown
         stub = self._stub(shown, said, call, name)
         if stand.by and not self.stub and _count(view, stand, stub) >= before:
-            stub = _with_steering(
-                replace(shown, content=(Text(f"[{call_title(call)}: cleared (edit {name})]"),)),
-                said,
-            )
+            stub = _with_steering(replace(shown, content=(Text(f"[{call_title(call)}: cleared (edit {name})]"),)), said)
         alone = len(stand.message.parts) == 1  # then the message is counted, and says the same
         return stub if alone or _count(view, stand, stub) < before else shown
 
     def _stub(self, shown: ToolResult, said: ToolResult, call: ToolCall, name: str) -> ToolResult:
-        media = tuple(
-            part for part in shown.content if isinstance(part, Media) and self.media == "keep"
-        )
-        gone = [
-            part for part in said.content if not (isinstance(part, Media) and self.media == "keep")
-        ]
+        media = tuple(part for part in shown.content if isinstance(part, Media) and self.media == "keep")
+        gone = [part for part in said.content if not (isinstance(part, Media) and self.media == "keep")]
         failure = tuple(_failure(shown))
         if self.stub is None:
-            text = "\n".join(
-                (f"[{call_title(call)}: result of {_size(gone)} cleared (edit {name})]", *failure)
-            )
+            text = "\n".join((f"[{call_title(call)}: result of {_size(gone)} cleared (edit {name})]", *failure))
         else:
             text = self.stub(Cleared(call, said, name, failure))
         stub = ToolResult(shown.id, (Text(text), *media), shown.error, shown.name)

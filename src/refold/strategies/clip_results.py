@@ -53,24 +53,15 @@ class ClipResults:
     def __call__(self, view: View, since: int = 0) -> Edits:
         """An edit for each message from position *since* on with a result over the limit."""
         for at, message in untouched(view, since):
-            if (
-                ToolResult in map(type, message.parts)
-                and max(map(_length, message.parts)) > self.limit
-            ):
+            if ToolResult in map(type, message.parts) and max(map(_length, message.parts)) > self.limit:
                 by = repr(self)
                 name = view.name(at, at + 1, by)
-                clipped = with_parts(
-                    message, partial(self._clip, limit=self._limit(view, message), name=name)
-                )
-                yield from smaller(
-                    view, Stand(at, message, view.ground.tokens(at, at + 1), ""), clipped, by
-                )
+                clipped = with_parts(message, partial(self._clip, limit=self._limit(view, message), name=name))
+                yield from smaller(view, Stand(at, message, view.ground.tokens(at, at + 1), ""), clipped, by)
 
     def _limit(self, view: View, message: Message) -> int:
         return (
-            self.limit + int(self.limit * score_alone(self.scorer, message, view.lens))
-            if self.scorer
-            else self.limit
+            self.limit + int(self.limit * score_alone(self.scorer, message, view.lens)) if self.scorer else self.limit
         )
 
     def _clip(self, part: Part, limit: int, name: str) -> Part:
@@ -85,9 +76,7 @@ class ClipResults:
             cut = gap(text, size, self.head)
         if cut.start >= cut.stop:
             return part
-        return replace(
-            part, content=tuple(_spliced(part.content, cut, _mark(text, cut, lines, name)))
-        )
+        return replace(part, content=tuple(_spliced(part.content, cut, _mark(text, cut, lines, name))))
 
 
 def _length(part: Part) -> int:

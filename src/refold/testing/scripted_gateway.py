@@ -15,7 +15,7 @@ from refold.gateway.config.config import Config
 from refold.gateway.messages import Incoming, Outgoing
 from refold.gateway.ops.metrics import Counters
 from refold.gateway.proxy.port import Core
-from refold.gateway.serve import server
+from refold.gateway.serve import create_server
 
 
 def _as_it_is(incoming: Incoming) -> Outgoing:
@@ -81,7 +81,7 @@ class Serving:
     def __init__(self, gateway: Gateway, app: Application | None = None) -> None:
         self.gateway = gateway
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=512)
-        self.server: uvicorn.Server = server(gateway.config, app or gateway)
+        self.server: uvicorn.Server = create_server(gateway.config, app or gateway)
         self._thread = Thread(target=self._run, daemon=True)
 
     @property

@@ -12,10 +12,10 @@ from refold.gateway.api.fan_out import Peers, answered
 from refold.gateway.api.openapi import document
 from refold.gateway.api.operation import Operation
 from refold.gateway.api.routes import OPERATIONS
-from refold.gateway.http.body import Gone, Receive, read_body
-from refold.gateway.http.caller import Caller, Note, Send
-from refold.gateway.messages import Headers, Refused
-from refold.gateway.ops.logs import LOGGER, places
+from refold.gateway.http.body import ClientDisconnected, Receive, read_body
+from refold.gateway.http.caller import AccessLogEntry, Caller, Send
+from refold.gateway.messages import Headers, HTTPException
+from refold.gateway.ops.logs import LOGGER, traceback_places
 from refold.gateway.settings import Limits
 
 ROOT = "/refold/api"
@@ -50,10 +50,10 @@ class Api:
         if self._inner is not None and path != ROOT and not path.startswith(f"{ROOT}/"):
             await self._inner(scope, receive, send)
             return
-        caller = Caller(send, Note(), self._limits.silence_seconds)
+        caller = Caller(send, AccessLogEntry(), self._limits.silence_seconds)
         try:
             body = await self._answer(path, scope, receive)
-        except Gone:
+        except ClientDisconnected:
             return
         except Problem as problem:
             await _refuse(caller, problem, _allowed(self._routes.get(path)) if problem.status == 405 else ())
@@ -79,7 +79,7 @@ class Api:
         self._under_way[peer] += 1
         try:
             return await self._done(operation, scope, receive)
-        except (Problem, Refused, Exception) as error:
+        except (Problem, HTTPException, Exception) as error:
             raise self._told(operation, error) from error
         finally:
             self._under_way[peer] -= 1
@@ -104,13 +104,13 @@ class Api:
 
     def _told(self, operation: Operation, error: Exception) -> Exception:
         """What to answer. Of what nobody foresaw only the kind and the places are logged: its words may quote content."""
-        if isinstance(error, Gone):
+        if isinstance(error, ClientDisconnected):
             return error
-        if isinstance(error, Refused):
+        if isinstance(error, HTTPException):
             return Problem(error.status, error.reason, error.message)
         if found := problem_of(error):
             return found
-        fault = f"{type(error).__name__} at {' '.join(places(error.__traceback__))}"
+        fault = f"{type(error).__name__} at {' '.join(traceback_places(error.__traceback__))}"
         LOGGER.error("operation", extra={"fields": {"operation": operation.name, "fault": fault}})
         return Problem(500, "fault", "The gateway failed.")
 
@@ -134,7 +134,7 @@ async def _refuse(caller: Caller, problem: Problem, headers: Headers = ()) -> No
 
 async def _send(caller: Caller, status: int, body: bytes, headers: Headers = ()) -> None:
     fixed = (("content-type", "application/json"), ("content-length", str(len(body))), ("cache-control", "no-store"))
-    await caller.whole(status, (*fixed, *headers), body)
+    await caller.respond(status, (*fixed, *headers), body)
 
 
 POLICY = (
@@ -166,11 +166,11 @@ def is_page(scope: Mapping[str, Any]) -> bool:
 async def send_page(scope: Mapping[str, Any], caller: Caller) -> None:
     """The file, or the way to the page."""
     if scope["path"] == "/refold":
-        await caller.whole(308, (("location", "/refold/"), ("content-length", "0")), b"")
+        await caller.respond(308, (("location", "/refold/"), ("content-length", "0")), b"")
         return
     name, kind = _FILES[scope["path"]]
     body = _read(name)
-    await caller.whole(200, (("content-type", kind), ("content-length", str(len(body))), *_FIXED), body)
+    await caller.respond(200, (("content-type", kind), ("content-length", str(len(body))), *_FIXED), body)
 
 
 @cache

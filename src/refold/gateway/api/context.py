@@ -12,7 +12,7 @@ from refold.errors import EditError, FormatError, RefoldError, StoreError
 from refold.gateway.config.config import Config
 from refold.gateway.conversations.conversations import Conversation, ConversationBusy
 from refold.gateway.conversations.workers import DeadlineExceeded
-from refold.gateway.http.request import Head
+from refold.gateway.http.request import RequestHead
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.memory import MemorySink
 from refold.presets.soft_hard import SoftHardCompactor
@@ -40,7 +40,7 @@ class Desk:
     """The gateway's core, as the operations see it. Work goes aside from one event loop."""
 
     pipeline: Pipeline
-    whose: Callable[[Head], str] = field(repr=False)
+    whose: Callable[[RequestHead], str] = field(repr=False)
     """Whose conversation a request with this head is of."""
     commands: Dispatcher
     """The four commands of the soft/hard preset."""
@@ -56,9 +56,9 @@ class Desk:
         desk = SoftHardCompactor(store=pipeline.store, model=model, memory=memory, conversations=none)
         tenants, upstreams = config.tenants, config.upstreams
 
-        def whose(head: Head) -> str:
-            who = tenants.of(head, upstreams)
-            return who.claimed or who.own  # who asks has the admin token, and so is believed
+        def whose(head: RequestHead) -> str:
+            who = tenants.identify(head, upstreams)
+            return who.claimed or who.credential  # who asks has the admin token, and so is believed
 
         return cls(pipeline, whose, Dispatcher(desk))
 

@@ -9,7 +9,7 @@ from refold.codecs.payload import Envelope
 from refold.errors import FormatError
 from refold.gateway.api.context import Desk, Problem
 from refold.gateway.conversations.conversations import Conversation
-from refold.gateway.http.request import Head
+from refold.gateway.http.request import RequestHead
 from refold.gateway.messages import Incoming
 from refold.gateway.pipeline.turns import Turn
 from refold.gateway.policy.server_history import server_history_field
@@ -56,7 +56,7 @@ def _posted(desk: Desk, asked: Mapping[str, Any], thread: Conversation | None) -
     envelope = _opened(body, api)
     upstream = thread.latest.upstream if thread and thread.latest else ""
     headers = tuple((name.lower(), value) for name, value in asked.get("headers", {}).items())
-    key = desk.whose(Head("POST", "/", "", tuple((name.encode(), _raw(value)) for name, value in headers)))
+    key = desk.whose(RequestHead("POST", "/", "", tuple((name.encode(), _raw(value)) for name, value in headers)))
     path = f"/models/{asked.get('model', '')}:generateContent"
     incoming = Incoming(envelope.codec.NAME, upstream, path, headers, body, key)
     return Turn(incoming, envelope, thread or desk.pipeline.matcher.find_or_create(incoming, envelope))

@@ -13,15 +13,15 @@ from typing import Any
 from refold.compactor.strategy_names import strategy
 from refold.economics.prices import Prices, Rates, find_rates
 from refold.errors import require_int, require_number
-from refold.gateway.config.durations import seconds_of
+from refold.gateway.config.durations import parse_duration
 from refold.gateway.config.toml import ConfigError, Kind, Table
 from refold.gateway.messages import APIS
 from refold.gateway.ops.logs import LEVELS
 from refold.gateway.ops.processes import can_fork
 from refold.gateway.settings import OLD_KEYS, Limits, Settings
-from refold.gateway.tenants import CREDENTIAL, HEADER, SINGLE, Tenants
-from refold.gateway.upstreams import Upstream, provider, providers
-from refold.models import Fallback, HTTPModel
+from refold.gateway.tenants import CREDENTIAL, HEADER, SINGLE, TenantResolver
+from refold.gateway.upstreams import Upstream, find_provider, load_providers
+from refold.models import HTTPModel, Ladder
 from refold.stores.sqlite_connection import MEMORY
 from refold.tokens.windows import Window
 
@@ -45,7 +45,7 @@ class Config:
     """Asked for by `/refold/...` and `/metrics`; without one they answer this machine alone."""
     salt: bytes = field(default=b"", repr=False)
     """What credentials are hashed with. It has to be the same for all replicas of one store."""
-    is_salt_kept: bool = False
+    is_salt_stored: bool = False
     """Is the salt kept with the store, to be written again where it is gone?"""
     store: str = field(default="refold.db", repr=False)
     """Where edits are kept: a file, `postgresql://...` for several machines, `:memory:` for none."""
@@ -90,15 +90,15 @@ class Config:
         if self.log not in LEVELS:
             raise ValueError(f"log must be one of {', '.join(LEVELS)}, not {self.log!r}")
         if self.record:
-            _check_time(self.record)
+            _check_duration(self.record)
         _check_sites(self.allowed_hosts, self.allowed_origins)
 
     @property
-    def tenants(self) -> Tenants:
+    def tenants(self) -> TenantResolver:
         """What tells callers apart, with nothing learned yet."""
-        return Tenants(self.salt, self.tenant, frozenset(name.lower().encode() for name in self.credential_headers))
+        return TenantResolver(self.salt, self.tenant, frozenset(name.lower().encode() for name in self.credential_headers))
 
-    def checked(self) -> "Config":
+    def check_servable(self) -> "Config":
         """This, if it can be served. Raises ValueError without upstreams, and for an address that others
         can reach while no admin token is set."""
         if not self.upstreams:
@@ -119,9 +119,9 @@ class Config:
         return self
 
 
-def _check_time(record: str) -> None:
+def _check_duration(record: str) -> None:
     try:
-        seconds_of(record)
+        parse_duration(record)
     except ValueError as error:
         raise ValueError(f"record: {error}") from error
 
@@ -144,34 +144,34 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-def load(path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ) -> Config:
+def load_config(path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ) -> Config:
     """The settings of a TOML file. Raises `ConfigError`, which names file, line and key."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from error
-    return read(text, str(path), environment)
+    return parse_config(text, str(path), environment)
 
 
-def read(text: str, name: str = "refold.toml", environment: Mapping[str, str] = os.environ) -> Config:
+def parse_config(text: str, name: str = "refold.toml", environment: Mapping[str, str] = os.environ) -> Config:
     """The settings that *text* holds; *name* is what errors call it. Raises `ConfigError`."""
-    table = Table.parsed(text, name)
-    table.only(*_PLAIN, "upstream", "limits", "compaction", "windows", "prices", "summaries")
-    plain = table.values(**_PLAIN)
+    table = Table.parse(text, name)
+    table.reject_unknown(*_TOP_LEVEL_KEYS, "upstream", "limits", "compaction", "windows", "prices", "summaries")
+    plain = table.values(**_TOP_LEVEL_KEYS)
     made: dict[str, Any] = {
         **plain,
-        "upstreams": tuple(_upstream(one) for one in table.tables("upstream")),
-        "limits": table.table("limits").made(Limits),
-        "settings": _settings(table, environment),
+        "upstreams": tuple(_read_upstream(one) for one in table.tables("upstream")),
+        "limits": table.table("limits").build(Limits),
+        "settings": _read_settings(table, environment),
     }
     lists = ("allowed_hosts", "allowed_origins", "credential_headers")
     made |= {name: tuple(plain[name]) for name in lists if name in plain}
     if "salt" in plain:
         made["salt"] = plain["salt"].encode()
-    return table.guard(lambda: from_environment(Config(**made), environment))
+    return table.guard(lambda: with_environment(Config(**made), environment))
 
 
-def from_environment(config: Config, environment: Mapping[str, str] = os.environ) -> Config:
+def with_environment(config: Config, environment: Mapping[str, str] = os.environ) -> Config:
     """*config* with the secrets that the environment holds, which win."""
     token, salt, store = (environment.get(name, "") for name in (ADMIN_TOKEN, SALT, STORE))
     return replace(
@@ -182,7 +182,7 @@ def from_environment(config: Config, environment: Mapping[str, str] = os.environ
     )
 
 
-_PLAIN: Mapping[str, Kind] = {
+_TOP_LEVEL_KEYS: Mapping[str, Kind] = {
     "host": str,
     "port": int,
     "store": str,
@@ -202,85 +202,85 @@ _PLAIN: Mapping[str, Kind] = {
 """The keys of a file that stand in no table."""
 
 
-def upstream(text: str) -> Upstream:
+def parse_upstream(text: str) -> Upstream:
     """An upstream from the command line: an address, a well-known provider's name, or `name=address`,
     which is then below `/name`. Raises ValueError."""
     name, equals, address = text.partition("=")
     if equals and "/" not in name and ":" not in name:
         return Upstream(name=name, url=address, prefix=f"/{name}")
-    known = provider(text)
+    known = find_provider(text)
     if known is not None:
-        return Upstream(name=text, **{**known, **_tuples(known)})
+        return Upstream(name=text, **{**known, **_as_tuples(known)})
     if "://" not in text:
-        raise ValueError(f"{text!r} is neither an address nor one of {', '.join(providers())}")
+        raise ValueError(f"{text!r} is neither an address nor one of {', '.join(load_providers())}")
     return Upstream(name="default", url=text)
 
 
-def _tuples(known: Mapping[str, Any]) -> dict[str, Any]:
+def _as_tuples(known: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(known[name]) for name in ("apis", "issuers") if name in known}
 
 
-def _upstream(table: Table) -> Upstream:
+def _read_upstream(table: Table) -> Upstream:
     preset = table.value("preset", str)
-    known = provider(preset) if preset else {}
+    known = find_provider(preset) if preset else {}
     if known is None:
-        raise table.error("preset", f"no provider is called {preset!r}; there are {', '.join(providers())}")
-    table.only("preset", *Upstream.__dataclass_fields__)
+        raise table.error("preset", f"no provider is called {preset!r}; there are {', '.join(load_providers())}")
+    table.reject_unknown("preset", *Upstream.__dataclass_fields__)
     said = table.fields(Upstream, also=("preset",))
     merged = {"name": preset or "default", **known, **said}
-    merged |= _tuples(merged)
+    merged |= _as_tuples(merged)
     if "url" not in merged:
         raise table.error("", "an upstream needs a url or a preset")
     return table.guard(lambda: Upstream(**merged))
 
 
-def _settings(table: Table, environment: Mapping[str, str]) -> Settings:
+def _read_settings(table: Table, environment: Mapping[str, str]) -> Settings:
     own = table.table("compaction")
-    own.refuse_old(OLD_KEYS)
+    own.reject_renamed(OLD_KEYS)
     simple = {"strategies": (str,), "refuse": (str,)}
     made = own.fields(Settings, simple, also=("native",))
     if "strategies" in made:
         made["strategies"] = tuple(own.guard(partial(strategy, one), "strategies") for one in made["strategies"])
     if "refuse" in made:
         made["refuse"] = frozenset(made["refuse"])
-    made["windows"] = dict(_windows(table.table("windows")))
-    made["prices"] = _prices(table.table("prices"))
-    made["native"] = _native(own.table("native"))
-    made["ask"] = _asker(table.table("summaries"), environment, made["prices"])
+    made["windows"] = dict(_read_windows(table.table("windows")))
+    made["prices"] = _read_prices(table.table("prices"))
+    made["native"] = _read_native(own.table("native"))
+    made["ask"] = _read_summaries(table.table("summaries"), environment, made["prices"])
     return own.guard(lambda: Settings(**made))
 
 
-def _native(table: Table) -> Mapping[str, Mapping[str, Any]]:
-    table.only(*APIS)
+def _read_native(table: Table) -> Mapping[str, Mapping[str, Any]]:
+    table.reject_unknown(*APIS)
     return {api: table.table(api).raw for api in table.names}
 
 
-def _windows(table: Table) -> Any:
+def _read_windows(table: Table) -> Any:
     for model in table.names:
         if isinstance(table.raw[model], dict):
-            yield model, table.table(model).made(Window)
+            yield model, table.table(model).build(Window)
         else:
             yield model, table.guard(partial(Window, table.value(model, int)), model)
 
 
-def _prices(table: Table) -> Prices | None:
-    rates = {model: _rates(table.table(model)) for model in table.names}
+def _read_prices(table: Table) -> Prices | None:
+    rates = {model: _read_rates(table.table(model)) for model in table.names}
     return rates.get if rates else None
 
 
-def _rates(table: Table) -> Rates:
+def _read_rates(table: Table) -> Rates:
     said = table.fields(Rates)
     table.guard(partial(require_number, 0, math.inf, **said))  # before it is told that others are missing
-    return table.made(Rates)
+    return table.build(Rates)
 
 
-def _asker(table: Table, environment: Mapping[str, str], prices: Prices | None) -> Any:
+def _read_summaries(table: Table, environment: Mapping[str, str], prices: Prices | None) -> Any:
     """Who writes summaries; None where nobody is named and rules do."""
     if not table.names:
         return None
-    table.refuse_old({"window": "window_tokens", "timeout": "timeout_seconds"})
+    table.reject_renamed({"window": "window_tokens", "timeout": "timeout_seconds"})
     said = table.values(model=str, url=str, key_env=str, window_tokens=int, timeout_seconds=float)
-    table.only("model", "url", "key_env", "window_tokens", "timeout_seconds")
+    table.reject_unknown("model", "url", "key_env", "window_tokens", "timeout_seconds")
     if "model" not in said:
         raise table.error("", "model is missing")
     if rates := find_rates(said["model"], prices):
@@ -291,4 +291,4 @@ def _asker(table: Table, environment: Mapping[str, str], prices: Prices | None) 
     named = {"window": "window_tokens", "timeout": "timeout_seconds", "price": "price"}
     options = {option: said[key] for option, key in named.items() if key in said}
     url = said.get("url", "https://api.openai.com/v1")
-    return Fallback(table.guard(lambda: HTTPModel(url, said["model"], key, **options), "url")).acall
+    return Ladder(table.guard(lambda: HTTPModel(url, said["model"], key, **options), "url")).acall

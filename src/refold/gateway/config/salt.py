@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-PATIENCE = 5.0
+WAIT_SECONDS = 5.0
 """Seconds that another process may take to write the salt that it is making."""
 
 
@@ -15,10 +15,10 @@ def random_salt() -> bytes:
     return secrets.token_bytes(32)
 
 
-def salt_of(
+def read_or_create_salt(
     path: Path,
     link: Callable[[Path, Path], None] = os.link,
-    patience: float = PATIENCE,
+    patience: float = WAIT_SECONDS,
     make: Callable[[], bytes] = random_salt,
 ) -> bytes:
     """The salt at *path*, made where there is none, for only the owner to read. *link* makes a hard link. Raises OSError,

@@ -8,12 +8,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from refold.gateway.config.config import Config, is_loopback
-from refold.gateway.messages import Refused
+from refold.gateway.messages import HTTPException
 
 Headers = Mapping[bytes, bytes]
 """The first header of each name, in lower case."""
 _KEYS = (b"authorization", b"x-api-key", b"x-goog-api-key", b"api-key")
-_FORMS = (b"", b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain")
+_FORM_TYPES = (b"", b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain")
 """Types of a body that a page may post anywhere without asking (the Fetch standard's safelist)."""
 
 
@@ -21,70 +21,70 @@ _FORMS = (b"", b"application/x-www-form-urlencoded", b"multipart/form-data", b"t
 class Sites:
     """Who may ask, besides programs that are no browsers. The default is the strictest: this machine's own pages."""
 
-    hosts: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
     """Names of the gateway beside this machine's; `*` stands for anything."""
-    origins: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
     """Other sites whose pages may ask: `https://chat.example`, `null`; `*` stands for anything."""
-    takes_local: bool = False
+    allows_local: bool = False
     """Are names taken that no public server can have, and pages that no web site can be (`vscode-webview://...`)?"""
     checks_names: bool = True
 
 
-def sites_of(config: Config, scope: Mapping[str, Any]) -> Sites:
+def allowed_sites(config: Config, scope: Mapping[str, Any]) -> Sites:
     """Who may ask for what is passed on. Names matter where this machine alone can connect: a page whose own name was made
     to lead here (DNS rebinding) is one more program on it. Elsewhere they matter once some are configured."""
     at = scope.get("server")
     local = is_loopback(config.host) and at is not None and is_loopback(str(at[0]))
     return Sites(
-        hosts=config.allowed_hosts,
-        origins=config.allowed_origins,
-        takes_local=True,
+        allowed_hosts=config.allowed_hosts,
+        allowed_origins=config.allowed_origins,
+        allows_local=True,
         checks_names=local or bool(config.allowed_hosts),
     )
 
 
-def find_stranger(headers: Headers, sites: Sites) -> Refused | None:
+def check_site(headers: Headers, sites: Sites) -> HTTPException | None:
     """Return the answer to a request of a page that may not ask; None for every other request."""
     host = _text(headers, b"host").lower()
-    if host and sites.checks_names and not _is_own_name(_name(f"//{host}"), sites):
+    if host and sites.checks_names and not _is_own_name(_host_name(f"//{host}"), sites):
         words = f"This gateway is not called {host[:100]!r}: if it is, add that name to allowed_hosts in refold.toml."
-        return Refused(403, words, reason="foreign_host")
+        return HTTPException(403, words, reason="foreign_host")
     origin = _text(headers, b"origin").lower()
     if origin:
         if _is_admitted(origin, host, headers, sites):
             return None
         words = f"Pages of {origin[:100]!r} may not use this gateway: if they may, add that to allowed_origins in refold.toml."
-        return Refused(403, words, reason="foreign_site")
+        return HTTPException(403, words, reason="foreign_site")
     if headers.get(b"sec-fetch-site") == b"cross-site":
-        return Refused(403, "Pages of other sites may not use this gateway.", reason="foreign_site")
+        return HTTPException(403, "Pages of other sites may not use this gateway.", reason="foreign_site")
     return None
 
 
 def _is_own_name(name: str, sites: Sites) -> bool:
-    if _is_here(name) or _matches(name, sites.hosts):
+    if _is_this_machine(name) or _matches(name, sites.allowed_hosts):
         return True
-    return sites.takes_local and ("." not in name or name.endswith(".internal") or _is_address(name))
+    return sites.allows_local and ("." not in name or name.endswith(".internal") or _is_address(name))
 
 
 def _is_admitted(origin: str, host: str, headers: Headers, sites: Sites) -> bool:
     """May pages of this origin ask? Those of this machine and of the gateway itself may, and those that are configured."""
-    if _matches(origin, sites.origins):
+    if _matches(origin, sites.allowed_origins):
         return True
     scheme, _, place = origin.partition("://")
     if scheme in {"http", "https"}:
-        return _is_here(_name(f"//{place}")) or (sites.takes_local and place == host)
-    return sites.takes_local and (origin != "null" or _was_asked_for(headers))
+        return _is_this_machine(_host_name(f"//{place}")) or (sites.allows_local and place == host)
+    return sites.allows_local and (origin != "null" or _passed_preflight(headers))
 
 
-def _was_asked_for(headers: Headers) -> bool:
+def _passed_preflight(headers: Headers) -> bool:
     """Does a request hold what a page's browser sends only after a preflight? Any page can have the origin `null`, but its
     preflight is refused; an application that switched that check off (as Electron's can) comes through."""
     if headers.keys() & set(_KEYS):
         return True
-    return headers.get(b"content-type", b"").partition(b";")[0].strip().lower() not in _FORMS
+    return headers.get(b"content-type", b"").partition(b";")[0].strip().lower() not in _FORM_TYPES
 
 
-def _is_here(name: str) -> bool:
+def _is_this_machine(name: str) -> bool:
     """Does *name* always lead to this machine?"""
     return is_loopback(name) or name.endswith(".localhost")
 
@@ -101,7 +101,7 @@ def _matches(text: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(text, pattern.lower()) for pattern in patterns)
 
 
-def _name(address: str) -> str:
+def _host_name(address: str) -> str:
     try:
         return (urlsplit(address).hostname or "").rstrip(".")
     except ValueError:

@@ -28,7 +28,7 @@ class Table:
     path: tuple[str | int, ...] = ()
 
     @classmethod
-    def parsed(cls, text: str, file: str) -> "Table":
+    def parse(cls, text: str, file: str) -> "Table":
         """The whole document. Raises `ConfigError`."""
         try:
             return cls(tomllib.loads(text), text, file)
@@ -45,7 +45,7 @@ class Table:
     def error(self, key: str, message: str) -> ConfigError:
         """An error about *key*, or about the table where it is empty."""
         full = ".".join(str(one) for one in (*self.path, key) if isinstance(one, str) and one)
-        return ConfigError(f"{self.file}:{_line(self.text, self.path, key)}: {full + ': ' if full else ''}{message}")
+        return ConfigError(f"{self.file}:{_find_line(self.text, self.path, key)}: {full + ': ' if full else ''}{message}")
 
     def guard(self, make: Callable[[], T], key: str = "") -> T:
         """What *make* makes; its ValueError becomes an error about the key that it begins with, else about *key*."""
@@ -59,7 +59,7 @@ class Table:
             key = named[0] if named and named[0] in self.raw else key
             raise self.error(key, said.removeprefix(f"{key}: ")) from error
 
-    def only(self, *known: str) -> None:
+    def reject_unknown(self, *known: str) -> None:
         """Raise `ConfigError` for a key that is none of *known*."""
         for key in self.raw:
             if key not in known:
@@ -68,7 +68,7 @@ class Table:
                     key, f"unknown; did you mean {near[0]}?" if near else f"unknown; there are {', '.join(known)}"
                 )
 
-    def refuse_old(self, renamed: Mapping[str, str]) -> None:
+    def reject_renamed(self, renamed: Mapping[str, str]) -> None:
         """Raise `ConfigError` for a key that has another name now, by old name."""
         for key in self.raw:
             if key in renamed:
@@ -77,9 +77,9 @@ class Table:
     def value(self, key: str, kind: Kind) -> Any:
         """The value of *key*, None where it is not set. Raises `ConfigError` for another kind."""
         value = self.raw.get(key)
-        if value is None or _is(value, kind):
+        if value is None or _matches(value, kind):
             return float(value) if kind is float and value is not None else value
-        raise self.error(key, f"{_NEEDED[kind]} is needed, not {value!r}")
+        raise self.error(key, f"{_KIND_NAMES[kind]} is needed, not {value!r}")
 
     def values(self, **kinds: Kind) -> dict[str, Any]:
         """Those of these keys that are set."""
@@ -103,13 +103,13 @@ class Table:
         """Those fields of the dataclass *cls* that are set. *kinds* is for those whose annotation is no plain type;
         *also* are keys that are read elsewhere."""
         hints = get_type_hints(cls)
-        kinds = {name: kind for name, hint in hints.items() if (kind := _kind(hint))} | dict(kinds or {})
+        kinds = {name: kind for name, hint in hints.items() if (kind := _kind_of_hint(hint))} | dict(kinds or {})
         known = [one.name for one in fields(cls) if one.name not in also and one.name in kinds]
-        self.only(*known, *also)
+        self.reject_unknown(*known, *also)
         said = {name: self.value(name, kinds[name]) for name in known if name in self.raw}
         return {name: tuple(value) if isinstance(value, list) else value for name, value in said.items()}
 
-    def made(self, cls: Callable[..., T]) -> T:
+    def build(self, cls: Callable[..., T]) -> T:
         """The dataclass *cls* out of this table."""
         said = self.fields(cls)
         for one in fields(cls):  # type: ignore[arg-type]  # a dataclass is what is given
@@ -118,7 +118,7 @@ class Table:
         return self.guard(lambda: cls(**said), next(iter(said), ""))
 
 
-_NEEDED: Mapping[Any, str] = {
+_KIND_NAMES: Mapping[Any, str] = {
     str: "a text",
     int: "a whole number",
     float: "a number",
@@ -127,15 +127,15 @@ _NEEDED: Mapping[Any, str] = {
 }
 
 
-def _is(value: Any, kind: Kind) -> bool:
+def _matches(value: Any, kind: Kind) -> bool:
     if isinstance(kind, tuple):
-        return isinstance(value, list) and all(_is(one, kind[0]) for one in value)
+        return isinstance(value, list) and all(_matches(one, kind[0]) for one in value)
     if isinstance(value, bool):
         return kind is bool
     return isinstance(value, int | float) if kind is float else isinstance(value, kind)
 
 
-def _kind(hint: Any) -> Kind | None:
+def _kind_of_hint(hint: Any) -> Kind | None:
     """What a field's annotation asks for; None for what no file can hold."""
     return _KINDS.get(hint)
 
@@ -151,11 +151,11 @@ _KINDS: Mapping[Any, Kind] = {
 }
 
 
-def _line(text: str, path: Sequence[str | int], key: str) -> int:
+def _find_line(text: str, path: Sequence[str | int], key: str) -> int:
     """The line of *key* in the table at *path*; of the table's heading where there is no such line."""
     names = [one for one in path if isinstance(one, str)]
     number = next((one for one in path if isinstance(one, int)), 0)
-    start = _heading(text, names, number)
+    start = _heading_line(text, names, number)
     for at, line in enumerate(text.splitlines()[start:], start + 1):
         if at > start + 1 and line.lstrip().startswith("["):
             break
@@ -164,15 +164,15 @@ def _line(text: str, path: Sequence[str | int], key: str) -> int:
     return max(1, start + (1 if start == 0 else 0))
 
 
-def _heading(text: str, names: Sequence[str], number: int) -> int:
+def _heading_line(text: str, names: Sequence[str], number: int) -> int:
     """How many lines stand before the content of a table."""
     if not names:
         return 0
-    wanted = re.compile(_pattern(names))
+    wanted = re.compile(_heading_pattern(names))
     found = [at for at, line in enumerate(text.splitlines(), 1) if wanted.match(line)]
     return found[min(number, len(found) - 1)] if found else 0
 
 
-def _pattern(names: Sequence[str]) -> str:
+def _heading_pattern(names: Sequence[str]) -> str:
     inner = r"\s*\.\s*".join(rf"[\"']?{re.escape(name)}[\"']?" for name in names)
     return rf"\s*\[\[?\s*{inner}\s*\]"

@@ -4,7 +4,7 @@ from refold.errors import StoreError
 from refold.gateway.conversations.conversations import ConversationBusy
 from refold.gateway.conversations.workers import DeadlineExceeded
 from refold.gateway.messages import REASONS
-from refold.gateway.ops.logs import LOGGER, told
+from refold.gateway.ops.logs import LOGGER, error_fields
 from refold.gateway.ops.metrics import Counters
 
 
@@ -17,7 +17,7 @@ def failure_reason(error: BaseException) -> str:
 def report_failure(counters: Counters, api: str, reason: str, error: BaseException) -> None:
     """Count a failure, and say it in the log: never content, never a key. What an error says may quote either, so only its
     kind is told."""
-    said = {"reason": reason, "meaning": REASONS[reason], "api": api, **told(error)}
+    said = {"reason": reason, "meaning": REASONS[reason], "api": api, **error_fields(error)}
     LOGGER.warning("passed through", extra={"fields": said})
     counters.add("failures", reason=reason)
 

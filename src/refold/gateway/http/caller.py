@@ -6,21 +6,21 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from refold.gateway.http.body import Gone, Receive
+from refold.gateway.http.body import ClientDisconnected, Receive
 from refold.gateway.http.timeout import within
 from refold.gateway.messages import Headers
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Stop = Callable[[], object]
 """Ends what goes on until then."""
-Leaving = Callable[[Callable[[], None]], Stop]
+OnDisconnect = Callable[[Callable[[], None]], Stop]
 """Has a function called when the client leaves, unless that is stopped before."""
-LEAVING = "refold.leaving"
-"""The ASGI extension under which our own server hands over its `Leaving`."""
+ON_DISCONNECT = "refold.leaving"
+"""The ASGI extension under which our own server hands over its `OnDisconnect`."""
 
 
 @dataclass(slots=True)
-class Note:
+class AccessLogEntry:
     """What is logged and counted of one request. No content, no key."""
 
     method: str = ""
@@ -33,22 +33,22 @@ class Note:
     outcome: str = ""
     reason: str = ""
     edits: int = 0
-    before: int = 0
-    after: int = 0
+    tokens_before: int = 0
+    tokens_after: int = 0
     received_bytes: int = 0
     sent_bytes: int = 0
     prepare_ms: float = 0.0
     first_byte_ms: float = 0.0
     total_ms: float = 0.0
     usage: dict[str, int] = field(default_factory=dict)
-    gone: bool = False
+    client_disconnected: bool = False
     """The client left before the answer was complete."""
-    cut: bool = False
+    upstream_broke_off: bool = False
     """The upstream broke off."""
-    fault: str = ""
+    internal_error: str = ""
     """Type and places of an error of our own."""
 
-    def fields(self) -> dict[str, Any]:
+    def as_fields(self) -> dict[str, Any]:
         """What is worth a place in a log line: everything that is not empty."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         rounded = {name: round(what, 2) if isinstance(what, float) else what for name, what in values.items()}
@@ -58,53 +58,53 @@ class Note:
 class Caller:
     """Where the answer goes."""
 
-    def __init__(self, send: Send, note: Note, patience: float, leaving: Leaving | None = None) -> None:
-        self._send, self.note, self._patience, self.leaving = send, note, patience, leaving
-        self.began = self.complete = False
+    def __init__(self, send: Send, note: AccessLogEntry, patience: float, leaving: OnDisconnect | None = None) -> None:
+        self._send, self.log_entry, self._patience, self.on_disconnect = send, note, patience, leaving
+        self.has_started = self.is_complete = False
 
-    async def begin(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
+    async def start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Status and headers. Nothing can be taken back after this. Raises `Gone`, as all of these do, when the client
         takes nothing for too long."""
-        self.began, self.note.status = True, status
-        await self._told({"type": "http.response.start", "status": status, "headers": list(headers)})
+        self.has_started, self.log_entry.status = True, status
+        await self._send_message({"type": "http.response.start", "status": status, "headers": list(headers)})
 
-    async def piece(self, data: bytes) -> None:
+    async def write(self, data: bytes) -> None:
         """A piece of the body, at once."""
-        self.note.sent_bytes += len(data)
-        await self._told({"type": "http.response.body", "body": data, "more_body": True})
+        self.log_entry.sent_bytes += len(data)
+        await self._send_message({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end(self, data: bytes = b"") -> None:
         """The body is complete."""
-        self.complete = True
-        self.note.sent_bytes += len(data)
-        await self._told({"type": "http.response.body", "body": data, "more_body": False})
+        self.is_complete = True
+        self.log_entry.sent_bytes += len(data)
+        await self._send_message({"type": "http.response.body", "body": data, "more_body": False})
 
-    async def _told(self, message: dict[str, Any]) -> None:
+    async def _send_message(self, message: dict[str, Any]) -> None:
         try:
             await within(self._patience, self._send(message))
         except TimeoutError as error:
-            raise Gone from error
+            raise ClientDisconnected from error
 
-    async def whole(self, status: int, headers: Headers, body: bytes) -> None:
+    async def respond(self, status: int, headers: Headers, body: bytes) -> None:
         """An answer of our own."""
-        await self.begin(status, [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers])
+        await self.start(status, [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers])
         await self.end(body)
 
 
-def watch(receive: Receive, caller: Caller, answering: "asyncio.Task[Any] | None") -> Stop:
+def cancel_on_disconnect(receive: Receive, caller: Caller, answering: "asyncio.Task[Any] | None") -> Stop:
     """Cancel *answering* when the client leaves before its answer is complete. Call what is returned when done."""
 
     def left() -> None:
-        if answering is not None and not caller.complete:
-            caller.note.gone = True
+        if answering is not None and not caller.is_complete:
+            caller.log_entry.client_disconnected = True
             answering.cancel()
 
-    if caller.leaving is not None:
-        return caller.leaving(left)
-    return asyncio.create_task(_left(receive, left)).cancel
+    if caller.on_disconnect is not None:
+        return caller.on_disconnect(left)
+    return asyncio.create_task(_wait_for_disconnect(receive, left)).cancel
 
 
-async def _left(receive: Receive, tell: Callable[[], None]) -> None:
+async def _wait_for_disconnect(receive: Receive, tell: Callable[[], None]) -> None:
     """With any other server: its messages say when the client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -19,13 +19,13 @@ try:
 except ImportError:  # likewise
     brotli = None
 
-PARTS = 10_000
+MAX_PARTS = 10_000
 """Members of gzip, or frames of zstd, that a body may consist of."""
-STEP = 16 * 1024
+STEP_BYTES = 16 * 1024
 """Bytes that are read at a time. What is behind the end of a part is copied, so it should not be much."""
-ZSTD_STEP = 128
+ZSTD_STEP_BYTES = 128
 """Bytes of zstd that are read at a time: it is not told how much may come out, which is at most 4 MiB of so many."""
-MOST = 64 * 1024
+MAX_OUTPUT_BYTES = 64 * 1024
 """Bytes that come out at a time, but for zstd; Brotli takes it for about that."""
 
 
@@ -42,14 +42,14 @@ class _Coding:
     parts: int = 1
 
 
-class Unpacker:
+class Decoder:
     """Reads one body as it comes, in one coding."""
 
     def __init__(self, coding: _Coding) -> None:
         self._coding, self._reader, self._left, self._is_filled = coding, coding.begin(), coding.parts - 1, False
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Is what was fed a whole body?"""
         return self._coding.is_over(self._reader)
 
@@ -57,8 +57,8 @@ class Unpacker:
         """Yield the plain bytes of a piece, a little at a time. Raises what the library raises for broken data, ValueError
         for more than a body; take all before the next piece."""
         coding = self._coding
-        for at in range(0, len(piece), STEP):
-            rest, plain = piece[at : at + STEP], b""
+        for at in range(0, len(piece), STEP_BYTES):
+            rest, plain = piece[at : at + STEP_BYTES], b""
             while rest or (plain and coding.holds_back):
                 if coding.is_over(self._reader) and not (rest := self._behind(rest)):
                     break
@@ -78,31 +78,31 @@ class Unpacker:
         return more
 
 
-def unpacker(encoding: str) -> Unpacker | None:
+def create_decoder(encoding: str) -> Decoder | None:
     """Return what reads a body in this coding; None if no body in it can be read here."""
     match encoding.strip().lower():
         case "gzip" | "x-gzip":
-            return Unpacker(_GZIP)
+            return Decoder(_GZIP)
         case "deflate":
-            return Unpacker(_DEFLATE)
+            return Decoder(_DEFLATE)
         case "zstd" if zstandard is not None:
-            return Unpacker(_ZSTD)
+            return Decoder(_ZSTD)
         case "br" if brotli is not None:
-            return Unpacker(_BROTLI)
+            return Decoder(_BROTLI)
     return None
 
 
-def is_plain(encoding: str) -> bool:
+def is_identity(encoding: str) -> bool:
     """Is nothing to be unpacked?"""
     return encoding.strip().lower() in {"", "identity"}
 
 
-def decoded(body: bytes, encoding: str, limit: int) -> bytes | None:
+def decode_body(body: bytes, encoding: str, limit: int) -> bytes | None:
     """*body* in plain bytes, the very object where no coding is named; None where the coding is unknown,
     the data is broken, cut short or more than a body, or more than *limit* bytes come out."""
-    if is_plain(encoding):
+    if is_identity(encoding):
         return body
-    reader = unpacker(encoding)
+    reader = create_decoder(encoding)
     if reader is None:
         return None
     pieces, size = list[bytes](), 0
@@ -114,10 +114,10 @@ def decoded(body: bytes, encoding: str, limit: int) -> bytes | None:
                 return None
     except Exception:  # noqa: BLE001 - broken data, in the words of several libraries
         return None
-    return b"".join(pieces) if reader.is_whole else None
+    return b"".join(pieces) if reader.is_complete else None
 
 
-def opening_of(reader: Unpacker, piece: bytes, limit: int) -> bytes | None:
+def decode_piece(reader: Decoder, piece: bytes, limit: int) -> bytes | None:
     """What comes out of the next piece of a body, of broken data what came before; None if that is more than *limit* bytes."""
     plain = bytearray()
     with suppress(Exception):  # a broken coding is between upstream and client
@@ -128,32 +128,32 @@ def opening_of(reader: Unpacker, piece: bytes, limit: int) -> bytes | None:
     return bytes(plain)
 
 
-class Unpacking:
+class DecodingThreads:
     """Threads that unpack whole bodies, so that the event loop goes on meanwhile; few, so that no more than so many are large."""
 
     def __init__(self, threads: int = 2) -> None:
         self._pool = ThreadPoolExecutor(threads, "refold-unpack")
 
-    async def decoded(self, body: bytes, encoding: str, limit: int) -> bytes | None:
-        """As `decoded`."""
-        if is_plain(encoding):
+    async def decode(self, body: bytes, encoding: str, limit: int) -> bytes | None:
+        """As `decode_body`."""
+        if is_identity(encoding):
             return body
-        work = partial(decoded, body, encoding, limit)
+        work = partial(decode_body, body, encoding, limit)
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
 
 def _inflate(reader: Any, piece: bytes) -> tuple[bytes, bytes]:
-    plain = reader.decompress(piece, MOST)
+    plain = reader.decompress(piece, MAX_OUTPUT_BYTES)
     return plain, reader.unused_data if reader.eof else reader.unconsumed_tail
 
 
 def _zstd_step(reader: Any, piece: bytes) -> tuple[bytes, bytes]:
-    plain = reader.decompress(piece[:ZSTD_STEP])
-    return plain, (reader.unused_data if reader.eof else b"") + piece[ZSTD_STEP:]
+    plain = reader.decompress(piece[:ZSTD_STEP_BYTES])
+    return plain, (reader.unused_data if reader.eof else b"") + piece[ZSTD_STEP_BYTES:]
 
 
 def _brotli_step(reader: Any, piece: bytes) -> tuple[bytes, bytes]:
-    return reader.process(piece, output_buffer_limit=MOST), b""
+    return reader.process(piece, output_buffer_limit=MAX_OUTPUT_BYTES), b""
 
 
 def _is_over(reader: Any) -> bool:
@@ -168,9 +168,9 @@ def _begin_brotli() -> Any:
     return brotli.Decompressor()
 
 
-_GZIP = _Coding(partial(zlib.decompressobj, wbits=31), _inflate, _is_over, parts=PARTS)
+_GZIP = _Coding(partial(zlib.decompressobj, wbits=31), _inflate, _is_over, parts=MAX_PARTS)
 _DEFLATE = _Coding(zlib.decompressobj, _inflate, _is_over)
-_ZSTD = _Coding(_begin_zstd, _zstd_step, _is_over, parts=PARTS)
+_ZSTD = _Coding(_begin_zstd, _zstd_step, _is_over, parts=MAX_PARTS)
 _BROTLI = _Coding(
     _begin_brotli,
     _brotli_step,

@@ -12,18 +12,18 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from aiohappyeyeballs import start_connection
 
 from refold.gateway.http.connection import Connection
-from refold.gateway.http.response import BrokenError, Reply
+from refold.gateway.http.response import BrokenError, Response
 from refold.gateway.upstreams import Upstream
 
-EYEBALLS = 0.25
+HAPPY_EYEBALLS_DELAY = 0.25
 """Seconds after which the next address of a name is tried beside the one that does not answer (RFC 8305)."""
-_PORTS = {"http": 80, "https": 443}
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 
-Make = Callable[[], Connection]
+ConnectionFactory = Callable[[], Connection]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class Endpoint:
     """The server of an upstream, and the connections to it that are not used."""
 
     host: str
@@ -36,52 +36,52 @@ class Origin:
     proxy: SplitResult | None
     idle: list[Connection] = field(default_factory=list, repr=False, compare=False)
 
-    async def connect(self, make: Make) -> Connection:
+    async def connect(self, make: ConnectionFactory) -> Connection:
         """A new connection. Raises OSError, `BrokenError` where the proxy refuses."""
         if self.proxy is None:
-            return await _connected(self.host, self.port, make, tls=self.tls)
-        connection = await _connected(self.proxy.hostname or "", self.proxy.port or 80, make)
-        return await self._tunnel(connection, make) if self.tls else connection
+            return await _open_connection(self.host, self.port, make, tls=self.tls)
+        connection = await _open_connection(self.proxy.hostname or "", self.proxy.port or 80, make)
+        return await self._open_tunnel(connection, make) if self.tls else connection
 
-    def line(self, method: str, target: str) -> bytes:
+    def encode_request_line(self, method: str, target: str) -> bytes:
         """The request's first line, and the host behind it."""
         place = f"http://{self.authority}" if self.proxy and not self.tls else ""
         return f"{method} {place}{self.base}{target} HTTP/1.1\r\nhost: {self.authority}".encode()
 
     @property
-    def admission(self) -> list[tuple[bytes, bytes]]:
+    def proxy_headers(self) -> list[tuple[bytes, bytes]]:
         """What the proxy asks for, where its address names a user."""
         if self.proxy is None or self.proxy.username is None:
             return []
         words = f"{unquote(self.proxy.username)}:{unquote(self.proxy.password or '')}"
         return [(b"proxy-authorization", b"Basic " + b64encode(words.encode()))]
 
-    async def _tunnel(self, connection: Connection, make: Make) -> Connection:
+    async def _open_tunnel(self, connection: Connection, make: ConnectionFactory) -> Connection:
         name = f"{self.host}:{self.port}" if ":" not in self.host else f"[{self.host}]:{self.port}"
-        lines = [f"CONNECT {name} HTTP/1.1\r\nhost: {name}".encode(), *(b"%b: %b" % one for one in self.admission)]
+        lines = [f"CONNECT {name} HTTP/1.1\r\nhost: {name}".encode(), *(b"%b: %b" % one for one in self.proxy_headers)]
         try:
-            reply = connection.ask(b"\r\n".join([*lines, b"", b""]), bodiless=True)
-            await reply.begin()
-            _check(reply)
+            reply = connection.send(b"\r\n".join([*lines, b"", b""]), bodiless=True)
+            await reply.wait_for_head()
+            _require_success(reply)
             inner = make()
             loop = asyncio.get_running_loop()
-            transport = await loop.start_tls(connection.transport, inner, _trusted(), server_hostname=self.host)
+            transport = await loop.start_tls(connection.transport, inner, _tls_context(), server_hostname=self.host)
         except BaseException:
             connection.close()
             raise
-        connection.over()
+        connection.detach()
         inner.connection_made(transport)
         return inner
 
 
-def origin_of(upstream: Upstream) -> Origin:
+def parse_endpoint(upstream: Upstream) -> Endpoint:
     """The server at an upstream's address."""
     parts = urlsplit(upstream.url)
     host = (parts.hostname or "").encode("ascii" if ":" in (parts.hostname or "") else "idna").decode()
-    usual = _PORTS[parts.scheme]
+    usual = _DEFAULT_PORTS[parts.scheme]
     shown = f"[{host}]" if ":" in host else host
     port = parts.port or usual
-    return Origin(
+    return Endpoint(
         host=host,
         port=port,
         tls=parts.scheme == "https",
@@ -91,18 +91,18 @@ def origin_of(upstream: Upstream) -> Origin:
     )
 
 
-def _check(reply: Reply) -> None:
+def _require_success(reply: Response) -> None:
     if reply.status != 200:
         raise BrokenError(f"the proxy answers {reply.status}")
 
 
-async def _connected(host: str, port: int, make: Make, *, tls: bool = False) -> Connection:
+async def _open_connection(host: str, port: int, make: ConnectionFactory, *, tls: bool = False) -> Connection:
     loop = asyncio.get_running_loop()
     places = await loop.getaddrinfo(host, port, type=SOCK_STREAM, flags=AI_ADDRCONFIG)
-    line = await start_connection(places, happy_eyeballs_delay=EYEBALLS, loop=loop)
+    line = await start_connection(places, happy_eyeballs_delay=HAPPY_EYEBALLS_DELAY, loop=loop)
     try:
         _, connection = await loop.create_connection(
-            make, sock=line, ssl=_trusted() if tls else None, server_hostname=host if tls else None
+            make, sock=line, ssl=_tls_context() if tls else None, server_hostname=host if tls else None
         )
     except BaseException:
         line.close()
@@ -111,7 +111,7 @@ async def _connected(host: str, port: int, make: Make, *, tls: bool = False) -> 
 
 
 @cache
-def _trusted() -> ssl.SSLContext:
+def _tls_context() -> ssl.SSLContext:
     """As this machine trusts. Read when it is first needed."""
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])

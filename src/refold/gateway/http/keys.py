@@ -53,7 +53,7 @@ def is_personal(name: bytes) -> bool:
     return is_key(name) or (bool(_PERSON_WORDS.intersection(words)) and not _NO_KEYS.intersection(words))
 
 
-def keys_in(query: str) -> list[tuple[bytes, bytes]]:
+def query_keys(query: str) -> list[tuple[bytes, bytes]]:
     """The keys in a query, with their names in lower case and as a server reads them."""
     if not query:
         return []
@@ -66,15 +66,15 @@ def is_query_key(name: bytes) -> bool:
     return name.decode("ascii", "replace") in _QUERY_NAMES or is_key(name)
 
 
-def keyless(target: str) -> str:
+def redact_keys(target: str) -> str:
     """A path with its query, without the keys in it."""
     path, mark, query = target.partition("?")
     if not mark:
         return target
-    return f"{path}?{'&'.join(map(_without, query.split('&')))}"
+    return f"{path}?{'&'.join(map(_redact_pair, query.split('&')))}"
 
 
-def lasting(cookies: bytes) -> bytes:
+def identifying_cookies(cookies: bytes) -> bytes:
     """What a cookie header says of who sends it, whatever stands between."""
     pairs = (pair.strip() for pair in cookies.split(b";"))
     return b"; ".join(
@@ -82,7 +82,7 @@ def lasting(cookies: bytes) -> bytes:
     )
 
 
-def _without(pair: str) -> str:
+def _redact_pair(pair: str) -> str:
     name, equals, _ = pair.partition("=")
     return f"{name}=" if equals and is_query_key(_query_name(name)) else pair
 

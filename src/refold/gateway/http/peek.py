@@ -3,99 +3,99 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from refold.gateway.http.encodings import is_plain, opening_of, unpacker
-from refold.gateway.http.response import Reply
-from refold.gateway.http.sse import Events, error_of, sort_of
+from refold.gateway.http.encodings import create_decoder, decode_piece, is_identity
+from refold.gateway.http.response import Response
+from refold.gateway.http.sse import EventSplitter, classify_event, error_body
 
-LARGEST_ERROR = 1024 * 1024
+MAX_ERROR_BYTES = 1024 * 1024
 """Bytes of an error's body that are read before it is passed on; unpacked, too."""
-_MOST_HELD = 256 * 1024
+_MAX_HELD_BYTES = 256 * 1024
 
 
-class _HeldError(Exception):
+class _HoldExpiredError(Exception):
     """Events have been held for long enough."""
 
 
 @dataclass(slots=True)
-class Opening:
+class ResponseStart:
     """What has been read of an answer so far."""
 
     pieces: list[bytes] = field(default_factory=list)
     """As they came; to be sent before the rest."""
     error: bytes | None = None
     """The body of the error that the answer is, in plain bytes; None where it is none."""
-    streamed: bool = False
+    is_stream_event: bool = False
     """Did the error come as an event of a stream that began well?"""
-    unread: bool = False
+    is_unreadable: bool = False
     """Could it not be read, since it is too large or in a coding that is not known?"""
 
 
-async def read_opening(reply: Reply, hold: float) -> Opening:
+async def peek(reply: Response, hold: float) -> ResponseStart:
     """Look at how an answer begins: the whole of an error with a status of its own, the first telling
     event of a stream, nothing of anything else.
 
     Events that tell nothing (`response.created`, comments) are held for at most *hold* seconds.
     """
-    opening = Opening()
+    opening = ResponseStart()
     if reply.status >= 400:
         await _read_error(reply, opening)
-    elif reply.media == "text/event-stream":
+    elif reply.media_type == "text/event-stream":
         await _read_events(reply, opening, hold)
     return opening
 
 
-async def _read_error(reply: Reply, opening: Opening) -> None:
+async def _read_error(reply: Response, opening: ResponseStart) -> None:
     size = 0
-    while piece := await reply.piece():
+    while piece := await reply.read():
         opening.pieces.append(piece)
         size += len(piece)
-        if size > LARGEST_ERROR:
-            opening.unread = True
+        if size > MAX_ERROR_BYTES:
+            opening.is_unreadable = True
             return
-    plain = _plain(reply, b"".join(opening.pieces))
-    opening.error, opening.unread = plain or b"", plain is None
+    plain = _decode_error(reply, b"".join(opening.pieces))
+    opening.error, opening.is_unreadable = plain or b"", plain is None
 
 
-def _plain(reply: Reply, body: bytes) -> bytes | None:
+def _decode_error(reply: Response, body: bytes) -> bytes | None:
     encoding = reply.header(b"content-encoding")
-    if is_plain(encoding):
+    if is_identity(encoding):
         return body
-    reader = unpacker(encoding)
-    return None if reader is None else opening_of(reader, body, LARGEST_ERROR)
+    reader = create_decoder(encoding)
+    return None if reader is None else decode_piece(reader, body, MAX_ERROR_BYTES)
 
 
-async def _read_events(reply: Reply, opening: Opening, hold: float) -> None:
-    encoding, events = reply.header(b"content-encoding"), Events()
-    reader = None if is_plain(encoding) else unpacker(encoding)
-    opening.unread = reader is None and not is_plain(encoding)
+async def _read_events(reply: Response, opening: ResponseStart, hold: float) -> None:
+    encoding, events = reply.header(b"content-encoding"), EventSplitter()
+    reader = None if is_identity(encoding) else create_decoder(encoding)
+    opening.is_unreadable = reader is None and not is_identity(encoding)
     clock = asyncio.get_running_loop().time
     until: float | None = None
-    held, room = 0, LARGEST_ERROR
-    while not opening.unread and held < _MOST_HELD:
+    held, room = 0, MAX_ERROR_BYTES
+    while not opening.is_unreadable and held < _MAX_HELD_BYTES:
         try:
-            piece = await (reply.piece() if until is None else _until(until, reply))
-        except _HeldError:
+            piece = await (reply.read() if until is None else _read_until(until, reply))
+        except _HoldExpiredError:
             return
         if not piece:
             return
         until = until or clock() + hold
         held += len(piece)
         opening.pieces.append(piece)
-        plain = piece if reader is None else opening_of(reader, piece, room)
-        opening.unread, room = plain is None, room - len(plain or b"")
+        plain = piece if reader is None else decode_piece(reader, piece, room)
+        opening.is_unreadable, room = plain is None, room - len(plain or b"")
         for event in events.feed(plain or b""):
-            sort = sort_of(event)
+            sort = classify_event(event)
             if sort == "error":
-                opening.error, opening.streamed = error_of(event), True
+                opening.error, opening.is_stream_event = error_body(event), True
             if sort != "opening":
                 return
 
 
-async def _until(until: float, reply: Reply) -> bytes:
+async def _read_until(until: float, reply: Response) -> bytes:
     try:
         async with asyncio.timeout_at(until) as waiting:
-            return await reply.piece()
+            return await reply.read()
     except TimeoutError as error:
         if waiting.expired():
-            raise _HeldError from error
+            raise _HoldExpiredError from error
         raise

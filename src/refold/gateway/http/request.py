@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from refold.gateway.http.keys import is_key
-from refold.gateway.messages import Refused
+from refold.gateway.messages import HTTPException
 from refold.gateway.settings import Limits
 
 RawHeaders = tuple[tuple[bytes, bytes], ...]
@@ -28,17 +28,17 @@ HOP_BY_HOP = frozenset(
     }
 )
 """Headers of one connection alone (RFC 9110, 7.6.1); those that `connection` names are added."""
-_NOT_ONWARD = HOP_BY_HOP | {b"host", b"content-length", b"expect"}
+_NOT_FORWARDED = HOP_BY_HOP | {b"host", b"content-length", b"expect"}
 """What the request to the upstream gets anew."""
 _DOTS = re.compile(r"(?:^|/)\.\.?(?:/|$)")
 
-_GENERATES = (
+_GENERATION_PATHS = (
     (re.compile(r"/chat/completions/?$"), "openai_chat"),
     (re.compile(r"/responses/?$"), "openai_responses"),
     (re.compile(r"^(?!.*/threads/).*/messages/?$"), "anthropic"),
     (re.compile(r"/[^/]+:(?:generateContent|streamGenerateContent)$"), "gemini"),
 )
-_BY_PATH = (
+_API_PATHS = (
     (re.compile(r"/v1(?:alpha|beta)/|:(?:g|streamG)enerateContent$|:countTokens$"), "gemini"),
     (re.compile(r"^(?!.*/threads/).*/messages(?:/|$)"), "anthropic"),
     (re.compile(r"/responses(?:/|$)"), "openai_responses"),
@@ -48,7 +48,7 @@ _BY_PATH = (
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class RequestHead:
     """A request without its body."""
 
     method: str
@@ -57,15 +57,15 @@ class Head:
     query: str = field(repr=False)
     headers: RawHeaders = field(repr=False)
     """In order, repeats included, names in lower case."""
-    first: Mapping[bytes, bytes] = field(init=False, repr=False, compare=False)
+    first_values: Mapping[bytes, bytes] = field(init=False, repr=False, compare=False)
     """The first header of each name."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "first", dict(reversed(self.headers)))
+        object.__setattr__(self, "first_values", dict(reversed(self.headers)))
 
     def get(self, name: bytes) -> bytes:
         """The first header of this name; empty where there is none."""
-        return self.first.get(name, b"")
+        return self.first_values.get(name, b"")
 
     @property
     def target(self) -> str:
@@ -84,7 +84,7 @@ class Head:
         return bool(self.length) or bool(self.get(b"transfer-encoding"))
 
 
-def read_head(scope: Mapping[str, Any], limits: Limits) -> Head:
+def read_head(scope: Mapping[str, Any], limits: Limits) -> RequestHead:
     """The head of a request as the server hands it over.
 
     Raises `Refused` where its framing is ambiguous (RFC 9112, 6.3), its host missing or repeated, its
@@ -93,30 +93,30 @@ def read_head(scope: Mapping[str, Any], limits: Limits) -> Head:
     headers = tuple([(bytes(name), bytes(value)) for name, value in scope["headers"]])
     _check_size(headers, limits)
     _check_framing(headers, scope.get("http_version", "1.1"))
-    path, query = _target(scope)
-    if not path.startswith("/") or _has_dots(path):
-        raise Refused(400, "The path must be absolute and without dot segments.")
-    return Head(scope["method"], path, query, headers)
+    path, query = _split_target(scope)
+    if not path.startswith("/") or _has_dot_segments(path):
+        raise HTTPException(400, "The path must be absolute and without dot segments.")
+    return RequestHead(scope["method"], path, query, headers)
 
 
-def _has_dots(path: str) -> bool:
+def _has_dot_segments(path: str) -> bool:
     plain = unquote(path) if "%" in path else path
     return "." in plain and _DOTS.search(plain.replace("\\", "/")) is not None
 
 
-def _target(scope: Mapping[str, Any]) -> tuple[str, str]:
+def _split_target(scope: Mapping[str, Any]) -> tuple[str, str]:
     """Path and query as they came."""
     raw = scope.get("raw_path")
     try:
         path = (raw.decode("ascii") if raw else quote(scope["path"])).partition("?")[0]
         return path.removeprefix(scope.get("root_path", "")), scope.get("query_string", b"").decode("ascii")
     except UnicodeDecodeError as error:
-        raise Refused(400, "Path and query are ASCII; write anything else with percent signs.") from error
+        raise HTTPException(400, "Path and query are ASCII; write anything else with percent signs.") from error
 
 
 def _check_size(headers: RawHeaders, limits: Limits) -> None:
     if len(headers) > limits.headers or len(b"".join(chain.from_iterable(headers))) > limits.head_bytes:
-        raise Refused(431, f"At most {limits.headers} headers of {limits.head_bytes} bytes together are taken.")
+        raise HTTPException(431, f"At most {limits.headers} headers of {limits.head_bytes} bytes together are taken.")
 
 
 def _check_framing(headers: RawHeaders, version: str) -> None:
@@ -129,74 +129,74 @@ def _check_framing(headers: RawHeaders, version: str) -> None:
         elif name == b"host":
             hosts.append(value)
     if len(lengths) > 1 or (lengths and codings) or (lengths and not lengths[0].isdigit()):
-        raise Refused(400, "The size of the body is ambiguous.", close=True)
+        raise HTTPException(400, "The size of the body is ambiguous.", close=True)
     if codings and version == "1.0":
-        raise Refused(400, "HTTP/1.0 knows no transfer codings.", close=True)
+        raise HTTPException(400, "HTTP/1.0 knows no transfer codings.", close=True)
     if codings and [one.lower() for one in codings] != [b"chunked"]:
-        raise Refused(501, "The only transfer coding that is taken is chunked.", close=True)
+        raise HTTPException(501, "The only transfer coding that is taken is chunked.", close=True)
     if len(hosts) > 1 or (not hosts and version == "1.1"):
-        raise Refused(400, "A request needs one host header.", close=True)
+        raise HTTPException(400, "A request needs one host header.", close=True)
 
 
-def _all(headers: RawHeaders, name: bytes) -> list[bytes]:
+def _values(headers: RawHeaders, name: bytes) -> list[bytes]:
     return [value for key, value in headers if key == name]
 
 
-def api_of(method: str, path: str) -> str:
+def generation_api(method: str, path: str) -> str:
     """Return the API that a request for an answer speaks; empty for every other request: those pass through unread."""
-    return next((api for pattern, api in _GENERATES if method == "POST" and pattern.search(path)), "")
+    return next((api for pattern, api in _GENERATION_PATHS if method == "POST" and pattern.search(path)), "")
 
 
-def dialect(head: Head, path: str) -> str:
+def client_api(head: RequestHead, path: str) -> str:
     """The API whose words a client understands, whatever it asks for."""
-    return api_of("POST", path) or spoken(head, path)[0]
+    return generation_api("POST", path) or candidate_apis(head, path)[0]
 
 
-def spoken(head: Head, path: str) -> tuple[str, ...]:
+def candidate_apis(head: RequestHead, path: str) -> tuple[str, ...]:
     """The APIs that a request may be of, by its path, else by its key and headers; both of OpenAI's where nothing tells."""
-    by_path = next((api for pattern, api in _BY_PATH if pattern.search(path)), None)
+    by_path = next((api for pattern, api in _API_PATHS if pattern.search(path)), None)
     if by_path is not None:
         return (by_path,)
     if head.get(b"x-api-key") or b"sk-ant-" in head.get(b"authorization"):
         return ("anthropic",)
-    if any(name.startswith(b"anthropic-") for name in head.first):
+    if any(name.startswith(b"anthropic-") for name in head.first_values):
         return ("anthropic",)
     if head.get(b"x-goog-api-key") or head.query.startswith("key=") or "&key=" in head.query:
         return ("gemini",)
     return ("openai_chat", "openai_responses")
 
 
-def onward(headers: RawHeaders, *, drop: Iterable[bytes] = ()) -> list[tuple[bytes, bytes]]:
+def upstream_headers(headers: RawHeaders, *, drop: Iterable[bytes] = ()) -> list[tuple[bytes, bytes]]:
     """The headers that the upstream gets, as they came: neither those of this connection, nor *drop*."""
-    gone = _NOT_ONWARD.union(_named(headers), drop)
+    gone = _NOT_FORWARDED.union(_connection_headers(headers), drop)
     return [one for one in headers if one[0] not in gone]
 
 
-def back(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+def client_headers(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """The headers of an upstream's answer that the client gets."""
     lower = tuple([(name.lower(), value) for name, value in headers])
-    gone = HOP_BY_HOP | _named(lower)
+    gone = HOP_BY_HOP | _connection_headers(lower)
     return [one for one in lower if one[0] not in gone]
 
 
-def _named(headers: RawHeaders) -> frozenset[bytes]:
+def _connection_headers(headers: RawHeaders) -> frozenset[bytes]:
     """What `connection` says belongs to this connection; framing and keys are not for it to name."""
     if not any(name == b"connection" for name, _ in headers):
         return frozenset()
-    named = (one.strip().lower() for value in _all(headers, b"connection") for one in value.split(b","))
+    named = (one.strip().lower() for value in _values(headers, b"connection") for one in value.split(b","))
     framing = {b"content-length", b"content-encoding", b"content-type"}
     return frozenset(name for name in named if name not in framing and not is_key(name))
 
 
-def texts(headers: RawHeaders) -> tuple[tuple[str, str], ...]:
-    """Headers as text, as `text` reads them."""
+def decode_headers(headers: RawHeaders) -> tuple[tuple[str, str], ...]:
+    """Headers as text, as `decode_header` reads them."""
     try:
         return tuple([(name.decode(), value.decode()) for name, value in headers])
     except UnicodeDecodeError:
-        return tuple((text(name), text(value)) for name, value in headers)
+        return tuple((decode_header(name), decode_header(value)) for name, value in headers)
 
 
-def text(value: bytes) -> str:
+def decode_header(value: bytes) -> str:
     """A header as text that is written as the same bytes again, where it is UTF-8."""
     try:
         return value.decode()

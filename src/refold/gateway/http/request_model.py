@@ -42,7 +42,7 @@ def request_model(path: str, body: Mapping[str, Any]) -> str:
     return unquote(found[1]) if found else ""
 
 
-def json_object(text: bytes | None) -> Mapping[str, Any]:
+def parse_object(text: bytes | None) -> Mapping[str, Any]:
     """Return the object that a JSON text holds; an empty one if it holds none."""
     try:
         value = json.loads(text or b"")

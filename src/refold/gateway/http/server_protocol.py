@@ -10,7 +10,7 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from refold.gateway.http.caller import LEAVING, Stop
+from refold.gateway.http.caller import ON_DISCONNECT, Stop
 from refold.gateway.settings import Limits
 
 
@@ -59,20 +59,20 @@ class Together:
             self._transport.write(head)
 
 
-_UNREAD = 2.0
+_STOPPING_SECONDS = 2.0
 """Seconds that a request has to come whole once the gateway is stopping."""
 
 
-class _UnfitError(Exception):
+class _RejectedError(Exception):
     """Thrown through the parser, which stops at it."""
 
 
-UNSENT = 32 * 1024
+WRITE_BUFFER_BYTES = 32 * 1024
 """Bytes that may wait for a client to take them; while more do, no more of an answer is written (C21)."""
 _VERSIONS = ("1.0", "1.1")
 
 
-class Guarded(HttpToolsProtocol):
+class LimitedProtocol(HttpToolsProtocol):
     """The protocol of uvicorn with limits on the request's head: bytes, headers, seconds; without targets that
     name another server, without headers that come after the body, and without more than a little beside
     the body of a request (chunk extensions, trailers, chunks of a byte or two): one limit for all of it.
@@ -105,8 +105,8 @@ class Guarded(HttpToolsProtocol):
         line = transport.get_extra_info("socket")
         if line is not None and line.family in (AF_INET, AF_INET6):
             line.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)  # asyncio leaves it off for some listening sockets
-        transport.set_write_buffer_limits(high=UNSENT)
-        self._extensions = {LEAVING: self.leaving}
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        self._extensions = {ON_DISCONNECT: self.leaving}
         self._body_pieces = list[bytes]()
         self.transport = Together(transport, self.loop, self._limits.silence_seconds)  # type: ignore[assignment]  # it is one but for `write`
         self._wait()
@@ -184,7 +184,7 @@ class Guarded(HttpToolsProtocol):
         self._header_bytes += len(name) + len(value)
         if len(self.headers) > self._limits.headers or self._header_bytes + len(self.url) > self._limits.head_bytes:
             self._refused = (431, "Request Header Fields Too Large")
-            raise _UnfitError
+            raise _RejectedError
 
     def on_headers_complete(self) -> None:
         """The head is whole: only a path of ours is a target, only HTTP/1.0 and 1.1 are spoken (RFC 9110, 15.6.6)."""
@@ -192,9 +192,9 @@ class Guarded(HttpToolsProtocol):
         self._stop_waiting()
         if self.parser.get_http_version() not in _VERSIONS:
             self._refused = (505, "HTTP Version Not Supported")
-            raise _UnfitError
+            raise _RejectedError
         if not self.url.startswith(b"/") or b"#" in self.url or self.parser.get_method() == b"CONNECT":
-            raise _UnfitError  # an absolute target or CONNECT: this is no proxy
+            raise _RejectedError  # an absolute target or CONNECT: this is no proxy
         self._is_upgrade = self.parser.should_upgrade()
         if not self._is_upgrade:
             self.headers += self._upgrades  # the application says that there is no WebSocket
@@ -233,7 +233,7 @@ class Guarded(HttpToolsProtocol):
         """The gateway is stopping: a request that has not come whole has a little time for that."""
         super().shutdown()
         if self._is_unread():
-            self.loop.call_later(_UNREAD, self._end_unread)
+            self.loop.call_later(_STOPPING_SECONDS, self._end_unread)
 
     def _end_unread(self) -> None:
         if self._is_unread():
@@ -276,6 +276,6 @@ class Guarded(HttpToolsProtocol):
         self.send_400_response("")
 
 
-def guarded(limits: Limits) -> type[Guarded]:
+def create_protocol(limits: Limits) -> type[LimitedProtocol]:
     """The protocol with these limits."""
-    return type("Guarded", (Guarded,), {"_limits": limits})
+    return type("Guarded", (LimitedProtocol,), {"_limits": limits})

@@ -5,16 +5,16 @@ import re
 from collections.abc import Iterator
 from typing import Any, Literal
 
-LONGEST = 16 * 1024 * 1024
+MAX_EVENT_BYTES = 16 * 1024 * 1024
 """Bytes of one event; a longer one is not read."""
 _END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _WHOLE = (b"\n\n", b"\r\n\r\n", b"\r\r")
 _LINES = re.compile(rb"\r\n|\n|\r")
 
-Sort = Literal["opening", "error", "content"]
+EventKind = Literal["opening", "error", "content"]
 
 
-class Events:
+class EventSplitter:
     """Cuts a stream, however its pieces fall, into events without their final blank lines."""
 
     def __init__(self) -> None:
@@ -22,13 +22,13 @@ class Events:
         self._seen = 0
         self._skips = False
 
-    def is_between(self, piece: bytes) -> bool:
+    def is_whole_events(self, piece: bytes) -> bool:
         """Is *piece* whole events, and nothing of another pending?"""
         return not self._pending and not self._skips and piece.endswith(_WHOLE)
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
         """The events that *piece* completes."""
-        if self.is_between(piece) and b"\r" not in piece:  # as most servers write them
+        if self.is_whole_events(piece) and b"\r" not in piece:  # as most servers write them
             yield from piece.split(b"\n\n")[:-1]
             return
         self._pending += piece
@@ -40,26 +40,26 @@ class Events:
                 self._skips = False
                 start = end.end()
         del self._pending[:start]
-        self._skips = self._skips or len(self._pending) > LONGEST
+        self._skips = self._skips or len(self._pending) > MAX_EVENT_BYTES
         if self._skips:
             del self._pending[:-3]
         self._seen = len(self._pending)
 
-    def rest(self) -> bytes:
+    def remainder(self) -> bytes:
         """What has come of an event that is not complete."""
         return b"" if self._skips else bytes(self._pending)
 
 
-def data_of(event: bytes) -> bytes:
+def event_data(event: bytes) -> bytes:
     """The data of an event; empty for a comment."""
     lines = (line for line in _LINES.split(event) if line.startswith(b"data:"))
     return b"\n".join(line[5:].removeprefix(b" ") for line in lines)
 
 
-def value_of(event: bytes) -> Any:
+def parse_event(event: bytes) -> Any:
     """The data of an event as parsed; None where it is no JSON."""
     try:
-        return json.loads(data_of(event))
+        return json.loads(event_data(event))
     except (ValueError, RecursionError):
         return None
 
@@ -68,14 +68,14 @@ _OPENINGS = ("response.created", "response.queued", "response.in_progress", "pin
 """Events with which a stream begins and that tell nothing yet. A tuple, since a type that is no text cannot be hashed."""
 
 
-def sort_of(event: bytes) -> Sort:
+def classify_event(event: bytes) -> EventKind:
     """What an event at the beginning of a stream is: an error, the stream's answer, or neither yet."""
-    data = data_of(event)
+    data = event_data(event)
     if not data:
         return "opening"
     if len(data) > 65_536 or not data.startswith(b"{"):
         return "content"
-    value = value_of(event)
+    value = parse_event(event)
     if not isinstance(value, dict):
         return "content"
     kind = value.get("type")
@@ -84,9 +84,9 @@ def sort_of(event: bytes) -> Sort:
     return "opening" if kind in _OPENINGS else "content"
 
 
-def error_of(event: bytes) -> bytes:
+def error_body(event: bytes) -> bytes:
     """The body that an error event would have been, had it come with a status of its own."""
-    value = value_of(event)
+    value = parse_event(event)
     if isinstance(value, dict) and isinstance(value.get("response"), dict):
         value = {"error": value["response"].get("error")}
     elif isinstance(value, dict) and value.get("type") == "error" and "error" not in value:

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from refold.gateway.http.caller import Note
-from refold.gateway.http.request import Head, text
+from refold.gateway.http.caller import AccessLogEntry
+from refold.gateway.http.request import RequestHead, decode_header
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
@@ -30,22 +30,22 @@ _USAGE = {
 }
 
 
-class Traces:
+class Tracing:
     """Makes spans with *provider*, or with the one that the process has configured when a request comes."""
 
     def __init__(self, provider: "TracerProvider | None" = None) -> None:
         self._provider = provider
 
     @property
-    def wanted(self) -> bool:
+    def is_enabled(self) -> bool:
         """Is anything traced?"""
-        return trace is not None and not isinstance(self._configured(), trace.ProxyTracerProvider)
+        return trace is not None and not isinstance(self._tracer_provider(), trace.ProxyTracerProvider)
 
     @contextmanager
-    def request(self, head: Head, api: str, note: Note) -> Iterator[Headers]:
+    def trace_request(self, head: RequestHead, api: str, note: AccessLogEntry) -> Iterator[Headers]:
         """A span of one request, told by *note* when it ends; the headers to send in place of the client's own of
         these names. None, where nothing is traced: the client's go on as they came."""
-        span = self._span(head, api)
+        span = self._start_span(head, api)
         if span is None:
             yield ()
             return
@@ -55,32 +55,32 @@ class Traces:
                 propagate.inject(carrier)
                 yield tuple(carrier.items())
         except BaseException as error:
-            note.fault = note.fault or ("" if note.gone else type(error).__name__)
+            note.internal_error = note.internal_error or ("" if note.client_disconnected else type(error).__name__)
             raise
         finally:
-            _tell(span, api, note)
+            _set_attributes(span, api, note)
             span.end()
 
-    def _span(self, head: Head, api: str) -> "Span | None":
-        if not self.wanted:
+    def _start_span(self, head: RequestHead, api: str) -> "Span | None":
+        if not self.is_enabled:
             return None
-        said = {text(name).lower(): text(value) for name, value in head.headers}
-        begun = {"gen_ai.operation.name": _operation(api), "gen_ai.provider.name": _PROVIDERS.get(api, "openai")}
+        said = {decode_header(name).lower(): decode_header(value) for name, value in head.headers}
+        begun = {"gen_ai.operation.name": _operation_name(api), "gen_ai.provider.name": _PROVIDERS.get(api, "openai")}
         span = (
-            self._configured()
+            self._tracer_provider()
             .get_tracer("refold.gateway")
-            .start_span(_operation(api), propagate.extract(said), trace.SpanKind.CLIENT, begun)
+            .start_span(_operation_name(api), propagate.extract(said), trace.SpanKind.CLIENT, begun)
         )
         return span if span.is_recording() else None
 
-    def _configured(self) -> "TracerProvider":
+    def _tracer_provider(self) -> "TracerProvider":
         return self._provider or trace.get_tracer_provider()
 
 
-def _tell(span: "Span", api: str, note: Note) -> None:
+def _set_attributes(span: "Span", api: str, note: AccessLogEntry) -> None:
     if note.model:
-        span.update_name(f"{_operation(api)} {note.model}")
-    error = note.fault.partition(" ")[0] or ("cut" if note.cut else "gone" if note.gone else "")
+        span.update_name(f"{_operation_name(api)} {note.model}")
+    error = note.internal_error.partition(" ")[0] or ("cut" if note.upstream_broke_off else "gone" if note.client_disconnected else "")
     error = error or (str(note.status) if note.status >= 400 else "")
     told: Mapping[str, Any] = {
         "gen_ai.request.model": note.model,
@@ -92,12 +92,12 @@ def _tell(span: "Span", api: str, note: Note) -> None:
         **{_USAGE[kind]: count for kind, count in note.usage.items() if kind in _USAGE},
     }
     span.set_attributes({name: value for name, value in told.items() if value not in {"", 0}})
-    if note.before:
-        counted = {"refold.tokens.before": note.before, "refold.tokens.after": note.after, "refold.edits": note.edits}
+    if note.tokens_before:
+        counted = {"refold.tokens.before": note.tokens_before, "refold.tokens.after": note.tokens_after, "refold.edits": note.edits}
         span.set_attributes(counted)
     if error:
         span.set_status(trace.StatusCode.ERROR)
 
 
-def _operation(api: str) -> str:
+def _operation_name(api: str) -> str:
     return "generate_content" if api == "gemini" else "chat"

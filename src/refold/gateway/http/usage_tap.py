@@ -4,14 +4,14 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from refold.gateway.http.encodings import is_plain, unpacker
-from refold.gateway.http.sse import Events, data_of, value_of
+from refold.gateway.http.encodings import create_decoder, is_identity
+from refold.gateway.http.sse import EventSplitter, event_data, parse_event
 
-LARGEST = 32 * 1024 * 1024
+MAX_BODY_BYTES = 32 * 1024 * 1024
 """Plain bytes of an answer that is no stream; a larger one's usage is not read."""
-LARGEST_STREAM = 256 * 1024 * 1024
+MAX_STREAM_BYTES = 256 * 1024 * 1024
 """Plain bytes of a stream that came packed; no usage is read behind them."""
-SIGNS = 250_000
+MAX_JSON_SIGNS = 250_000
 """Commas, brackets and escapes that a text may have to be parsed: its time is theirs, whatever its size is."""
 
 _USAGE = b'"usage'
@@ -22,76 +22,76 @@ _OPENINGS = ("message_start", "response.created", "response.queued", "response.i
 """Events whose usage, if they have one, is of what was done so far."""
 
 
-class Tap:
+class UsageTap:
     """Listens to one answer. `feed` it every piece once that has been sent, then ask for `usage`."""
 
     def __init__(self, content_type: str, encoding: str = "") -> None:
-        self._unpacker = None if is_plain(encoding) else unpacker(encoding)
-        self._listens = is_plain(encoding) or self._unpacker is not None
+        self._decoder = None if is_identity(encoding) else create_decoder(encoding)
+        self._is_readable = is_identity(encoding) or self._decoder is not None
         """No more in an unknown or broken coding, and to an answer that is too large."""
-        self._events = Events() if content_type.partition(";")[0].strip().lower() == "text/event-stream" else None
-        self._whole, self._size = list[bytes](), 0
+        self._events = EventSplitter() if content_type.partition(";")[0].strip().lower() == "text/event-stream" else None
+        self._pieces, self._size = list[bytes](), 0
         self._usage: Any = None
-        self._ended = False
+        self._is_final = False
 
     def feed(self, piece: bytes) -> None:
         """Listen to a piece of the body as it came. Never raises."""
-        for _ in self.steps(piece):
+        for _ in self.feed_in_steps(piece):
             pass
 
-    def steps(self, piece: bytes) -> Iterator[None]:
+    def feed_in_steps(self, piece: bytes) -> Iterator[None]:
         """Listen to a piece of the body as it came, with a pause after each step in which others may work. Never raises."""
-        if not self._listens:
+        if not self._is_readable:
             return
-        if self._unpacker is None:
-            self._listen(piece, LARGEST if self._events is None else None)
+        if self._decoder is None:
+            self._read_plain(piece, MAX_BODY_BYTES if self._events is None else None)
             return
         try:
-            for plain in self._unpacker.feed(piece):
-                self._listen(plain, LARGEST if self._events is None else LARGEST_STREAM)
-                if not self._listens:
+            for plain in self._decoder.feed(piece):
+                self._read_plain(plain, MAX_BODY_BYTES if self._events is None else MAX_STREAM_BYTES)
+                if not self._is_readable:
                     return
                 yield
         except Exception:  # noqa: BLE001 - whatever is wrong with the coding is between upstream and client
-            self._listens = False
+            self._is_readable = False
 
-    def _listen(self, plain: bytes, limit: int | None) -> None:
+    def _read_plain(self, plain: bytes, limit: int | None) -> None:
         self._size += len(plain)
         if limit is not None and self._size > limit:
-            self._listens = False
-            self._whole.clear()
+            self._is_readable = False
+            self._pieces.clear()
         elif self._events is None:
-            self._whole.append(plain)
-        elif _USAGE in plain or _DONE in plain or not self._events.is_between(plain):
+            self._pieces.append(plain)
+        elif _USAGE in plain or _DONE in plain or not self._events.is_whole_events(plain):
             for event in self._events.feed(plain):
-                self._hear(event)
+                self._read_event(event)
 
     def usage(self) -> Any:
         """The usage object as the provider sent it; None where there was none, or only one of the beginning: a stream
         that the client left or the upstream broke off has not said what it used."""
-        if self._events is None and self._whole:
-            self._usage = _of_whole(b"".join(self._whole))
-            self._whole.clear()
+        if self._events is None and self._pieces:
+            self._usage = _parse_usage(b"".join(self._pieces))
+            self._pieces.clear()
         elif self._events is not None:
-            self._hear(self._events.rest())
-        return self._usage if self._events is None or self._ended else None
+            self._read_event(self._events.remainder())
+        return self._usage if self._events is None or self._is_final else None
 
-    def _hear(self, event: bytes) -> None:
+    def _read_event(self, event: bytes) -> None:
         if _USAGE in event:
-            value = value_of(event) if is_simple(event) else None
-            if value and (found := usage_in(value)):
-                self._usage = _merged(self._usage, found)
-                self._ended = self._ended or is_last(value)
+            value = parse_event(event) if is_cheap_to_parse(event) else None
+            if value and (found := find_usage(value)):
+                self._usage = _merge_usage(self._usage, found)
+                self._is_final = self._is_final or is_final_usage(value)
         elif _DONE in event:
-            self._ended = self._ended or data_of(event) == _DONE
+            self._is_final = self._is_final or event_data(event) == _DONE
 
 
-def is_simple(body: bytes) -> bool:
+def is_cheap_to_parse(body: bytes) -> bool:
     """Is a JSON text parsed in a moment? Nothing else runs meanwhile, in whatever thread it is done."""
-    return sum(map(body.count, (b",", b"[", b"{", b"\\"))) <= SIGNS
+    return sum(map(body.count, (b",", b"[", b"{", b"\\"))) <= MAX_JSON_SIGNS
 
 
-def usage_in(value: Any) -> Mapping[str, Any] | None:
+def find_usage(value: Any) -> Mapping[str, Any] | None:
     """The usage object in an answer or an event of one of the four APIs."""
     if not isinstance(value, Mapping):
         return None
@@ -103,7 +103,7 @@ def usage_in(value: Any) -> Mapping[str, Any] | None:
     return None
 
 
-def is_last(event: Mapping[str, Any]) -> bool:
+def is_final_usage(event: Mapping[str, Any]) -> bool:
     """Is the usage in this event of a stream that of the whole answer? Anthropic's first event says one token of output
     for a start; Gemini and some servers of Chat Completions count on from event to event."""
     if "type" in event:
@@ -114,20 +114,20 @@ def is_last(event: Mapping[str, Any]) -> bool:
     return any(part.get("finish_reason") or part.get("finishReason") for part in parts if isinstance(part, Mapping))
 
 
-def _merged(earlier: Any, later: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_usage(earlier: Any, later: Mapping[str, Any]) -> dict[str, Any]:
     """Anthropic says the input when a stream begins and the output when it ends; others say it all last."""
     known = {name: value for name, value in later.items() if value is not None}
     return {**(earlier or {}), **known}
 
 
-def _of_whole(body: bytes) -> Any:
-    if _USAGE not in body or not is_simple(body):
+def _parse_usage(body: bytes) -> Any:
+    if _USAGE not in body or not is_cheap_to_parse(body):
         return None
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
         return None
     for one in reversed(value if isinstance(value, list) else [value]):  # Gemini streams a list without alt=sse
-        if found := usage_in(one):
+        if found := find_usage(one):
             return dict(found)
     return None

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from refold.core.view import View
 from refold.economics.prices import Rates
-from refold.gateway.http.request_model import json_object, request_model
+from refold.gateway.http.request_model import parse_object, request_model
 from refold.gateway.ledger.cost import (
     DOLLAR,
     Habits,
@@ -87,7 +87,7 @@ class Accounts:
         hour = has_hour_cache(call.incoming.body)
         tokens = billed(call.usage, hour=hour)
         model = named(
-            call.model or call.outgoing.model or request_model(call.incoming.path, json_object(call.incoming.body))
+            call.model or call.outgoing.model or request_model(call.incoming.path, parse_object(call.incoming.body))
         )
         key = Key(hour_of(call.when), call.tenant, call.session, model, "estimated" if tokens is None else "reported")
         rates = self._rates(model)
@@ -133,7 +133,7 @@ def _others(requests: tuple[Seen, ...], before: Shared | None) -> tuple[Seen, ..
 
 def _estimated(call: Answered, again: Again) -> Sums:
     """A call of which nothing was reported: its tokens as we estimate them, its answer's unknown, no money."""
-    sent, said = call.outgoing.after, call.outgoing.before
+    sent, said = call.outgoing.tokens_after, call.outgoing.tokens_before
     if call.view is not None:
         sent, said = (call.view.lens.calibrate(count(call.view)) for count in (sent_tokens, said_tokens))
     return Sums(
@@ -156,7 +156,7 @@ def _reported(call: Answered, tokens: Tokens, would: Tokens, again: Again, rates
     return Sums(
         calls=1,
         edited=int(bool(call.outgoing.edits)),
-        counted=call.outgoing.after,
+        counted=call.outgoing.tokens_after,
         fresh=tokens.fresh,
         read=tokens.read,
         written=tokens.written,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from refold.errors import StoreError
-from refold.gateway.config.durations import seconds_of
+from refold.gateway.config.durations import parse_duration
 from refold.gateway.ledger.accounting import Accounts, RatesOf
 from refold.gateway.ledger.sql import MIGRATIONS, Ledger, Linked
 from refold.gateway.ledger.transcripts import MIGRATIONS as KEEP
@@ -15,7 +15,7 @@ from refold.gateway.ledger.transcripts import Transcripts
 from refold.gateway.ledger.writer import Clerk
 from refold.gateway.ops.metrics import Counters
 from refold.stores.open import is_server
-from refold.stores.sqlite_connection import MEMORY, SQLiteDatabase, close_before_forks
+from refold.stores.sqlite_connection import MEMORY, Link, close_over_forks
 
 LEDGER_ID = 0x52464C47
 """`RFLG` in the file's header: a net ledger."""
@@ -52,7 +52,7 @@ def open_transcripts(store: str, seconds: float | None, clock: Callable[[], floa
 def clerk(store: str, record: str, rates: RatesOf, counters: Counters, clock: Callable[[], float]) -> Clerk:
     """Who keeps the books of the gateway with this store; transcripts for *record* (`7d`), none where it is empty.
     Raises ValueError for a *record* that is no time."""
-    transcripts = open_transcripts(store, seconds_of(record) if record else None, clock)
+    transcripts = open_transcripts(store, parse_duration(record) if record else None, clock)
     return Clerk(Accounts(rates), open_ledger(store), counters, transcripts)
 
 
@@ -65,6 +65,6 @@ def _link(store: str, suffix: str, migrations: Sequence[Sequence[str]], owner: i
     if is_server(store):
         served = import_module("refold.gateway.ledger.postgresql").Served
         return cast("Linked", served(store, migrations, suffix[1:], PATIENCE))
-    link = SQLiteDatabase(store if store == MEMORY else store + suffix, PATIENCE, "NORMAL", migrations, owner)
-    close_before_forks(link)
+    link = Link(store if store == MEMORY else store + suffix, PATIENCE, "NORMAL", migrations, owner)
+    close_over_forks(link)
     return link

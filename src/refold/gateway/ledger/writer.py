@@ -11,7 +11,7 @@ from typing import Protocol
 from refold.economics.session_length import Survival, step
 from refold.gateway.ledger.accounting import Accounts, Answered, Summarised
 from refold.gateway.ledger.entry import Key, Sums, total
-from refold.gateway.ops.logs import LOGGER, told
+from refold.gateway.ops.logs import LOGGER, error_fields
 from refold.gateway.ops.metrics import Counters
 from refold.gateway.policy.economy import count_calls
 
@@ -176,4 +176,4 @@ class Clerk:
             act()
         except Exception as error:  # noqa: BLE001 - books are no reason to fail
             self._counters.add("ledger_failures", doing=doing)
-            LOGGER.warning("the books failed", extra={"fields": {"doing": doing, **told(error)}})
+            LOGGER.warning("the books failed", extra={"fields": {"doing": doing, **error_fields(error)}})

@@ -10,12 +10,12 @@ from typing import Any
 
 LOGGER = logging.getLogger("refold.gateway")
 """Takes one record a request; silent until a handler is set, as libraries are."""
-CUT = "ASGI callable returned without completing response."
+INCOMPLETE_RESPONSE = "ASGI callable returned without completing response."
 """What the server says when an answer is broken off as its upstream was; our own line of that request says so too."""
 LEVELS = ("debug", "info", "warning", "error")
 
 
-class JSONLines(logging.Formatter):
+class JSONFormatter(logging.Formatter):
     """One JSON object a record: `time` (UTC), `level`, `event`, then the record's own fields."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -24,21 +24,21 @@ class JSONLines(logging.Formatter):
         line: dict[str, Any] = {"time": at, "level": record.levelname.lower(), "event": record.getMessage()[:500]}
         line |= getattr(record, "fields", {})
         if record.exc_info and record.exc_info[1] is not None:
-            line |= told(record.exc_info[1])
+            line |= error_fields(record.exc_info[1])
         return json.dumps(line, ensure_ascii=False, default=str)
 
 
-def told(error: BaseException) -> dict[str, Any]:
+def error_fields(error: BaseException) -> dict[str, Any]:
     """What a record's `fields` say of *error*: its type and its places, not its message, which may quote a request."""
-    return {"error": type(error).__name__, "at": places(error.__traceback__)}
+    return {"error": type(error).__name__, "at": traceback_places(error.__traceback__)}
 
 
-def is_news(record: logging.LogRecord) -> bool:
+def is_not_duplicate(record: logging.LogRecord) -> bool:
     """Is this not told by another line?"""
-    return record.msg != CUT
+    return record.msg != INCOMPLETE_RESPONSE
 
 
-def places(trace: TracebackType | None) -> list[str]:
+def traceback_places(trace: TracebackType | None) -> list[str]:
     """Where an exception went through: `file:line` from outside in, the last ten."""
     found = list[str]()
     while trace is not None:
@@ -47,13 +47,13 @@ def places(trace: TracebackType | None) -> list[str]:
     return found[-10:]
 
 
-def write_json_lines(level: str = "info") -> None:
+def configure_logging(level: str = "info") -> None:
     """Let the gateway and its server log to standard error. *level*: debug, info, warning, error."""
     if level not in LEVELS:
         raise ValueError(f"no log level is called {level!r}; there are {', '.join(LEVELS)}")
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JSONLines())
-    handler.addFilter(is_news)
+    handler.setFormatter(JSONFormatter())
+    handler.addFilter(is_not_duplicate)
     for name in ("refold", "uvicorn.error"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False

@@ -13,7 +13,7 @@ from types import FrameType
 
 from refold.gateway.ops.logs import LOGGER
 
-PAUSE = 1.0
+RESTART_SECONDS = 1.0
 """Seconds before a process takes the place of one that has died."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -21,7 +21,7 @@ can_fork = hasattr(os, "fork")
 
 
 @contextmanager
-def surviving_hangup() -> Iterator[None]:
+def ignore_hangup() -> Iterator[None]:
     """Ignore SIGHUP within it, in this process and in those that it forks: a terminal that is closed ends nothing (C19).
 
     Outside the main thread, and where the system has no such signal, nothing is changed.
@@ -36,7 +36,7 @@ def surviving_hangup() -> Iterator[None]:
         signal.signal(signal.SIGHUP, before)
 
 
-class Processes:
+class Supervisor:
     """*count* processes that *work*, each forked from this one, which does nothing else.
 
     One that dies is replaced. SIGINT and SIGTERM are passed on, after *stop* is called, and waited for. When this process is killed,
@@ -47,66 +47,66 @@ class Processes:
         self._work, self._count, self._stop = work, count, stop
         self._context = get_context("fork")
         self._alive, self._life = os.pipe()
-        self._running, self._asked = list[BaseProcess](), list[int]()
+        self._running, self._signals = list[BaseProcess](), list[int]()
         self._stopping = False
 
     def run(self) -> None:
         """Until a signal stops it and all have ended. Call it in the main thread."""
-        before = {number: signal.signal(number, self._note) for number in SIGNALS}
+        before = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
         try:
             while self._running or not self._stopping:
-                self._fill()
+                self._start_missing()
                 wait([process.sentinel for process in self._running], timeout=0.2)
-                self._pass_on()
-                self._bury()
+                self._forward_signals()
+                self._drop_dead()
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
             os.close(self._alive)
             os.close(self._life)
 
-    def _note(self, number: int, _: FrameType | None) -> None:
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
         self._stopping = True
-        self._asked.append(number)
+        self._signals.append(number)
 
-    def _pass_on(self) -> None:
-        if self._asked:
+    def _forward_signals(self) -> None:
+        if self._signals:
             self._stop()
-        while self._asked:
-            number = self._asked.pop(0)
+        while self._signals:
+            number = self._signals.pop(0)
             for process in self._running:
                 if process.pid is not None and process.exitcode is None:
                     os.kill(process.pid, number)  # one that has ended was not waited for yet, so its id is its own
 
-    def _fill(self) -> None:
+    def _start_missing(self) -> None:
         while len(self._running) < self._count and not self._stopping:
-            process = self._context.Process(target=self._child)
+            process = self._context.Process(target=self._run_child)
             signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # what comes now waits until there is who minds it
             process.start()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
             self._running.append(process)
 
-    def _bury(self) -> None:
+    def _drop_dead(self) -> None:
         dead = [process for process in self._running if process.exitcode is not None]
         self._running = [process for process in self._running if process.exitcode is None]
         for process in dead if not self._stopping else ():
             LOGGER.error("a worker is replaced", extra={"fields": {"pid": process.pid, "exit": process.exitcode}})
         if dead and not self._stopping:
-            time.sleep(PAUSE)
+            time.sleep(RESTART_SECONDS)
 
-    def _child(self) -> None:
+    def _run_child(self) -> None:
         """In a group of its own, so that Ctrl-C comes once: from the process that looks after it."""
         os.setpgrp()
         os.close(self._life)
         for number in SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-        Thread(target=_end_with, args=(self._alive,), daemon=True).start()
+        Thread(target=_stop_with_parent, args=(self._alive,), daemon=True).start()
         with suppress(KeyboardInterrupt):
             self._work()
 
 
-def _end_with(alive: int) -> None:
+def _stop_with_parent(alive: int) -> None:
     """Stop this process when the one that looks after it is gone: only that one holds the pipe's other end."""
     os.read(alive, 1)
     os.kill(os.getpid(), signal.SIGTERM)

@@ -7,7 +7,7 @@ from typing import TypeVar
 from refold.compactor.preview import Preview
 from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.conversations.workers import Job, Workers
-from refold.gateway.ops.logs import LOGGER, told
+from refold.gateway.ops.logs import LOGGER, error_fields
 from refold.gateway.ops.metrics import Counters
 from refold.gateway.settings import Settings
 
@@ -51,7 +51,7 @@ class BackgroundJobs:
             conversation.prefetch.preview = await self.run(wish, self._patience * 2)
             result = "ready" if conversation.prefetch.preview else "nothing"
         except Exception as error:  # noqa: BLE001 - there will be another
-            LOGGER.warning("no summary was prepared", extra={"fields": told(error)})
+            LOGGER.warning("no summary was prepared", extra={"fields": error_fields(error)})
         finally:
             conversation.prefetch.is_running = False
             self._counters.add("prepared", result=result)

@@ -9,7 +9,7 @@ from refold.gateway.conversations.conversations import Conversation, LatestReque
 from refold.gateway.conversations.failures import log_passthrough
 from refold.gateway.conversations.workers import Job
 from refold.gateway.http.request_model import request_model
-from refold.gateway.messages import APIS, Incoming, Outcome, Outgoing, is_aside
+from refold.gateway.messages import APIS, Incoming, Outcome, Outgoing, is_auxiliary
 from refold.gateway.pipeline import retry as again
 from refold.gateway.pipeline.accounting import Ticket
 from refold.gateway.pipeline.match import ConversationMatcher
@@ -22,7 +22,7 @@ from refold.gateway.policy.request_kind import is_added_summary_request, request
 from refold.gateway.policy.server_history import refuse_server_history, server_history_field
 from refold.gateway.policy.thinking_errors import is_strict
 from refold.gateway.settings import Settings
-from refold.models.fallback import CircuitBreaker
+from refold.models.fallback import Breaker
 
 RETRY_SHARE = 0.6
 """The share of the window, or of what was sent, that is aimed at after a context error."""
@@ -36,11 +36,11 @@ class Decider:
     turns: Turns
     matcher: ConversationMatcher
     open: Callable[[Incoming], Envelope]
-    breaker: CircuitBreaker
+    breaker: Breaker
 
     def decide(self, job: Job, incoming: Incoming) -> Outgoing:
         """What to send for *incoming*."""
-        if incoming.api not in APIS or is_aside(incoming.path):
+        if incoming.api not in APIS or is_auxiliary(incoming.path):
             return Outgoing(incoming.body, reason="path")
         envelope = self.open(incoming)
         if field := server_history_field(incoming.api, envelope.body):
@@ -71,7 +71,7 @@ class Decider:
             view, reason = self.turns.compact_if_due(turn, view, reason, spare=not side)
             if not side:
                 conversation.history.remember(view)
-        self.breaker.record_success()
+        self.breaker.succeeded()
         return self._seal(turn, view, reason)
 
     def show(self, job: Job, incoming: Incoming) -> Outgoing:
@@ -124,19 +124,19 @@ class Decider:
         )
         turn = Turn(incoming, envelope, conversation)
         if job.figures is None:  # an error teaches once
-            job.figures = self.turns.model_limits.learn(turn, read_figures(error), outgoing.after)
+            job.figures = self.turns.model_limits.learn(turn, read_figures(error), outgoing.tokens_after)
         told = job.figures
         if capped := again.lower_caps(turn, outgoing, told, keep=0.5):
             return capped
         stored = stored and self._is_store_usable(conversation)
         with conversation.hold(self.settings.summary_timeout_seconds, memory=not stored):
             harder = self._again.shrink if stored else self._again.shrink_in_memory
-            view = harder(turn, told, RETRY_SHARE, outgoing.after or told.tokens or NEVER)
+            view = harder(turn, told, RETRY_SHARE, outgoing.tokens_after or told.tokens or NEVER)
         if view is None:
             return again.lower_caps(turn, outgoing, told, keep=0.0) or outgoing
         sealed = self._seal(turn, view, "context", "retried")
         return (
-            again.lower_caps(turn, sealed, told.scale(outgoing.after, sealed.after), keep=0.0)
+            again.lower_caps(turn, sealed, told.scale(outgoing.tokens_after, sealed.tokens_after), keep=0.0)
             or sealed
         )
 
@@ -172,7 +172,7 @@ class Decider:
         )
         if answer is None:
             return Outgoing(incoming.body, outcome="opaque", reason="delta")
-        return Outgoing(incoming.body, outcome="refused", reason=field, refusal=answer)
+        return Outgoing(incoming.body, outcome="refused", reason=field, response=answer)
 
     def _seal(self, turn: Turn, view: View, reason: str, outcome: Outcome = "edited") -> Outgoing:
         """The request that *view* makes, its cap of output lowered where the window asks for it."""

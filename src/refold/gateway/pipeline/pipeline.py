@@ -18,7 +18,7 @@ from refold.gateway.conversations.turn import open_request
 from refold.gateway.conversations.workers import Job, Workers
 from refold.gateway.ledger.listener import listener
 from refold.gateway.ledger.writer import Clerk
-from refold.gateway.messages import APIS, REASONS, Incoming, Outgoing, Refusal, is_aside, is_count
+from refold.gateway.messages import APIS, REASONS, GatewayResponse, Incoming, Outgoing, is_auxiliary, is_token_count
 from refold.gateway.ops.logs import LOGGER
 from refold.gateway.ops.metrics import Counters
 from refold.gateway.pipeline.accounting import Ticket, billed_call, learn_usage
@@ -29,10 +29,10 @@ from refold.gateway.pipeline.trial import TentativeStore
 from refold.gateway.pipeline.turns import Turns
 from refold.gateway.policy.fast_path import parse_light_body, pass_light_request
 from refold.gateway.settings import Settings
-from refold.models.fallback import CircuitBreaker
+from refold.models.fallback import Breaker
 from refold.stores.store import Store
 
-__all__ = ["REASONS", "Counters", "Incoming", "Outgoing", "Pipeline", "Refusal", "Settings"]
+__all__ = ["REASONS", "Counters", "GatewayResponse", "Incoming", "Outgoing", "Pipeline", "Settings"]
 
 T = TypeVar("T")
 
@@ -79,13 +79,13 @@ class Pipeline:
         if clerk is not None:
             self.turns.listen = partial(listener, clerk, then=settings.on_event)
             self.turns.survival = lambda: clerk.survival
-        self._breaker = CircuitBreaker(failures=3, cooldown=settings.store_cooldown_seconds)
+        self._breaker = Breaker(failures=3, rest=settings.store_cooldown_seconds)
         self._outbox = Outbox(
             self.conversations,
             self.turns.store,
             self.counters,
             settings.decide_timeout_seconds,
-            done=self._breaker.record_success,
+            done=self._breaker.succeeded,
         )
         begun = partial(open_request, settings, begun=Beginnings(settings.conversations))
         self._decider = Decider(settings, self.turns, self.matcher, begun, self._breaker)
@@ -165,7 +165,7 @@ class Pipeline:
         error: bytes,
     ) -> Outgoing | None:
         """What *work* makes of a request that was refused, None where that is nothing new."""
-        aside = is_aside(incoming.path) and not is_count(incoming.path)
+        aside = is_auxiliary(incoming.path) and not is_token_count(incoming.path)
         if outgoing.outcome == "refused" or incoming.api not in APIS or aside:
             return None
 
@@ -189,8 +189,8 @@ class Pipeline:
         """Tell what the upstream reported for *outgoing*: its usage object as parsed, None where it reported
         none, and the answer's status. Tokens are counted from it from now on; the call is booked. Never raises."""
         ticket, now = outgoing.ticket, self.settings.clock()
-        if usage is not None and 200 <= status < 300 and outgoing.after:
-            self.turns.model_limits.record_answer(incoming, outgoing.model, outgoing.after)
+        if usage is not None and 200 <= status < 300 and outgoing.tokens_after:
+            self.turns.model_limits.record_answer(incoming, outgoing.model, outgoing.tokens_after)
         if self.clerk is not None and 200 <= status < 300 and incoming.api in APIS:
             self.clerk.answered(
                 billed_call(now, self.turns.model_limits, incoming, outgoing, usage)
@@ -246,7 +246,7 @@ class Pipeline:
         """What goes through in place of *job*, which failed."""
         conversation: Conversation | None = job.conversation
         if reason == "store" or job.is_asking_store:
-            self._breaker.record_failure(reason)
+            self._breaker.failed(reason)
         if conversation is None:
             return Outgoing(incoming.body, outcome="failed", reason=reason)
         conversation.is_interrupted = True
@@ -306,5 +306,5 @@ class Pipeline:
         }
         self.counters.add(name, 1, **labels, reason=outgoing.reason)
         if outgoing.edits:
-            self.counters.add("tokens_before", outgoing.before, api=labels["api"])
-            self.counters.add("tokens_after", outgoing.after, api=labels["api"])
+            self.counters.add("tokens_before", outgoing.tokens_before, api=labels["api"])
+            self.counters.add("tokens_after", outgoing.tokens_after, api=labels["api"])

@@ -106,7 +106,7 @@ def lower_caps(turn: Turn, outgoing: Outgoing, said: Figures, *, keep: float) ->
     """*outgoing* with the cap that its upstream's figures leave; None where there is none to be lowered."""
     body = outgoing.body
     changed = caps.fit_caps(
-        turn.incoming.api, turn.envelope.body, said.answer_room(outgoing.after), keep
+        turn.incoming.api, turn.envelope.body, said.answer_room(outgoing.tokens_after), keep
     )
     for cap in changed:
         body = caps.write_cap(body, cap)

@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from refold.gateway.http.sse import error_of
+from refold.gateway.http.sse import error_body
 from refold.gateway.policy.error_text import error_sentences
 
 Headers = tuple[tuple[str, str], ...]
@@ -110,7 +110,7 @@ def is_context_error(api: str, status: int, body: bytes) -> bool:
     """
     if status == 200:
         failed = api == "openai_responses" and b"response.failed" in body
-        return failed and "context_length_exceeded" in error_sentences(error_of(body))
+        return failed and "context_length_exceeded" in error_sentences(error_body(body))
     if status not in _STATUSES:
         return False
     said = error_sentences(body)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from refold.gateway.http.request_model import request_model
-from refold.gateway.messages import APIS, Incoming, Outgoing, is_aside
+from refold.gateway.messages import APIS, Incoming, Outgoing, is_auxiliary
 from refold.gateway.policy import output_cap as caps
 from refold.gateway.policy.policy import TokenLevels
 from refold.gateway.policy.server_history import server_history_field
@@ -49,7 +49,7 @@ def pass_light_request(
     incoming: Incoming, settings: Settings, holds: Callable[[Incoming, Mapping[str, Any]], bool]
 ) -> Outgoing | None:
     """What goes out for a request that is so short that it passes unread, if its window *holds* it (`ModelLimits.holds`)."""
-    if incoming.api not in APIS or is_aside(incoming.path):
+    if incoming.api not in APIS or is_auxiliary(incoming.path):
         return None
     body = parse_light_body(incoming, settings)
     if body is None or not holds(incoming, body):

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from refold.gateway.messages import Refusal
+from refold.gateway.messages import GatewayResponse
 
 _FIELDS: Mapping[str, tuple[str, ...]] = {
     "anthropic": ("thread",),
@@ -19,7 +19,7 @@ def server_history_field(api: str, body: Mapping[str, Any]) -> str:
     return next((name for name in _FIELDS.get(api, ()) if body.get(name) is not None), "")
 
 
-def refuse_server_history(field: str, body: Mapping[str, Any]) -> Refusal | None:
+def refuse_server_history(field: str, body: Mapping[str, Any]) -> GatewayResponse | None:
     """The answer that makes a client send its full history from now on; None where there is none.
 
     The Anthropic SDK drops `thread` when told that threads are not supported. A client of
@@ -43,4 +43,4 @@ def refuse_server_history(field: str, body: Mapping[str, Any]) -> Refusal | None
         error = {"error": told}
     else:
         return None
-    return Refusal(400, JSON, json.dumps(error).encode())
+    return GatewayResponse(400, JSON, json.dumps(error).encode())

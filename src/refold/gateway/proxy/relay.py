@@ -5,25 +5,33 @@ from dataclasses import dataclass, field, replace
 
 from refold.gateway.config.config import Config
 from refold.gateway.http.body import Receive, read_body
-from refold.gateway.http.caller import Caller, clock, watch
-from refold.gateway.http.client import Client, Order
-from refold.gateway.http.copy import copy
-from refold.gateway.http.encodings import Unpacking
-from refold.gateway.http.keys import keyless
-from refold.gateway.http.peek import Opening, read_opening
-from refold.gateway.http.request import Head, api_of, back, onward, spoken, text, texts
-from refold.gateway.http.request_model import json_object, request_model
-from refold.gateway.http.response import Reply
-from refold.gateway.http.tracing import Headers, Traces
-from refold.gateway.http.usage_tap import Tap
-from refold.gateway.messages import Incoming, Outgoing, Refused
+from refold.gateway.http.caller import Caller, cancel_on_disconnect, clock
+from refold.gateway.http.client import HTTPClient, UpstreamRequest
+from refold.gateway.http.copy import copy_body
+from refold.gateway.http.encodings import DecodingThreads
+from refold.gateway.http.keys import redact_keys
+from refold.gateway.http.peek import ResponseStart, peek
+from refold.gateway.http.request import (
+    RequestHead,
+    candidate_apis,
+    client_headers,
+    decode_header,
+    decode_headers,
+    generation_api,
+    upstream_headers,
+)
+from refold.gateway.http.request_model import parse_object, request_model
+from refold.gateway.http.response import Response
+from refold.gateway.http.tracing import Headers, Tracing
+from refold.gateway.http.usage_tap import UsageTap
+from refold.gateway.messages import HTTPException, Incoming, Outgoing
 from refold.gateway.ops.metrics import Timings
 from refold.gateway.policy.context_errors import context_error, is_context_error, read_figures
 from refold.gateway.policy.thinking_errors import is_thinking_refused
 from refold.gateway.proxy.passthrough import Passing
 from refold.gateway.proxy.port import Core
-from refold.gateway.tenants import Who, is_keyed
-from refold.gateway.upstreams import Upstream, below_prefix, choose
+from refold.gateway.tenants import Tenant, has_key
+from refold.gateway.upstreams import Upstream, choose_upstream, match_prefix
 from refold.tokens.usage import read_usage
 
 _SHORT = 65_536
@@ -42,7 +50,7 @@ _NATIVE_OPENAI = (b"context_length_exceeded",)
 class Call:
     """A request for an answer on its way."""
 
-    head: Head
+    head: RequestHead
     upstream: Upstream
     path: str
     """Without the upstream's prefix."""
@@ -50,62 +58,62 @@ class Call:
     raw: bytes
     """The body as it came, compressed where it was."""
     outgoing: Outgoing
-    who: Who
+    who: Tenant
     is_tried: bool = False
     """Is the caller only said to be who they are? Then nothing is kept, and no answer passed on, before the upstream has
     taken their token (C7)."""
-    tap: Tap | None = None
+    tap: UsageTap | None = None
     trace: Headers = ()
     """Headers that name our span; empty where nothing is traced."""
     mended: list[str] = field(default_factory=list)
     """After which refusals it was changed and sent again: `_MENDED`."""
 
-    def order(self) -> Order:
+    def order(self) -> UpstreamRequest:
         """What goes to the upstream: the very bytes that came, unless the pipeline changed them."""
         as_it_came = self.outgoing.body is self.incoming.body
         ours = [(name.encode(), value.encode()) for name, value in (*self.outgoing.headers, *self.trace)]
         drop = {name for name, _ in ours} | ({b"tracestate"} if self.trace else set())
         if not as_it_came:
             drop |= {b"content-encoding", b"content-md5"}
-        headers = [*onward(self.head.headers, drop=drop), *ours]
+        headers = [*upstream_headers(self.head.headers, drop=drop), *ours]
         target = f"{self.path}?{self.head.query}" if self.head.query else self.path
-        return Order(self.upstream, "POST", target, headers, self.raw if as_it_came else self.outgoing.body)
+        return UpstreamRequest(self.upstream, "POST", target, headers, self.raw if as_it_came else self.outgoing.body)
 
 
 class Relay:
     """Answers clients out of upstreams. One event loop, one process."""
 
-    def __init__(self, config: Config, pipeline: Core, client: Client, timings: Timings, traces: Traces) -> None:
+    def __init__(self, config: Config, pipeline: Core, client: HTTPClient, timings: Timings, traces: Tracing) -> None:
         self._config, self._pipeline, self._client, self._timings = config, pipeline, client, timings
-        self._unpacking, self._tenants = Unpacking(), config.tenants
+        self._unpacking, self._tenants = DecodingThreads(), config.tenants
         self._traces, self._passing = traces, Passing(config, client, pipeline, self._unpacking, self._tenants)
         self._by_model = any(one.models for one in config.upstreams)
 
-    async def answer(self, head: Head, receive: Receive, caller: Caller) -> None:
+    async def answer(self, head: RequestHead, receive: Receive, caller: Caller) -> None:
         """Answer a request. Raises `Refused` for what the gateway is to answer itself, `Gone`."""
-        candidates, path = below_prefix(self._config.upstreams, head.path)
-        api = api_of(head.method, path)
-        caller.note.api = api
+        candidates, path = match_prefix(self._config.upstreams, head.path)
+        api = generation_api(head.method, path)
+        caller.log_entry.api = api
         if head.get(b"upgrade").lower() == b"websocket":
-            raise Refused(426, "Use HTTP: this gateway takes no WebSocket.", headers=(("upgrade", "HTTP/1.1"),))
+            raise HTTPException(426, "Use HTTP: this gateway takes no WebSocket.", headers=(("upgrade", "HTTP/1.1"),))
         if not api:
             await self._passing.answer(head, candidates, path, receive, caller)
             return
         limits = self._config.limits
         raw = await read_body(receive, limits.body_bytes, limits.body_seconds, head.length)
-        stop = watch(receive, caller, asyncio.current_task())
+        stop = cancel_on_disconnect(receive, caller, asyncio.current_task())
         try:
-            if not self._traces.wanted:
+            if not self._traces.is_enabled:
                 await self._generate(head, candidates, path, api, raw, caller, trace=())
                 return
-            with self._traces.request(head, api, caller.note) as trace:
+            with self._traces.trace_request(head, api, caller.log_entry) as trace:
                 await self._generate(head, candidates, path, api, raw, caller, trace=trace)
         finally:
             stop()
 
     async def _generate(
         self,
-        head: Head,
+        head: RequestHead,
         candidates: tuple[Upstream, ...],
         path: str,
         api: str,
@@ -116,18 +124,18 @@ class Relay:
     ) -> None:
         """Answer a request for an answer of a model."""
         started = clock()
-        plain = await self._unpacking.decoded(raw, text(head.get(b"content-encoding")), self._config.limits.body_bytes)
-        named = request_model(path, json_object(plain) if self._by_model else {})
-        upstream = choose(candidates, spoken(head, path), named, keyed=is_keyed(head, self._tenants.more))
-        caller.note.upstream, caller.note.received_bytes = upstream.name, len(raw)
+        plain = await self._unpacking.decode(raw, decode_header(head.get(b"content-encoding")), self._config.limits.body_bytes)
+        named = request_model(path, parse_object(plain) if self._by_model else {})
+        upstream = choose_upstream(candidates, candidate_apis(head, path), named, keyed=has_key(head, self._tenants.key_headers))
+        caller.log_entry.upstream, caller.log_entry.received_bytes = upstream.name, len(raw)
         call = await self._prepared(head, upstream, path, api, raw, plain)
-        body = json_object(plain) if trace and len(plain or b"") <= _SHORT else {}
+        body = parse_object(plain) if trace and len(plain or b"") <= _SHORT else {}
         model = call.outgoing.model or named or request_model(path, body)
-        call.trace, caller.note.model = trace, model[:200]
+        call.trace, caller.log_entry.model = trace, model[:200]
         self._note(call, caller, started)
-        if call.outgoing.refusal is not None:
-            refusal = call.outgoing.refusal
-            await caller.whole(refusal.status, refusal.headers, refusal.body)
+        if call.outgoing.response is not None:
+            refusal = call.outgoing.response
+            await caller.respond(refusal.status, refusal.headers, refusal.body)
             return
         try:
             await self._exchanged(call, caller, started)
@@ -135,23 +143,23 @@ class Relay:
             self._finish(call, caller)
 
     async def _prepared(
-        self, head: Head, upstream: Upstream, path: str, api: str, raw: bytes, plain: bytes | None
+        self, head: RequestHead, upstream: Upstream, path: str, api: str, raw: bytes, plain: bytes | None
     ) -> Call:
-        target = keyless(f"{path}?{head.query}" if head.query else path)
+        target = redact_keys(f"{path}?{head.query}" if head.query else path)
         body = raw if plain is None else plain
-        who = self._tenants.of(head, (upstream,))
-        incoming = Incoming(api, upstream.name, target, texts(head.headers), body, who.claimed or who.own)
+        who = self._tenants.identify(head, (upstream,))
+        incoming = Incoming(api, upstream.name, target, decode_headers(head.headers), body, who.claimed or who.credential)
         if plain is None:
             self._pipeline.counters.add("http_unread", body="request", upstream=upstream.name)
             return Call(head, upstream, path, incoming, raw, Outgoing(body, outcome="opaque", reason="encoding"), who)
-        is_tried = bool(who.claimed) and not self._tenants.trusts(who)
+        is_tried = bool(who.claimed) and not self._tenants.is_accepted(who)
         outgoing = await (self._pipeline.prepare_tentatively if is_tried else self._pipeline.prepare)(incoming)
         return Call(head, upstream, path, incoming, raw, outgoing, who, is_tried)
 
     def _note(self, call: Call, caller: Caller, started: float) -> None:
-        note, outgoing = caller.note, call.outgoing
+        note, outgoing = caller.log_entry, call.outgoing
         note.outcome, note.reason, note.edits = outgoing.outcome, outgoing.reason, len(outgoing.edits)
-        note.before, note.after = outgoing.before, outgoing.after
+        note.tokens_before, note.tokens_after = outgoing.tokens_before, outgoing.tokens_after
         note.prepare_ms = (clock() - started) * 1000
         self._timings.observe("prepare_seconds", note.prepare_ms / 1000, api=call.incoming.api)
 
@@ -168,16 +176,16 @@ class Relay:
                 self._note(call, caller, started)
                 reply = await self._client.send(call.order())
                 opening = await self._opening(reply, call)
-            caller.note.first_byte_ms = (clock() - started) * 1000
+            caller.log_entry.first_byte_ms = (clock() - started) * 1000
             self._timings.observe("first_byte_seconds", clock() - started, upstream=call.upstream.name)
             if self._needs_words(call, reply, opening):
-                await caller.whole(*self._in_the_callers_words(call, opening))
+                await caller.respond(*self._in_the_callers_words(call, opening))
             else:
                 await self._stream(call, reply, opening, caller)
         finally:
             reply.release()
 
-    async def _believed(self, call: Call, reply: Reply) -> bool:
+    async def _believed(self, call: Call, reply: Response) -> bool:
         """Has the upstream taken the token, so that the caller is who they say? Otherwise the request is that of the token
         alone, and to be sent as such: nobody is answered out of what was decided for another."""
         call.is_tried = False
@@ -185,11 +193,11 @@ class Relay:
             self._tenants.accept(call.who)
             await self._pipeline.commit(call.outgoing)
             return True
-        call.incoming = replace(call.incoming, credential=call.who.own)
+        call.incoming = replace(call.incoming, credential=call.who.credential)
         call.outgoing = await self._pipeline.prepare(call.incoming)
         return False
 
-    async def _mended(self, call: Call, reply: Reply, opening: Opening) -> bool:
+    async def _mended(self, call: Call, reply: Response, opening: ResponseStart) -> bool:
         """Make the request smaller after a context error, or take out thinking that was refused, where that can be done."""
         error = opening.error or b""
         too_long = self._is_too_long(call, reply, opening)
@@ -202,23 +210,23 @@ class Relay:
         call.outgoing = again or call.outgoing
         return again is not None
 
-    async def _opening(self, reply: Reply, call: Call) -> Opening:
+    async def _opening(self, reply: Response, call: Call) -> ResponseStart:
         try:
-            opening = await read_opening(reply, self._config.hold_seconds)
+            opening = await peek(reply, self._config.hold_seconds)
         except TimeoutError as error:
-            raise Refused(504, f"The upstream {call.upstream.name} did not answer in time.") from error
+            raise HTTPException(504, f"The upstream {call.upstream.name} did not answer in time.") from error
         except OSError as error:
-            raise Refused(502, f"The upstream {call.upstream.name} broke off its answer.") from error
-        if opening.unread:
+            raise HTTPException(502, f"The upstream {call.upstream.name} broke off its answer.") from error
+        if opening.is_unreadable:
             self._pipeline.counters.add("http_unread", body="answer", upstream=call.upstream.name)
         return opening
 
-    def _is_too_long(self, call: Call, reply: Reply, opening: Opening) -> bool:
+    def _is_too_long(self, call: Call, reply: Response, opening: ResponseStart) -> bool:
         if opening.error is None:
             return False
-        return is_context_error(call.incoming.api, 400 if opening.streamed else reply.status, opening.error)
+        return is_context_error(call.incoming.api, 400 if opening.is_stream_event else reply.status, opening.error)
 
-    def _needs_words(self, call: Call, reply: Reply, opening: Opening) -> bool:
+    def _needs_words(self, call: Call, reply: Response, opening: ResponseStart) -> bool:
         """Is the answer a context error in words that a client of this API would not recognise? One that begins a stream has
         not been passed on yet, so that a status can still tell it."""
         if not self._is_too_long(call, reply, opening):
@@ -226,36 +234,36 @@ class Relay:
         words = (opening.error or b"").lower()
         return not any(known in words for known in _NATIVE.get(call.incoming.api, _NATIVE_OPENAI))
 
-    def _in_the_callers_words(self, call: Call, opening: Opening) -> tuple[int, tuple[tuple[str, str], ...], bytes]:
+    def _in_the_callers_words(self, call: Call, opening: ResponseStart) -> tuple[int, tuple[tuple[str, str], ...], bytes]:
         said = read_figures(opening.error or b"")
-        status, headers, body = context_error(call.incoming.api, said.tokens or call.outgoing.after, said.limit)
+        status, headers, body = context_error(call.incoming.api, said.tokens or call.outgoing.tokens_after, said.limit)
         own = [(name.decode(), value.decode()) for name, value in self._told(call)]
         return status, (*headers, ("content-length", str(len(body))), *own), body
 
-    async def _stream(self, call: Call, reply: Reply, opening: Opening, caller: Caller) -> None:
-        call.tap = Tap(reply.header(b"content-type"), reply.header(b"content-encoding"))
-        await caller.begin(reply.status, [*back(reply.headers), *self._told(call)])
-        await copy(reply, caller, opening, call.tap)
+    async def _stream(self, call: Call, reply: Response, opening: ResponseStart, caller: Caller) -> None:
+        call.tap = UsageTap(reply.header(b"content-type"), reply.header(b"content-encoding"))
+        await caller.start(reply.status, [*client_headers(reply.headers), *self._told(call)])
+        await copy_body(reply, caller, opening, call.tap)
 
     def _told(self, call: Call) -> list[tuple[bytes, bytes]]:
         """Headers that say what was done."""
         done = call.outgoing
-        if not self._config.answer_headers or not (done.edits or done.before):
+        if not self._config.answer_headers or not (done.edits or done.tokens_before):
             return []
-        told = (("edits", len(done.edits)), ("tokens-before", done.before), ("tokens-after", done.after))
+        told = (("edits", len(done.edits)), ("tokens-before", done.tokens_before), ("tokens-after", done.tokens_after))
         return [(f"refold-{name}".encode(), str(value).encode()) for name, value in told]
 
     def _finish(self, call: Call, caller: Caller) -> None:
         """Usage to the pipeline, the log and the counters; after the client has its answer."""
         usage = call.tap.usage() if call.tap else None
-        self._pipeline.record_answer(call.incoming, call.outgoing, usage, caller.note.status)
+        self._pipeline.record_answer(call.incoming, call.outgoing, usage, caller.log_entry.status)
         found = read_usage(usage)
         if found is None:
-            if call.tap is not None and caller.note.status < 300:
+            if call.tap is not None and caller.log_entry.status < 300:
                 self._count("http_usage_unread", call)
             return
         used = {"input": found.input, "output": found.output, "cached": found.cached, "written": found.written}
-        caller.note.usage = used
+        caller.log_entry.usage = used
         for kind, tokens in used.items():
             if tokens:
                 self._count("http_tokens", call, tokens, kind=kind)
