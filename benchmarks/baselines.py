@@ -29,7 +29,7 @@ class Plain:
 
     def __call__(self, view: View, start: int, stop: int, max_tokens: int) -> Generator[Ask, Answer | None, Summary]:
         """The summary of what the view shows of `messages[start:stop]`."""
-        room = max_tokens - view.lens.count(wrap_summary(""))
+        room = max_tokens - view.profile.count(wrap_summary(""))
         answer = yield Ask(PROMPT, max(1, room), messages=tuple(turns(_shown(view, start, stop))))
         return Summary(answer.text if answer is not None else "")
 
@@ -37,7 +37,7 @@ class Plain:
 def _shown(view: View, start: int, stop: int) -> Iterator[Message]:
     for item in view.items:
         if start <= item.start and item.stop <= stop:
-            yield from item.shown
+            yield from item.messages
 
 
 def turns(messages: Iterator[Message] | Sequence[Message]) -> Iterator[Message]:

@@ -82,7 +82,7 @@ class Meter:
         if first == len(self.sent):
             return self.tokens
         self.breaks += 1
-        return view.lens.fixed + sum(map(self.count, view.messages[:first]))
+        return view.profile.fixed_tokens + sum(map(self.count, view.messages[:first]))
 
 
 def common(before: Sequence[Message], now: Sequence[Message]) -> int:

@@ -30,7 +30,7 @@ before, start = peak(), time.perf_counter()
 view = compact(body)
 out = view.payload
 taken = time.perf_counter() - start
-said = view.lens.fixed + view.ground.sums[-1]
+said = view.profile.fixed_tokens + view.base.token_sums[-1]
 grown = tracemalloc.get_traced_memory()[1] if traced else peak() - before
 print(taken, grown / len(body), said, view.tokens, len(out))
 """

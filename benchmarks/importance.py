@@ -23,7 +23,7 @@ from benchmarks.kept import ROOT, counted, datasets
 from benchmarks.table import table
 from refold.budget.budget import Budget
 from refold.compactor.engine import steps
-from refold.core.profile import Lens
+from refold.core.profile import Profile
 from refold.core.view import View
 from refold.models.driver import drive
 from refold.scorers import Brevity, Errors, Freshness, Nearness, Recency, References, Weighted
@@ -109,7 +109,7 @@ def points(recording: Recording) -> Iterator[tuple[View, list[str]]]:
             need.name for need in recording.needs if need.at >= at and _only_before(recording, need.name, at, need.at)
         ]
         if wanted:
-            yield View.of(recording.messages[:at], lens=Lens(count=counted)), wanted
+            yield View.of(recording.messages[:at], profile=Profile(count=counted)), wanted
 
 
 def _only_before(recording: Recording, name: str, at: int, used: int) -> bool:
@@ -120,7 +120,7 @@ def _only_before(recording: Recording, name: str, at: int, used: int) -> bool:
 
 def cleared(view: View, scorer: Scorer | None, room: float) -> View:
     """The view with its results cleared until those left fit the room."""
-    results = sum(view.ground.tokens(at, at + 1) for at, m in enumerate(view.transcript.messages) if m.results)
+    results = sum(view.base.tokens(at, at + 1) for at, m in enumerate(view.transcript.messages) if m.results)
     target = view.tokens - int(results * (1 - room))
     return drive(steps(view, [ClearToolResults(keep=3, scorer=scorer)], Budget(target, target))).view
 

@@ -17,7 +17,7 @@ from benchmarks.table import table
 from refold.budget.budget import Budget
 from refold.codecs.detect import open_payload
 from refold.compactor.compactor import Compactor
-from refold.core.message_slots import with_parts
+from refold.core.message_slots import map_parts
 from refold.core.strategy import Steps, Strategy
 from refold.core.view import View
 from refold.messages import Part, Text, ToolResult, user
@@ -53,7 +53,7 @@ class LastTokens:
 
     def __call__(self, view: View) -> Steps:
         """Fold what is older."""
-        cut = cut_for(view.ground.sums, sorted(view.cuts), len(view.transcript), self.tokens)
+        cut = cut_for(view.base.token_sums, sorted(view.cuts), len(view.transcript), self.tokens)
         if cut > 1:
             yield view.fold(0, cut, user("[earlier messages left out]"), by=repr(self))
 
@@ -66,11 +66,11 @@ class ClearAllBut:
 
     def __call__(self, view: View) -> Steps:
         """Swap each message with old results that is not cleared yet."""
-        done = {placed.edit.start for placed in view.top}
+        done = {placed.edit.start for placed in view.visible_edits}
         with_results = [at for at, message in enumerate(view.transcript.messages) if message.results]
         for at in with_results[: -self.keep]:
             if at not in done:
-                yield view.swap(at, with_parts(view.transcript.messages[at], _cleared), by=repr(self))
+                yield view.replace(at, map_parts(view.transcript.messages[at], _cleared), by=repr(self))
 
 
 def _cleared(part: Part) -> Part:
@@ -87,7 +87,7 @@ def cut_for(sums: Sequence[int], cuts: Sequence[int], end: int, tokens: int) -> 
 def last_tokens(recording: Recording, sent: int) -> LastTokens:
     """The window with which *sent* tokens are sent over all calls, as nearly as cuts allow."""
     view = compactor(recording, [], 2, 2)(recording.payload)
-    sums, cuts = view.ground.sums, sorted(view.cuts)
+    sums, cuts = view.base.token_sums, sorted(view.cuts)
 
     def total(window: int) -> int:
         starts = ((at, cut_for(sums, cuts, at, window)) for at in recording.calls)

@@ -21,7 +21,7 @@ from benchmarks.kept import ROOT, counted
 from benchmarks.table import table
 from refold.budget.budget import Budget
 from refold.compactor.engine import steps
-from refold.core.profile import Lens
+from refold.core.profile import Profile
 from refold.core.view import View
 from refold.messages import Message, Text
 from refold.models.driver import drive
@@ -90,7 +90,7 @@ def compacted(view: View, scorer: Scorer | None, target: int) -> View:
     tail = TAIL * target / view.tokens
     stop = tail_start(view, tail)
     pins = int(PINS * target) if scorer else 0
-    summary = Summarize(tail, max(1, target - view.ground.tokens(stop, len(view.transcript)) - pins))
+    summary = Summarize(tail, max(1, target - view.base.tokens(stop, len(view.transcript)) - pins))
     strategy = KeepImportant(summary, Before(scorer, stop), over=0.0, max_tokens=pins) if scorer else summary
     return drive(steps(view, [strategy], Budget(view.tokens, 0))).view
 
@@ -124,7 +124,7 @@ def _questions(talk: Talk, sent: int) -> Iterator[tuple[View, int, list[Need]]]:
     asked = [(at, list(needs)) for at, needs in groupby(talk.needs, key=lambda need: need.at)]
     messages = [Message("user" if role == "user" else "assistant", (Text(text),)) for role, text in talk.messages]
     for at, needs in asked[:: max(1, len(asked) // POINTS)][-POINTS:]:
-        if (view := View.of(messages[:at], lens=Lens(count=counted))).tokens > sent:
+        if (view := View.of(messages[:at], profile=Profile(count=counted))).tokens > sent:
             yield view, sent, needs
 
 

@@ -30,9 +30,9 @@ def fuzz(data: bytes) -> None:
         messages = decode_all(envelope)
     except FormatError:
         return
-    assert envelope.seal([slice(0, len(envelope))]) == payload
+    assert envelope.join([slice(0, len(envelope))]) == payload
     assert len(Transcript.of(messages)) == len(envelope)
-    for item, message in zip(envelope.items(), messages, strict=True):
+    for item, message in zip(envelope.iter_entries(), messages, strict=True):
         assert envelope.codec.patch(item, message) is item
         try:
             envelope.codec.decode(envelope.codec.patch(item, Message(message.role, (Text("new"),))), ())

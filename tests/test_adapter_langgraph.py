@@ -96,8 +96,8 @@ def test_f20_the_originals_are_there_after_a_restart(tmp_path):
     state = graph.get_state(at).values
     assert state["messages"][:62] == said
     view = compact(state["messages"])
-    assert view.top and view.payload[: len(first[HOOKED])] == first[HOOKED], "the same edits show"
-    assert view.unfold(view.top[0].edit.id) == said[: view.top[0].edit.stop]
+    assert view.visible_edits and view.payload[: len(first[HOOKED])] == first[HOOKED], "the same edits show"
+    assert view.unfold(view.visible_edits[0].edit.id) == said[: view.visible_edits[0].edit.stop]
     assert compact.revert(state["messages"]).payload == state["messages"]
     then = graph.invoke({"messages": [HumanMessage("Go on.", id="more")]}, at)
     assert then["messages"][:62] == said and then["messages"][-2].id == "more"

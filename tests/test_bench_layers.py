@@ -185,7 +185,7 @@ def test_what_continues_is_read_from_the_cache():
     meter = Meter(count_message)
     view = View.of([user("one " * 100)])
     first = meter.call(view, 0)
-    second = meter.call(view.grow([said("two")]), 0)
+    second = meter.call(view.extend([said("two")]), 0)
     assert first == Bill(view.tokens * PRICES.input / 1e6, view.tokens * PRICES.written / 1e6)
     more = count_message(said("two"))
     assert second.cached == pytest.approx((view.tokens * PRICES.cached + more * PRICES.written) / 1e6)
@@ -196,7 +196,7 @@ def test_what_is_rewritten_breaks_the_cache():
     meter = Meter(count_message)
     view = View.of([user("one " * 100), said("two " * 100), user("three")])
     meter.call(view, 0)
-    bill = meter.call(view.apply(view.swap(1, said("two"))), 0)
+    bill = meter.call(view.apply(view.replace(1, said("two"))), 0)
     assert meter.breaks == 1
     assert bill.cached > count_message(user("one " * 100)) * PRICES.cached / 1e6
     assert common((user("a"), said("b")), (user("a"), said("c"))) == 1

@@ -94,7 +94,7 @@ def test_without_a_clock_no_time_has_passed() -> None:
 
 def test_a_payload_that_names_no_model_is_said_to_name_none() -> None:
     envelope = open_payload([{"role": "user", "content": "a"}], "anthropic")
-    view = View.of(decode_all(envelope), envelope=envelope)
+    view = View.of(decode_all(envelope), source=envelope)
     assert Budget(Fraction(0.5), 0).moment(view).source == UNNAMED
 
 

@@ -59,14 +59,14 @@ def assert_round_trip(payload: object, format: str) -> int:
     for given in (payload, text):
         envelope = open_payload(given)
         assert format == envelope.codec.NAME
-        assert envelope.seal([slice(0, len(envelope))]) == given
+        assert envelope.join([slice(0, len(envelope))]) == given
     opened = open_payload(payload, format)
-    sealed = opened.seal([slice(0, len(opened))])
+    sealed = opened.join([slice(0, len(opened))])
     before, after = (x[opened.codec.FIELD] if isinstance(x, dict) else x for x in (payload, sealed))
     assert all(one is other for one, other in zip(before, after, strict=True))
     messages = decode_all(opened)
     assert messages == decode_all(open_payload(text))
-    for item, message in zip(opened.items(), messages, strict=True):
+    for item, message in zip(opened.iter_entries(), messages, strict=True):
         assert opened.codec.patch(item, message) == item
     return len(messages)
 

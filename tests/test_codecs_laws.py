@@ -326,7 +326,7 @@ def test_any_json_is_read_or_refused(items: list, body: dict):
             assert isinstance(envelope.tools, tuple)
             codec: object = envelope.codec
             assert codec.rules(envelope.body).thinking
-            for item, message in zip(envelope.items(), messages, strict=True):
+            for item, message in zip(envelope.iter_entries(), messages, strict=True):
                 assert codec.patch(item, message) is item
 
 

@@ -114,7 +114,7 @@ def test_what_is_kept_was_sent(size, trigger):
     store = refold.MemoryStore()
     view = compactor(store, trigger, trigger // 2)(conversation(size))
     stored = {edit.id for edit in store.load(view.transcript.tips)}
-    assert stored <= {placed.edit.id for placed in view.top}
+    assert stored <= {placed.edit.id for placed in view.visible_edits}
     assert stored == {edit.id for edit in view.edits if not edit.by.startswith(("DropDuplicates(", "ClipResults("))}
 
 
@@ -158,7 +158,7 @@ def test_a_changed_system_prompt_is_counted_anew_and_keeps_the_edits():
     compact = compactor(store)
     one = compact({"system": "short", "messages": history})
     two = compact({"system": "long " * 500, "messages": history})
-    assert two.lens.fixed > one.lens.fixed + 400
+    assert two.profile.fixed_tokens > one.profile.fixed_tokens + 400
     assert {e.id for e in one.edits} <= {e.id for e in two.edits}
 
 
@@ -252,7 +252,7 @@ def test_a_revert_shows_the_call_again_though_its_thinking_was_settled():
     view = compact(history)
     call = view.transcript.messages[1]
     cleared = Message("assistant", (call.parts[0], ToolCall("t0", "read", "{}")))
-    first, second = view.swap(1, cleared, by="me"), view.swap(0, user("short"), by="me")
+    first, second = view.replace(1, cleared, by="me"), view.replace(0, user("short"), by="me")
     late = view.apply(first, second)
     compact.store.save(settle(late, view.apply(first)).edits)
     assert "thinking" not in str(compact(history).payload)
@@ -269,7 +269,12 @@ def test_the_target_may_be_out_of_reach_and_the_view_says_so():
 def test_attempts_tell_how_each_strategy_ended():
     view = compactor(target=200)(conversation(60))
     assert [a.outcome for a in view.attempts] == ["applied", "applied"]
-    assert view.attempts[0].before > view.attempts[0].after >= view.attempts[1].before > view.attempts[1].after
+    assert (
+        view.attempts[0].tokens_before
+        > view.attempts[0].tokens_after
+        >= view.attempts[1].tokens_before
+        > view.attempts[1].tokens_after
+    )
 
 
 def test_a_store_that_refuses_leaves_no_trace():
@@ -309,12 +314,12 @@ def test_reported_usage_is_counted_from_and_teaches_the_ratio_of_the_model():
     first = compact(body)
     compact.report(first, {"input_tokens": 10, "cache_read_input_tokens": 2 * first.tokens - 10, "output_tokens": 5})
     grown = {**body, "messages": [*history, {"role": "assistant", "content": "Done. " * 40}]}
-    added = compact(grown).ground.tokens(len(history), len(history) + 1)
+    added = compact(grown).base.tokens(len(history), len(history) + 1)
     assert compact(grown).tokens == 2 * first.tokens + 2 * added
     other = compact({"model": "m", "messages": conversation(20)})
-    assert other.tokens == 2 * (other.lens.fixed + other.estimate)
+    assert other.tokens == 2 * (other.profile.fixed_tokens + other.estimate)
     unknown = compact({"model": "n", "messages": conversation(20)})
-    assert unknown.tokens == unknown.lens.fixed + unknown.estimate
+    assert unknown.tokens == unknown.profile.fixed_tokens + unknown.estimate
 
 
 def test_conformance_48_usage_from_before_a_compaction_is_stale():

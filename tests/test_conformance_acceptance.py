@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from refold.budget.budget import Budget
 from refold.compactor.compactor import Compactor
 from refold.compactor.engine import steps
-from refold.core.profile import Lens
-from refold.core.strategy import Answer, Fault, Summary
+from refold.core.profile import Profile
+from refold.core.strategy import Answer, Failure, Summary
 from refold.core.view import View
 from refold.messages import Media, Message, Text, Thinking, ToolCall, ToolResult, user
 from refold.models.driver import drive
@@ -148,13 +148,13 @@ def exactly(text):
 def test_conformance_35_equal_is_no_gain():
     """S0-06 S0-16 S0-43 C0-7: what is not strictly smaller is rejected."""
     view = View.of(talk(4, 40))
-    hidden = sum(map(view.lens.count, talk(4, 40)[:-2]))
+    hidden = sum(map(view.profile.count, talk(4, 40)[:-2]))
     sizes = {}
     for words in range(1, 400):
         made = Summarize(keep=2, summarizer=exactly("word " * words))(view)
         step = next(made, None)
-        sizes[words] = step is not None and sum(map(view.lens.count, step.insert))
-        assert step is None or sum(map(view.lens.count, step.insert)) < hidden
+        sizes[words] = step is not None and sum(map(view.profile.count, step.insert))
+        assert step is None or sum(map(view.profile.count, step.insert)) < hidden
     assert any(sizes.values()) and not all(sizes.values())
     assert max(filter(None, sizes.values())) == hidden - 1
 
@@ -191,8 +191,8 @@ def test_conformance_36_no_request_exceeds_the_window(window, calls):
     view = View.of(big)
     assert len(model.asked) <= calls
     for ask in model.asked:
-        size = view.lens.count(user(ask.system)) + sum(map(view.lens.count, ask.messages))
-        assert size + view.lens.count(user(ask.prompt)) + ask.max_tokens <= window
+        size = view.profile.count(user(ask.system)) + sum(map(view.profile.count, ask.messages))
+        assert size + view.profile.count(user(ask.prompt)) + ask.max_tokens <= window
     assert only(compaction).outcome in ("applied", "degraded")
     assert compaction.view.edits
 
@@ -208,9 +208,9 @@ def test_conformance_36_an_overflow_is_put_again_in_a_smaller_size():
 
 
 def test_conformance_36_an_overflow_is_known_by_its_fault():
-    answer = Answer("", "error", "HTTP 400", fault=Fault("overflow"))
+    answer = Answer("", "error", "HTTP 400", fault=Failure("overflow"))
     assert reply(answer).kind == "overflow"
-    assert reply(Answer("", "error", "too many tokens per minute", fault=Fault("rate"))).kind == "failed"
+    assert reply(Answer("", "error", "too many tokens per minute", fault=Failure("rate"))).kind == "failed"
 
 
 @pytest.mark.parametrize("calls", [1, 2, 5])
@@ -408,10 +408,10 @@ def test_only_text_goes_to_the_model():
 @given(transcripts(max_turns=5), st.sampled_from([GOOD, "", "no headings", None, OVERFLOW, Answer(GOOD, "length")]))
 def test_whatever_the_model_says_the_cap_holds_and_the_run_ends_in_one_outcome(messages, answer):
     rules = Rules(anthropic.RULES, alternate=True, thinking="bound")
-    view = View.of(messages, lens=Lens(rules=rules))
+    view = View.of(messages, profile=Profile(rules=rules))
     model = ScriptedModel([] if answer is None else [answer] * 9)
     strategy = Summarize(keep=2, max_tokens=300, summarizer=ModelSummary(headings=HEADINGS[:1]))
     compaction = drive(steps(view, [strategy], Budget(0, 0)), model)
     for edit in compaction.view.edits:
-        assert edit.by == "settle" or view.lens.count(edit.insert[0]) <= 300
+        assert edit.by == "settle" or view.profile.count(edit.insert[0]) <= 300
     assert all(attempt.asks <= 8 for attempt in compaction.attempts)

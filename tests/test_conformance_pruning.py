@@ -69,7 +69,7 @@ def test_conformance_24_a_group_is_atomic_at_the_boundary() -> None:
 def test_conformance_25_many_small_outputs_add_up_to_the_batch() -> None:
     small = "small line of output\n" * 20
     view = session(*(exchange(n, small) for n in range(40)))
-    one = view.ground.tokens(2, 3)
+    one = view.base.tokens(2, 3)
     strategy = ClearToolResults(keep=3, at_least=10 * one)
     assert cleared(view, strategy) == [2 * n for n in range(1, 38)]
     assert cleared(session(*(exchange(n, small) for n in range(9))), strategy) == []
@@ -80,7 +80,7 @@ def test_conformance_26_pruned_output_is_neither_counted_nor_pruned_again() -> N
     view = proposals(session(*pairs), ClearToolResults(keep=2))
     assert cleared(view, ClearToolResults(keep=2)) == []
     assert cleared(view, ClearToolResults(keep=1)) == [10]
-    gain = view.ground.tokens(10, 11)
+    gain = view.base.tokens(10, 11)
     assert cleared(view, ClearToolResults(keep=1, at_least=gain)) == []
 
 
@@ -97,7 +97,7 @@ def test_conformance_27_a_placeholder_that_is_not_smaller_is_not_shown() -> None
     after = proposals(view, ClearToolResults(keep=0, min_tokens=0))
     assert [edit.start for edit in after.edits] == [8]
     for edit in after.edits:
-        assert sum(map(view.lens.count, edit.insert)) < view.ground.tokens(edit.start, edit.stop)
+        assert sum(map(view.profile.count, edit.insert)) < view.base.tokens(edit.start, edit.stop)
 
 
 @pytest.mark.parametrize(

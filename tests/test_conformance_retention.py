@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from refold.budget.budget import Budget
 from refold.compactor.engine import steps
-from refold.core.profile import Lens
+from refold.core.profile import Profile
 from refold.core.strategy import Answer
 from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
@@ -39,7 +39,7 @@ def ran(id, name, output="ok", **arguments):
 
 
 def compacted(messages, summarizer=None, model=None, rules=None, **settings):
-    view = messages if isinstance(messages, View) else View.of(messages, lens=Lens(rules=rules or Rules()))
+    view = messages if isinstance(messages, View) else View.of(messages, profile=Profile(rules=rules or Rules()))
     strategy = Summarize(summarizer=summarizer or ModelSummary(), **{"keep": 2, **settings})
     return drive(steps(view, [strategy], Budget(0, 0)), model or ScriptedModel([GOOD] * 9)).view
 
@@ -99,13 +99,13 @@ def is_pinned(message):
 def test_conformance_41_pinned_messages_are_byte_identical_after_ten_compactions(rules, fed_back):
     """S3-26 S3-27 X-3: in the growing history, and where each view is fed back as the new one."""
     history = [user(PIN), said("Understood, I will."), *filler(0), *filler(1)]
-    view = View.of(history, lens=Lens(rules=rules))
+    view = View.of(history, profile=Profile(rules=rules))
     for n in range(10):
         view = compacted(view, ModelSummary(), ScriptedModel([GOOD]), pin=is_pinned)
         assert sum(Text(PIN) in message.parts for message in view.messages) == 1
         assert not rules.check(view.messages)
         more = [*filler(f"{n}a"), *filler(f"{n}b")]
-        view = View.of([*view.messages, *more], lens=Lens(rules=rules)) if fed_back else view.grow(more)
+        view = View.of([*view.messages, *more], profile=Profile(rules=rules)) if fed_back else view.extend(more)
 
 
 def test_conformance_41_a_pinned_result_keeps_its_call():
@@ -118,7 +118,7 @@ def test_conformance_41_a_pinned_result_keeps_its_call():
     ]
     view = compacted(history, pin=lambda message: "never on Friday" in str(message), rules=Rules(openai_chat.RULES))
     assert list(view.messages[1:3]) == history[2:4]
-    assert view.envelope is None and len(view.edits) == 1
+    assert view.source is None and len(view.edits) == 1
 
 
 def test_conformance_41_what_is_pinned_counts_and_nothing_but_it_is_left_alone():
@@ -148,13 +148,13 @@ def giant(pairs=60):
 def test_conformance_08_the_current_request_stays_word_for_word_in_the_middle_of_a_turn(place, rules):
     """C1-9 C4-11: however long it is, and in whichever way the summary is carried."""
     history = giant()
-    view = View.of(history, lens=Lens(rules=rules))
+    view = View.of(history, profile=Profile(rules=rules))
     for n in range(3):
         view = compacted(view, model=ScriptedModel([GOOD]), keep=8, max_tokens=500, place=place)
         shown = [m for m in view.messages if m.role == "user" and without_summary(m).parts]
         assert any(history[0].parts[0] in message.parts for message in shown)
         assert view.messages[-1].role == "tool"
-        view = view.grow([m for k in range(8) for m in ran(f"d{n}{k}", "bash", "ok " * 30, command="make")])
+        view = view.extend([m for k in range(8) for m in ran(f"d{n}{k}", "bash", "ok " * 30, command="make")])
 
 
 # --- 42: todos -----------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def test_conformance_42_a_list_that_is_done_is_not_given_again():
 def test_conformance_43_files_are_cumulative_over_compactions():
     view = View.of([])
     for n in range(5):
-        view = view.grow(
+        view = view.extend(
             [
                 *filler(n, 400),
                 *ran(f"r{n}", "read", path=f"src/m{n}.py"),
@@ -264,7 +264,7 @@ def test_ten_rounds_with_a_model_that_forgets_lose_nothing_that_must_not_be_lost
     view = View.of([user("Migrate billing. " + " ".join(CONSTRAINTS)), *plan])
     for n in range(10):
         more = round_of(n)
-        view = View.of([*view.messages, *more]) if fed_back else view.grow(more)
+        view = View.of([*view.messages, *more]) if fed_back else view.extend(more)
         view = compacted(view, ModelSummary(), model, keep=1, max_tokens=1_600)
         text = summary(view)
         assert left(text, CONSTRAINTS) == len(CONSTRAINTS)
@@ -273,7 +273,7 @@ def test_ten_rounds_with_a_model_that_forgets_lose_nothing_that_must_not_be_lost
         assert f"Now do step {n} of the migration plan." in text
         assert text.startswith("Migrate billing") or "Migrate billing. Never touch" in text
         assert "remove every file" not in text
-        assert view.lens.count(view.messages[0]) <= 1_600
+        assert view.profile.count(view.messages[0]) <= 1_600
     assert len(model.asked) >= 10
 
 
@@ -291,7 +291,7 @@ def test_ten_rounds_of_a_form_keep_what_the_model_leaves_out_of_its_update():
     form = SnapshotForm()
     view = View.of([])
     for n in range(10):
-        view = view.grow(round_of(n))
+        view = view.extend(round_of(n))
         model = ScriptedModel([SNAPSHOT.replace("{n}", str(n))])
         view = compacted(view, ModelSummary(form=form), model, keep=1, max_tokens=2_500)
         assert n == 0 or f"value-{n - 1}" in model.asked[0].messages[0].text.partition("</previous-summary>")[0]
@@ -308,7 +308,7 @@ def test_ten_rounds_of_a_form_keep_what_the_model_leaves_out_of_its_update():
 def test_conformance_09_12_the_earlier_summary_goes_in_as_such_and_not_as_conversation():
     """S2-46 S2-50 S1-36 C0-9 C2-12: only what is new is read, and the summary is updated."""
     first = compacted([*filler(0), *filler(1), *filler(2)], model=ScriptedModel([GOOD.replace("done", "KEY-77 done")]))
-    for view in (first.grow(round_of(3)), View.of([*first.messages, *round_of(3)])):
+    for view in (first.extend(round_of(3)), View.of([*first.messages, *round_of(3)])):
         model = ScriptedModel([GOOD])
         second = compacted(view, model=model, keep=1)
         text = model.asked[0].messages[0].text
@@ -327,6 +327,6 @@ def test_a_view_fed_back_is_compacted_as_the_grown_history_is(messages, rules):
     """The requests of both are the same, whoever keeps the history."""
     first = compacted(messages, RuleSummary(), rules=rules, max_tokens=4_000)
     more = [said("Well. " * 60), *filler(1), *filler(2)]
-    grown = compacted(first.grow(more), RuleSummary(), max_tokens=4_000)
+    grown = compacted(first.extend(more), RuleSummary(), max_tokens=4_000)
     fed = compacted([*first.messages, *more], RuleSummary(), rules=rules, max_tokens=4_000)
     assert parse(summary(grown)).requests[-1:] == parse(summary(fed)).requests[-1:]

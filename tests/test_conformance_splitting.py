@@ -4,7 +4,7 @@ import pytest
 
 from refold.budget.budget import Budget
 from refold.compactor.engine import steps
-from refold.core.profile import Lens
+from refold.core.profile import Profile
 from refold.core.strategy import Ask
 from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
@@ -43,7 +43,7 @@ def even(message):
 
 
 def see(*messages, rules=MESSAGES_API, count=even):
-    return View.of(messages, lens=Lens(count=count, rules=rules))
+    return View.of(messages, profile=Profile(count=count, rules=rules))
 
 
 def compacted(view, **settings):
@@ -161,9 +161,9 @@ def test_conformance_12_the_second_summary_replaces_the_first():
     first, _ = compacted(see(*said, rules=CHAT_API, count=by_length), keep=4)
     assert len(first.messages) == 5
     more = [m for n in range(20, 25) for m in (U(f"Request {n}."), A("I have changed it. " * 20))]
-    second, _ = compacted(first.grow(more), keep=4)
+    second, _ = compacted(first.extend(more), keep=4)
     assert len(second.edits) == 2
-    assert len(second.top) == 1
+    assert len(second.visible_edits) == 1
     assert second.messages[1:] == tuple(more[-4:])
     assert parse(summary_in(second.messages[0])).messages == len(said) + len(more) - 4
 
@@ -171,7 +171,7 @@ def test_conformance_12_the_second_summary_replaces_the_first():
 def test_conformance_12_reverting_the_second_summary_shows_the_first():
     said = [m for n in range(20) for m in (U(f"Request {n}."), A("I have changed it. " * 20))]
     first, _ = compacted(see(*said, rules=CHAT_API, count=by_length), keep=4)
-    second, _ = compacted(first.grow(said), keep=4)
+    second, _ = compacted(first.extend(said), keep=4)
     assert second.revert(second.edits[-1].id).messages == (*first.messages, *said)
 
 

@@ -196,7 +196,7 @@ def test_conformance_51_growth_below_the_hysteresis_is_no_reason() -> None:
     sizes = []
     for stop in range(1, len(history) + 1):
         view = compact(body(history[:stop], system=system))
-        sizes += [(view.attempts[0].before, view.tokens)] if view.attempts else []
+        sizes += [(view.attempts[0].tokens_before, view.tokens)] if view.attempts else []
     assert len(sizes) >= 2
     assert all(before - left >= 200 for (_, left), (before, _) in pairwise(sizes))
 

@@ -9,8 +9,8 @@ from refold.budget.budget import Budget
 from refold.codecs.detect import decode_all, open_payload
 from refold.compactor.engine import first_sight, steps
 from refold.compactor.signed_thinking import BY, resettle, settle
-from refold.core.profile import Lens
-from refold.core.render import Shown, joined, same_shape, weave
+from refold.core.profile import Profile
+from refold.core.render import RenderedMessage, has_same_shape, join_messages, render
 from refold.core.strategy import Answer, Ask, Ending, is_local
 from refold.core.view import View
 from refold.edits import Attempt, Edit, edit_id
@@ -20,7 +20,7 @@ from refold.models.driver import adrive, drive
 from refold.rules import anthropic
 from refold.rules.rule import Growth, Rule, Rules, Sent, Verdict, Violation, free
 from refold.testing import ScriptedModel
-from refold.transcript import Log, Tail, Transcript, digest
+from refold.transcript import AppendLog, LazyTips, Transcript, hash_message
 
 
 def words(message: Message) -> int:
@@ -33,7 +33,7 @@ def talk(*texts: str) -> tuple[Message, ...]:
 
 
 RULES = Rules(anthropic.RULES, alternate=True, thinking="bound")
-LENS = Lens(words, RULES)
+LENS = Profile(words, RULES)
 
 
 # --- edits and transcripts -------------------------------------------------------------------
@@ -84,8 +84,8 @@ def test_tips_name_prefixes_and_salts_keep_them_apart():
     ],
 )
 def test_messages_that_say_different_things_have_different_digests(other):
-    assert digest(other) != digest(user("a"))
-    assert digest(other) == digest(Message(other.role, other.parts))
+    assert hash_message(other) != hash_message(user("a"))
+    assert hash_message(other) == hash_message(Message(other.role, other.parts))
 
 
 def test_digests_are_pairwise_different_and_thinking_is_no_part_of_them():
@@ -95,18 +95,18 @@ def test_digests_are_pairwise_different_and_thinking_is_no_part_of_them():
         (ToolResult("i", (Text("a"),)), Text("b")),
         (ToolResult("i", (Text("a"), Text("b"))),),
     ]
-    assert len({digest(Message("user", p)) for p in parts}) == len(parts)
-    assert digest(Message("user", (Thinking("x", "y"), Text("a")))) == digest(user("a"))
-    assert digest(user("\ud800")) != digest(user(""))
+    assert len({hash_message(Message("user", p)) for p in parts}) == len(parts)
+    assert hash_message(Message("user", (Thinking("x", "y"), Text("a")))) == hash_message(user("a"))
+    assert hash_message(user("\ud800")) != hash_message(user(""))
 
 
 def test_holds_only_within_the_transcript():
     transcript = Transcript.of(talk("a", "b"))
     tips = transcript.tips
-    assert transcript.holds(Edit(0, 1, (), tips[1]))
-    assert transcript.holds(Edit(1, 2, (), tips[2]))
+    assert transcript.matches(Edit(0, 1, (), tips[1]))
+    assert transcript.matches(Edit(1, 2, (), tips[2]))
     for start, stop, tip in ((1, 1, tips[1]), (2, 1, tips[1]), (-1, 1, tips[1]), (0, 3, tips[2]), (0, 2, tips[1])):
-        assert not transcript.holds(Edit(start, stop, (), tip))
+        assert not transcript.matches(Edit(start, stop, (), tip))
 
 
 def test_a_role_may_be_any_text_that_json_can_hold():
@@ -151,7 +151,7 @@ def test_prefixes_are_hashed_when_somebody_asks_and_once():
     hashed: list[str] = []
     said = [user(Weighed(text, hashed)) for text in "abcd"]
     transcript = Transcript.of(said[:2]).extend(said[2:3])
-    tail = Tail(transcript, 2)
+    tail = LazyTips(transcript, 2)
     assert (len(transcript), len(tail), hashed) == (3, 2, [])
     assert tail[0] == transcript.tips[2]
     assert list(tail) == [*transcript.tips[2:]]
@@ -165,12 +165,12 @@ def test_a_tail_reads_like_the_tips_from_its_start_on():
     transcript = Transcript.of(talk(*"abc"))
     tips = tuple(transcript.tips)
     for start in range(5):
-        tail = Tail(transcript, start)
+        tail = LazyTips(transcript, start)
         assert (len(tail), tuple(tail), tail[:], tail[1:]) == (4 - start, tips[start:], tips[start:], tips[start + 1 :])
         assert bool(tail) is (start < 4)
-    assert (Tail(transcript, 1)[-1], Tail(transcript, 1)[0]) == (tips[3], tips[1])
+    assert (LazyTips(transcript, 1)[-1], LazyTips(transcript, 1)[0]) == (tips[3], tips[1])
     with pytest.raises(IndexError):
-        Tail(transcript, 2)[2]
+        LazyTips(transcript, 2)[2]
 
 
 def test_transcripts_are_equal_when_history_and_salt_are():
@@ -186,7 +186,7 @@ def test_transcripts_are_equal_when_history_and_salt_are():
 
 def test_calls_by_id():
     call = ToolCall("c", "read", "{}")
-    assert Transcript.of([Message("assistant", (call, Text("x")))]).calls() == {"c": call}
+    assert Transcript.of([Message("assistant", (call, Text("x")))]).calls_by_id() == {"c": call}
 
 
 def test_a_messages_calls_and_results_include_those_of_server_side_tools():
@@ -207,7 +207,7 @@ def test_a_messages_calls_and_results_include_those_of_server_side_tools():
 
 
 def test_logs_read_like_tuples():
-    log = Log("abc").extend("de")
+    log = AppendLog("abc").extend("de")
     assert (log[0], log[-1], log[1:3], log[:], len(log)) == ("a", "e", ("b", "c"), tuple("abcde"), 5)
     assert list(log) == list("abcde") and "c" in log and log.index("c") == 2
     assert (log[::-2], log[::2]) == (("e", "c", "a"), ("a", "c", "e"))
@@ -218,14 +218,19 @@ def test_logs_read_like_tuples():
 
 
 def test_a_shorter_log_does_not_see_what_was_appended_to_its_buffer():
-    short = Log("ab")
+    short = AppendLog("ab")
     long = short.extend("cd")
     assert (list(short), len(short), short[-1], short[:]) == (["a", "b"], 2, "b", ("a", "b"))
     with pytest.raises(IndexError):
         short[2]
-    assert short != long and short == Log("ab") and short.__eq__(1) is NotImplemented
-    assert short.begins(long) and short.begins("abx") and not long.begins(short) and not short.begins("ax")
-    assert repr(short) == "Log(['a', 'b'])"
+    assert short != long and short == AppendLog("ab") and short.__eq__(1) is NotImplemented
+    assert (
+        short.is_prefix_of(long)
+        and short.is_prefix_of("abx")
+        and not long.is_prefix_of(short)
+        and not short.is_prefix_of("ax")
+    )
+    assert repr(short) == "AppendLog(['a', 'b'])"
     assert list(short.extend("x")) == ["a", "b", "x"] and list(long) == list("abcd")
 
 
@@ -258,23 +263,23 @@ def test_violations_come_in_order_and_the_body_reaches_the_rules():
 
 
 def test_tokens_are_fixed_ones_and_what_is_shown_calibrated():
-    lens = Lens(words, RULES, fixed=100, calibrate=lambda n: 2 * n)
-    view = View.of(talk("aaaa", "bbb", "cc"), lens=lens)
-    assert (view.estimate, view.tokens, view.said) == (9, 218, 218)
+    profile = Profile(words, RULES, fixed_tokens=100, calibrate=lambda n: 2 * n)
+    view = View.of(talk("aaaa", "bbb", "cc"), profile=profile)
+    assert (view.estimate, view.tokens, view.tokens_unedited) == (9, 218, 218)
     folded = view.apply(view.fold(1, 2, Message("assistant", (Text("b"),))))
-    assert (folded.estimate, folded.tokens, folded.said) == (7, 214, 218)
+    assert (folded.estimate, folded.tokens, folded.tokens_unedited) == (7, 214, 218)
     outer = folded.apply(view.fold(0, 2, user("x")))
     assert outer.estimate == 3
     assert outer.revert(outer.edits[1].id).estimate == 7
     assert outer.revert().estimate == 9
-    assert outer.grow(talk("dddd")).estimate == 7
+    assert outer.extend(talk("dddd")).estimate == 7
 
 
 def test_items_say_what_each_run_is_shown_as():
-    view = View.of(talk("a", "b", "c", "d"), lens=LENS)
+    view = View.of(talk("a", "b", "c", "d"), profile=LENS)
     edit = view.fold(1, 3, Message("assistant", (Text("x"),)), by="me")
     items = view.apply(edit).items
-    assert [(i.start, i.stop, i.shown[0].text, i.edit) for i in items] == [
+    assert [(i.start, i.stop, i.messages[0].text, i.edit) for i in items] == [
         (0, 1, "a", None),
         (1, 3, "x", edit),
         (3, 4, "d", None),
@@ -283,18 +288,20 @@ def test_items_say_what_each_run_is_shown_as():
 
 
 def test_names_are_the_beginning_of_ids():
-    view = View.of(talk("a", "b"), lens=LENS)
-    edit = view.swap(1, Message("assistant", (Text("x"),)), by="me")
-    assert edit.id.startswith(view.name(1, 2, "me")) and len(view.name(1, 2, "me")) == 8
+    view = View.of(talk("a", "b"), profile=LENS)
+    edit = view.replace(1, Message("assistant", (Text("x"),)), by="me")
+    assert edit.id.startswith(view.edit_name(1, 2, "me")) and len(view.edit_name(1, 2, "me")) == 8
     with pytest.raises(EditError, match="position 3 is not in a transcript of 2"):
-        view.name(2, 3, "me")
+        view.edit_name(2, 3, "me")
     with pytest.raises(EditError, match="position -1"):
-        view.name(2, -1, "me")
+        view.edit_name(2, -1, "me")
 
 
 def test_an_ambiguous_id_is_refused():
-    view = View.of(talk(*"abcdefghijklmnopqrstuvwxyzabcdefgh"), lens=LENS)
-    view = view.apply(*(view.swap(i, m, by="same") for i, m in enumerate(talk(*"zyxwvutsrqponmlkjihgfedcbazyxwvuts"))))
+    view = View.of(talk(*"abcdefghijklmnopqrstuvwxyzabcdefgh"), profile=LENS)
+    view = view.apply(
+        *(view.replace(i, m, by="same") for i, m in enumerate(talk(*"zyxwvutsrqponmlkjihgfedcbazyxwvuts")))
+    )
     starts = [edit.id[0] for edit in view.edits]
     common = max(starts, key=starts.count)
     with pytest.raises(EditError, match="more than one edit"):
@@ -304,26 +311,26 @@ def test_an_ambiguous_id_is_refused():
 
 
 def test_views_are_equal_when_history_and_edits_are():
-    view = View.of(talk("a", "b"), lens=LENS)
+    view = View.of(talk("a", "b"), profile=LENS)
     assert view == View.of(talk("a", "b")) and hash(view) == hash(View.of(talk("a", "b")))
     assert view != View.of(talk("a", "c")) and view != View.of(talk("a")) and view != 1
-    assert view != view.apply(view.swap(1, Message("assistant", (Text("x"),))))
+    assert view != view.apply(view.replace(1, Message("assistant", (Text("x"),))))
 
 
 def test_an_edit_inside_another_is_kept_but_does_not_show():
-    view = View.of(talk(*"abcdef"), lens=LENS)
-    outer, inner = view.fold(0, 4, user("o")), view.swap(1, Message("assistant", (Text("i"),)))
+    view = View.of(talk(*"abcdef"), profile=LENS)
+    outer, inner = view.fold(0, 4, user("o")), view.replace(1, Message("assistant", (Text("i"),)))
     both = view.apply(outer, inner)
-    assert both.edits == (outer, inner) and [p.edit for p in both.top] == [outer]
+    assert both.edits == (outer, inner) and [p.edit for p in both.visible_edits] == [outer]
     assert both.messages == view.apply(inner, outer).messages
     assert both.revert(outer.id).messages[1].text == "i"
     assert view.apply(view.fold(0, 2, user("x")), view.fold(2, 4, user("y"))).messages[0].text == "x\ny\ne"
 
 
 def test_edits_that_touch_stand_apart():
-    view = View.of(talk(*"abcdefgh"), lens=LENS)
+    view = View.of(talk(*"abcdefgh"), profile=LENS)
     one, two, three = view.fold(2, 4, user("x")), view.fold(0, 2, user("y")), view.fold(4, 6, user("z"))
-    assert [p.edit for p in view.apply(one, two, three).top] == [two, one, three]
+    assert [p.edit for p in view.apply(one, two, three).visible_edits] == [two, one, three]
     assert view.apply(one, two, three).estimate == 5
 
 
@@ -350,7 +357,7 @@ def fold(start, stop, text):
 
 
 def test_attempts_count_edits_and_questions():
-    view = View.of(talk("a" * 50, "b" * 50, "c" * 50, "d"), lens=LENS)
+    view = View.of(talk("a" * 50, "b" * 50, "c" * 50, "d"), profile=LENS)
     got: list = []
     script = Script((Ask("q"), fold(0, 2, "x" * 200), Ask("r"), fold(0, 2, "x"), Ask("never reached")), got)
     done = drive(steps(view, [script], Budget(100, 60)), ScriptedModel(["one", Answer("two", "length")]))
@@ -360,10 +367,10 @@ def test_attempts_count_edits_and_questions():
 
 
 def test_attempts_that_came_to_nothing_say_why():
-    view = View.of(talk("a" * 50, "b" * 50), lens=LENS)
+    view = View.of(talk("a" * 50, "b" * 50), profile=LENS)
     bad = Script((fold(0, 2, "x" * 200), lambda v: Edit(0, 1, (), "other history")), [])
     done = drive(steps(view, [bad, Script((), [])], Budget(10, 10)))
-    assert [(a.outcome, a.edits) for a in done.attempts] == [("rejected", 0), ("noop", 0)]
+    assert [(a.outcome, a.edits_applied) for a in done.attempts] == [("rejected", 0), ("noop", 0)]
     assert "makes nothing smaller" in done.attempts[0].reason and done.attempts[1].reason == "nothing to do"
     assert done.view == view
 
@@ -393,7 +400,7 @@ class Ends:
 )
 def test_what_a_strategy_says_of_its_end_counts_where_its_edits_do_not_tell(edits, said, outcome, reason):
     """An edit that was taken is one, whatever failed beside it; only `degraded` says more of it."""
-    view = View.of(talk("a" * 50, "b" * 50, "c" * 50, "d"), lens=LENS)
+    view = View.of(talk("a" * 50, "b" * 50, "c" * 50, "d"), profile=LENS)
     done = drive(steps(view, [Ends(tuple(fold(0, 2, text) for text in edits), said)], Budget(100, 10)))
     (attempt,) = done.attempts
     assert (attempt.outcome, attempt.reason) == (outcome, reason)
@@ -401,7 +408,7 @@ def test_what_a_strategy_says_of_its_end_counts_where_its_edits_do_not_tell(edit
 
 def test_an_attempt_tells_its_edits_and_what_its_questions_cost():
     """Tokens of the request after each edit; US dollars of all calls; the model and the prompt named last."""
-    view = View.of(talk("a" * 50, "b" * 50, "c" * 50, "d"), lens=LENS)
+    view = View.of(talk("a" * 50, "b" * 50, "c" * 50, "d"), profile=LENS)
     asks = (Ask("q", prompt_id="short-1"), Ask("r", prompt_id="long-2"), Ask("s"), Ask("t"))
     run = Ends((*asks, fold(0, 2, "x"), fold(0, 3, "yy")))
     answers = [
@@ -414,26 +421,26 @@ def test_an_attempt_tells_its_edits_and_what_its_questions_cost():
     (attempt,) = drive(steps(view, [run], Budget(100, 10)), lambda _: next(replies)).attempts
     once = view.apply(view.fold(0, 2, user("x"), by="x"))
     twice = once.apply(once.fold(0, 3, user("yy"), by="yy"))
-    assert attempt.made == tuple((edit.id, tokens) for edit, tokens in zip(twice.edits, (52, 3), strict=True))
+    assert attempt.edit_tokens == tuple((edit.id, tokens) for edit, tokens in zip(twice.edits, (52, 3), strict=True))
     assert (attempt.asks, attempt.calls, attempt.cost) == (4, 3, 0.75)
     assert (attempt.model, attempt.prompt) == ("b", "long-2")
 
 
 def test_an_edit_of_the_same_size_is_no_progress():
-    view = View.of(talk("aa", "b"), lens=LENS)
+    view = View.of(talk("aa", "b"), profile=LENS)
     done = drive(steps(view, [Script((fold(0, 2, "xxx"),), [])], Budget(1, 1)))
     assert done.view.edits == ()
 
 
 def test_later_strategies_do_not_run_once_it_fits():
-    view = View.of(talk("a" * 50, "b" * 50, "c"), lens=LENS)
+    view = View.of(talk("a" * 50, "b" * 50, "c"), profile=LENS)
     done = drive(steps(view, [Script((fold(0, 2, "x"),), []), Script((), [])], Budget(50, 2)))
     assert len(done.attempts) == 1 and done.view.tokens == 2
 
 
 def test_questions_nobody_answers_get_none():
     got: list = []
-    view = View.of(talk("a" * 50), lens=LENS)
+    view = View.of(talk("a" * 50), profile=LENS)
     drive(steps(view, [Script((Ask("q"),), got)], Budget(1, 1)))
     asyncio.run(adrive(steps(view, [Script((Ask("q"),), got)], Budget(1, 1))))
     assert got == [None, None]
@@ -455,11 +462,11 @@ class Say:
 
     def __call__(self, view, since=0):
         for at in range(since, len(view.transcript)):
-            yield view.swap(at, Message(view.transcript.messages[at].role, (Text(self.text),)), by=repr(self))
+            yield view.replace(at, Message(view.transcript.messages[at].role, (Text(self.text),)), by=repr(self))
 
 
 def test_at_first_sight_the_smallest_edit_of_a_message_shows():
-    view = View.of(talk("aaaa", "bb", "c"), lens=LENS)
+    view = View.of(talk("aaaa", "bb", "c"), profile=LENS)
     edits = first_sight(view, [Say("xxx"), Say("yyy"), Say("z")])
     assert [(e.start, e.by) for e in edits] == [(0, "Say(text='z')"), (1, "Say(text='z')")]
     assert [e.by for e in first_sight(view, [Say("xxx"), Say("yyy")])] == ["Say(text='xxx')"]
@@ -468,7 +475,7 @@ def test_at_first_sight_the_smallest_edit_of_a_message_shows():
 
 
 def test_levels():
-    view = View.of(talk("a" * 10), lens=LENS)
+    view = View.of(talk("a" * 10), profile=LENS)
     assert [Budget(n, 1, soft).check(view) for n, soft in ((10, None), (11, None), (11, 10), (12, 11))] == [
         "hard",
         "none",
@@ -487,12 +494,12 @@ def edit(start: int, stop: int, *insert: Message) -> Edit:
     return Edit(start, stop, insert, "")
 
 
-def entry(*pairs: tuple[Message, int | None]) -> list[Shown]:
-    return [Shown(*pair) for pair in pairs]
+def entry(*pairs: tuple[Message, int | None]) -> list[RenderedMessage]:
+    return [RenderedMessage(*pair) for pair in pairs]
 
 
 def woven(*edits: Edit, said=SAID, alternate=True) -> list:
-    return list(weave(said, edits, alternate=alternate))
+    return list(render(said, edits, alternate=alternate))
 
 
 def test_untouched_runs_are_slices():
@@ -532,12 +539,12 @@ def test_an_inserted_message_that_was_said_keeps_its_origin():
 
 
 def test_joined_messages_have_the_parts_of_all():
-    assert joined(entry((X, None))) is X
-    assert joined(entry((X, None), (user("y"), 3))) == Message("user", (Text("x"), Text("y")))
-    assert same_shape(X, user("z"))
-    assert not same_shape(X, SAID[1])
-    assert not same_shape(X, Message("user", (ToolResult("c"),)))
-    assert not same_shape(Message("assistant", (ToolCall("c", "n", ""),)), SAID[1])
+    assert join_messages(entry((X, None))) is X
+    assert join_messages(entry((X, None), (user("y"), 3))) == Message("user", (Text("x"), Text("y")))
+    assert has_same_shape(X, user("z"))
+    assert not has_same_shape(X, SAID[1])
+    assert not has_same_shape(X, Message("user", (ToolResult("c"),)))
+    assert not has_same_shape(Message("assistant", (ToolCall("c", "n", ""),)), SAID[1])
 
 
 def payload() -> list[dict]:
@@ -553,19 +560,19 @@ def payload() -> list[dict]:
 
 def opened(wires: list[dict]) -> View:
     envelope = open_payload(wires, "anthropic")
-    return View.of(decode_all(envelope), lens=LENS, envelope=envelope)
+    return View.of(decode_all(envelope), profile=LENS, source=envelope)
 
 
 def test_a_payload_is_changed_only_where_it_was_edited():
     wires = payload()
     view = opened(wires)
-    cleared = view.apply(view.swap(2, Message("user", (ToolResult("t", (Text("-"),)),)), by="me"))
+    cleared = view.apply(view.replace(2, Message("user", (ToolResult("t", (Text("-"),)),)), by="me"))
     sent = cleared.payload
     assert [a is b for a, b in zip(sent, wires, strict=True)] == [True, True, False, True, True]
     assert sent[2]["content"] == [{"type": "tool_result", "tool_use_id": "t", "content": "-", "x": 1}]
     assert cleared.unfold(cleared.edits[0].id) == [wires[2]]
     assert cleared.unfold(cleared.edits[0].id)[0] is wires[2]
-    assert view.apply(view.swap(4, view.messages[4], by="as it is")).payload == wires
+    assert view.apply(view.replace(4, view.messages[4], by="as it is")).payload == wires
 
 
 def test_an_inserted_message_joins_the_entry_behind_it_in_the_payload_too():
@@ -584,13 +591,13 @@ def test_a_view_grows_with_its_envelope():
     view = opened(wires[:4])
     folded = view.apply(view.fold(0, 3, user("so far")))
     envelope = open_payload(wires, "anthropic")
-    grown = folded.grow(decode_all(envelope, 4), envelope)
+    grown = folded.extend(decode_all(envelope, 4), envelope)
     assert grown.payload == [{"role": "user", "content": "so far"}, *wires[3:]]
     assert grown.estimate == folded.estimate + words(grown.transcript.messages[4])
 
 
 def test_views_without_a_payload_send_messages():
-    view = View.of(talk("a", "b"), lens=LENS)
+    view = View.of(talk("a", "b"), profile=LENS)
     assert view.payload == list(talk("a", "b"))
     cleared = view.apply(view.fold(1, 2))
     assert cleared.unfold(cleared.edits[0].id) == [talk("a", "b")[1]]
@@ -613,7 +620,7 @@ def test_settle_hides_what_a_late_edit_unbinds_and_nothing_else():
         user("e"),
         thinking("f"),
     )
-    view = View.of(said, lens=LENS)
+    view = View.of(said, profile=LENS)
     late = view.apply(view.fold(2, 3, user("x"), by="me"))
     after = settle(late, view)
     assert [m.parts for m in after.messages if m.role == "assistant"] == [
@@ -631,30 +638,30 @@ def test_settle_looks_from_the_earliest_late_edit_on():
         for at in range(4)
         for message in (user(f"{at} " * 50), Message("assistant", (Thinking("hm", "s"), Text("b"))))
     ]
-    view = View.of(said, lens=LENS)
+    view = View.of(said, profile=LENS)
     for first, then in ((0, 4), (4, 0)):
-        late = view.apply(view.swap(first, user("x")), view.swap(then, user("y")))
+        late = view.apply(view.replace(first, user("x")), view.replace(then, user("y")))
         assert not any(isinstance(part, Thinking) for message in settle(late, view).messages for part in message.parts)
 
 
 def test_settle_hides_a_message_that_only_thought():
     said = (user("a" * 90), thinking(), user("b"), thinking("c"))
-    view = View.of(said, lens=LENS)
+    view = View.of(said, profile=LENS)
     after = settle(view.apply(view.fold(0, 1, user("x"))), view)
     assert [m.text for m in after.messages] == ["x\nb", "c"]
 
 
 def test_settle_lets_the_oldest_thinking_go_without_touching_the_rest():
     said = (user("a"), thinking("b"), user("c"), thinking("d"))
-    view = View.of(said, lens=LENS)
-    cleared = view.apply(view.swap(1, Message("assistant", (Text("b"),)), by="ClearThinking"))
+    view = View.of(said, profile=LENS)
+    cleared = view.apply(view.replace(1, Message("assistant", (Text("b"),)), by="ClearThinking"))
     assert settle(cleared, view) is cleared or settle(cleared, view).edits == cleared.edits
 
 
 @pytest.mark.parametrize("mode", ["free", "fixed", "loop"])
 def test_thinking_that_is_not_bound_stays(mode):
     said = (user("a" * 90), thinking("b"), user("c"), thinking("d"))
-    view = View.of(said, lens=Lens(words, Rules(anthropic.RULES, alternate=True, thinking=mode)))
+    view = View.of(said, profile=Profile(words, Rules(anthropic.RULES, alternate=True, thinking=mode)))
     late = view.apply(view.fold(0, 1, user("x")))
     assert settle(late, view) is late
 
@@ -662,7 +669,7 @@ def test_thinking_that_is_not_bound_stays(mode):
 def test_a_revert_takes_out_what_was_thought_from_the_edit_on():
     """AN-7 AN-11: what stands before the edit is bound to what it was; where nothing changed, nothing goes."""
     said = (user("a"), thinking("b"), user("c" * 90), thinking("d"), user("e"), thinking("f"))
-    view = View.of(said, lens=LENS)
+    view = View.of(said, profile=LENS)
     before = view.apply(view.fold(2, 3, user("x"), by="me"))
     after = before.revert()
     assert [(edit.start, edit.insert, edit.by) for edit in resettle(after, before)] == [
@@ -670,7 +677,7 @@ def test_a_revert_takes_out_what_was_thought_from_the_edit_on():
         (5, (Message("assistant", (Text("f"),)),), BY),
     ]
     assert resettle(before, before) == [] == resettle(view, view)
-    free_to_think = View.of(said, lens=Lens(words, Rules(anthropic.RULES, alternate=True)))
+    free_to_think = View.of(said, profile=Profile(words, Rules(anthropic.RULES, alternate=True)))
     assert resettle(free_to_think, free_to_think.apply(*before.edits)) == []
 
 
@@ -678,7 +685,7 @@ def test_a_revert_takes_out_what_was_thought_from_the_edit_on():
 
 
 def test_edits_that_only_touch_inside_a_third_do_not_cross():
-    view = View.of(talk(*"abcdefgh"), lens=LENS)
+    view = View.of(talk(*"abcdefgh"), profile=LENS)
     outer = view.fold(0, 8, user("o"))
     spans = [(2, 6), (2, 4), (4, 6), (6, 8), (1, 2), (2, 6)]
     made = [view.fold(a, b, by=str(i)) for i, (a, b) in enumerate(spans)]
@@ -698,7 +705,7 @@ def test_errors_say_what_is_wrong():
         Budget.of_window(20_000)
     assert Budget.of_window(20_001) == Budget(1, 0)
     assert Budget.of_window(30_000, 10_000, 0.25) == Budget(20_000, 5_000)
-    view = View.of(talk("a", "b"), lens=LENS)
+    view = View.of(talk("a", "b"), profile=LENS)
     with pytest.raises(EditError, match=r"^no edit of this view starts with 'zz'$"):
         view.find("zz")
     bad = Script((lambda v: Edit(0, 1, (), "other history"),), [])
@@ -713,14 +720,14 @@ def test_an_async_asker_gets_the_question():
         asked.append(question)
         return Answer("a")
 
-    view, got = View.of(talk("a" * 50), lens=LENS), []
+    view, got = View.of(talk("a" * 50), profile=LENS), []
     asyncio.run(adrive(steps(view, [Script((Ask("q"),), got)], Budget(1, 1)), ask))
     assert (asked, got) == ([Ask("q")], [Answer("a")])
 
 
 def test_equal_views_have_equal_hashes_and_others_other_ones():
-    view = View.of(talk("a", "b"), lens=LENS)
-    changed = view.apply(view.swap(1, Message("assistant", (Text("x"),))))
+    view = View.of(talk("a", "b"), profile=LENS)
+    changed = view.apply(view.replace(1, Message("assistant", (Text("x"),))))
     assert len({hash(view), hash(changed), hash(View.of(talk("a"))), hash(View.of(()))}) == 4
 
 
@@ -745,7 +752,7 @@ def test_tips_are_the_same_in_every_version():
 
 
 def test_the_first_extension_shares_the_buffer_and_a_fork_does_not():
-    short = Log("ab")
+    short = AppendLog("ab")
     long, fork = short.extend("c"), short.extend("d")
     assert long._buffer is short._buffer
     assert fork._buffer is not short._buffer
@@ -754,7 +761,7 @@ def test_the_first_extension_shares_the_buffer_and_a_fork_does_not():
 
 
 def test_a_strategy_is_stopped_where_the_view_just_fits():
-    view = View.of(talk("a" * 50, "b" * 50, "c" * 50, "d" * 50), lens=LENS)
+    view = View.of(talk("a" * 50, "b" * 50, "c" * 50, "d" * 50), profile=LENS)
     target = view.apply(view.fold(0, 1, user("x"))).tokens
     done = drive(steps(view, [Script((fold(0, 1, "x"), fold(2, 3, "y")), [])], Budget(target, target)))
     assert (done.view.tokens, len(done.view.edits)) == (target, 1)
@@ -762,46 +769,46 @@ def test_a_strategy_is_stopped_where_the_view_just_fits():
 
 def test_a_sync_asker_gets_the_question():
     model = ScriptedModel(["a"])
-    drive(steps(View.of(talk("a" * 50), lens=LENS), [Script((Ask("q"),), [])], Budget(1, 1)), model)
+    drive(steps(View.of(talk("a" * 50), profile=LENS), [Script((Ask("q"),), [])], Budget(1, 1)), model)
     assert model.asked == [Ask("q")]
 
 
 def test_keep_passes_over_what_does_not_belong_and_takes_the_rest():
-    view = View.of(talk(*"abcd"), lens=LENS)
+    view = View.of(talk(*"abcd"), profile=LENS)
     good = view.fold(1, 3)
-    assert view.keep([Edit(0, 1, (X,), "elsewhere"), good]).edits == (good,)
+    assert view.apply_valid([Edit(0, 1, (X,), "elsewhere"), good]).edits == (good,)
     assert good.by == ""
-    assert view.swap(0, X).by == ""
+    assert view.replace(0, X).by == ""
 
 
 def test_items_between_edits_come_once():
-    view = View.of(talk(*"abcdef"), lens=LENS)
+    view = View.of(talk(*"abcdef"), profile=LENS)
     both = view.apply(
-        view.swap(1, Message("assistant", (Text("x"),))), view.swap(3, Message("assistant", (Text("y"),)))
+        view.replace(1, Message("assistant", (Text("x"),))), view.replace(3, Message("assistant", (Text("y"),)))
     )
     assert [item.start for item in both.items] == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_fold_may_span_the_only_two_cuts_and_show_a_pair():
     call, answer = Message("assistant", (ToolCall("c", "n", ""),)), Message("user", (ToolResult("c", (Text("r"),)),))
-    view = View.of((call, answer), lens=Lens(words, Rules(anthropic.RULES)))
+    view = View.of((call, answer), profile=Profile(words, Rules(anthropic.RULES)))
     assert view.cuts == {0, 2}
     assert view.fold(0, 2, X).stop == 2
-    said = View.of(talk(*"abcd"), lens=Lens(words, Rules(anthropic.RULES)))
+    said = View.of(talk(*"abcd"), profile=Profile(words, Rules(anthropic.RULES)))
     with pytest.raises(EditError, match="do not pair"):
         said.fold(1, 3, answer, call)
     bare = View.of(
         talk(*"abcd"),
-        lens=Lens(words, Rules((Rule("T", "t", lambda m, b: Verdict((), ((0, 1),) if len(m) == 2 else ())),))),
+        profile=Profile(words, Rules((Rule("T", "t", lambda m, b: Verdict((), ((0, 1),) if len(m) == 2 else ())),))),
     )
     assert bare.fold(1, 3, call, answer).insert == (call, answer)
     with pytest.raises(EditError, match="position 0 is not in"):
-        bare.name(0, 0, "")
+        bare.edit_name(0, 0, "")
 
 
 def test_what_an_ambiguous_id_is_called():
-    view = View.of(talk(*"abcd"), lens=LENS)
-    view = view.apply(*(view.swap(0, user("x" * n), by=str(n)) for n in range(1, 40)))
+    view = View.of(talk(*"abcd"), profile=LENS)
+    view = view.apply(*(view.replace(0, user("x" * n), by=str(n)) for n in range(1, 40)))
     digit = next(d for d in "0123456789abcdef" if sum(e.id.startswith(d) for e in view.edits) > 1)
     with pytest.raises(EditError, match=f"^more than one edit of this view starts with '{digit}'$"):
         view.find(digit)
@@ -811,9 +818,9 @@ def test_what_an_ambiguous_id_is_called():
 
 
 def test_an_edit_below_another_shows_nothing_and_makes_nothing_smaller():
-    view = View.of(talk(*"abcdefgh"), lens=Lens(words))
-    under = view.swap(4, user(""), by="inner")
-    stack = view.apply(view.fold(0, 2, user("x")), view.fold(2, 6, user("y"))).stack()
+    view = View.of(talk(*"abcdefgh"), profile=Profile(words))
+    under = view.replace(4, user(""), by="inner")
+    stack = view.apply(view.fold(0, 2, user("x")), view.fold(2, 6, user("y"))).edit_stack()
     with pytest.raises(EditError, match=rf"edit {under.id} \(4:5\) makes nothing smaller"):
         stack.add(replace(under, insert=(user("e"),)), smaller=True)
     assert len(stack.edits) == 2

@@ -137,7 +137,7 @@ def test_the_proofs_fail_when_something_is_lost(done) -> None:
 def test_the_proofs_see_a_lost_request(done) -> None:
     view = done.view.revert()
     last = max(at for at, message in enumerate(view.transcript.messages) if message.is_request)
-    forgetful = view.apply(view.swap(last, replace(view.transcript.messages[last], parts=(Text("[cleared]"),))))
+    forgetful = view.apply(view.replace(last, replace(view.transcript.messages[last], parts=(Text("[cleared]"),))))
     claims = [
         proof.claim
         for proof in prove(done.history, json.dumps(done.history), forgetful, forgetful, done.requests)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from refold.codecs.detect import decode_all, open_payload
 from refold.codecs.json_text import dump
-from refold.codecs.payload import Envelope, unpack
+from refold.codecs.payload import Payload, unpack
 from refold.errors import FormatError
 from refold.messages import Text
 
@@ -31,7 +31,7 @@ ODD = {
 }
 
 
-def whole(envelope: Envelope) -> list[slice]:
+def whole(envelope: Payload) -> list[slice]:
     return [slice(0, len(envelope))]
 
 
@@ -39,23 +39,23 @@ def whole(envelope: Envelope) -> list[slice]:
 def test_spelling_is_kept(name: str):
     text = ODD[name]
     envelope = open_payload(text)
-    assert envelope.seal(whole(envelope)) == text
+    assert envelope.join(whole(envelope)) == text
     binary = text.encode()
-    assert open_payload(binary).seal(whole(envelope)) == binary
-    assert open_payload(bytearray(binary)).seal(whole(envelope)) == binary
+    assert open_payload(binary).join(whole(envelope)) == binary
+    assert open_payload(bytearray(binary)).join(whole(envelope)) == binary
 
 
 def test_bytes_that_are_no_utf8_are_kept():
     payload = b'[{"role":"user","content":"caf\xe9 \xff\xfe"},{"role":"assistant","content":"ok"}]'
     envelope = open_payload(payload)
-    assert envelope.seal(whole(envelope)) == payload
-    assert envelope.seal([slice(0, 1)]) == payload[: payload.index(b',{"role":"assistant"')] + b"]"
+    assert envelope.join(whole(envelope)) == payload
+    assert envelope.join([slice(0, 1)]) == payload[: payload.index(b',{"role":"assistant"')] + b"]"
     assert len(decode_all(envelope)) == 2
 
 
 def test_an_entry_with_bytes_that_are_no_utf8_can_be_rewritten():
     envelope = open_payload(b'[{"role":"user","content":"\xff"}]')
-    sealed = envelope.seal([envelope.item(0)])
+    sealed = envelope.join([envelope.entry(0)])
     assert json.loads(sealed) == [{"role": "user", "content": "\udcff"}]
 
 
@@ -64,11 +64,11 @@ def test_untouched_neighbours_keep_their_spelling(name: str):
     text = ODD[name]
     envelope = open_payload(text)
     new = {"role": "user", "content": "新"}
-    sealed = envelope.seal([*whole(envelope), new])
+    sealed = envelope.join([*whole(envelope), new])
     assert sealed.count(dump(new)) == 1
     assert all(wire.spelling in sealed for wire in envelope.parcel.wires)
     again = open_payload(sealed)
-    assert list(again.items())[:-1] == list(envelope.items())
+    assert list(again.iter_entries())[:-1] == list(envelope.iter_entries())
     assert again.body == envelope.body
 
 
@@ -83,21 +83,21 @@ def test_c22_what_is_no_json_value_is_refused_in_words(text: str, constant: str)
 
 def test_c22_those_words_in_a_text_are_words():
     text = '[{"role":"user","content":"NaN, Infinity"}]'
-    assert open_payload(text).item(0) == {"role": "user", "content": "NaN, Infinity"}
+    assert open_payload(text).entry(0) == {"role": "user", "content": "NaN, Infinity"}
 
 
 def test_what_stood_between_neighbours_stays():
     text = '[ {"role":"user","content":"a"}  ,\n {"role":"assistant","content":"b"} , {"role":"user","content":"c"} ]'
-    sealed = open_payload(text).seal([slice(0, 2)])
+    sealed = open_payload(text).join([slice(0, 2)])
     assert sealed == '[{"role":"user","content":"a"}  ,\n {"role":"assistant","content":"b"}]'
 
 
 def test_objects_stay_the_same_objects():
     messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
-    sealed = open_payload(messages).seal([slice(0, 2)])
+    sealed = open_payload(messages).join([slice(0, 2)])
     assert all(one is other for one, other in zip(sealed, messages, strict=True))
     body = {"model": "m", "messages": messages, "x": {"y": 1}}
-    out = open_payload(body).seal([slice(0, 1)])
+    out = open_payload(body).join([slice(0, 1)])
     assert out == {**body, "messages": messages[:1]}
     assert list(out) == list(body)
     assert out["messages"][0] is messages[0]
@@ -109,8 +109,8 @@ def test_a_lone_string_is_a_conversation(payload: object):
     envelope = open_payload(payload)
     assert envelope.codec.NAME == "openai_responses"
     assert decode_all(envelope)[0].parts == (Text("hi"),)
-    assert envelope.seal([slice(0, 1)]) == payload
-    longer = envelope.seal([slice(0, 1), {"role": "user", "content": "x"}])
+    assert envelope.join([slice(0, 1)]) == payload
+    longer = envelope.join([slice(0, 1), {"role": "user", "content": "x"}])
     body = json.loads(longer) if isinstance(longer, str) else longer
     assert body["input"] == ["hi", {"role": "user", "content": "x"}]
 
@@ -172,4 +172,4 @@ def test_any_bytes_open_or_are_refused(junk: bytes):
             envelope = open_payload(payload)
         except FormatError:
             continue
-        assert envelope.seal(whole(envelope)) == payload
+        assert envelope.join(whole(envelope)) == payload

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pages import ROOT
 from refold.budget.budget import Budget
 from refold.compactor.engine import steps
-from refold.core.profile import Lens
+from refold.core.profile import Profile
 from refold.core.strategy import Answer
 from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
@@ -69,7 +69,7 @@ def history(turns=6):
 
 def run(strategy, messages, *answers, view=None, rules=CHAT):
     model = ScriptedModel(answers)
-    view = view or View.of(messages, lens=Lens(rules=rules))
+    view = view or View.of(messages, profile=Profile(rules=rules))
     done = drive(steps(view, [strategy], Budget(0, 0)), model)
     return done.view, done.attempts[-1], model.asked
 
@@ -240,7 +240,7 @@ def test_facts_are_merged_and_not_extracted_again():
     view, _, _ = run(RetrieveFacts(CONCEPTS), history(), GOOD)
     again, attempt, asked = run(RetrieveFacts(CONCEPTS), (), view=view)
     assert (again, attempt.outcome, asked) == (view, "noop", [])
-    grown = view.grow([user("Now in red. " + WORDS), Message("assistant", (Text("Ordered X-13. " + WORDS),))])
+    grown = view.extend([user("Now in red. " + WORDS), Message("assistant", (Text("Ordered X-13. " + WORDS),))])
     after, _, asked = run(
         RetrieveFacts(CONCEPTS), (), answer(user_preferences=["wants red"], issue_solved="yes"), view=grown
     )
@@ -254,11 +254,11 @@ def test_facts_are_merged_and_not_extracted_again():
 def test_another_summary_is_looked_through_as_such():
     """Facts on other concepts, or a summary of another kind, are record and are not lost."""
     view, _, _ = run(WholeHistory(), history())
-    view = view.grow([user("more " + WORDS), Message("assistant", (Text("sure " + WORDS),))])
+    view = view.extend([user("more " + WORDS), Message("assistant", (Text("sure " + WORDS),))])
     _, _, asked = run(RetrieveFacts(CONCEPTS), (), GOOD, view=view)
     assert "<previous-summary>" in asked[0].prompt and "## Requests" in asked[0].prompt
     first, _, _ = run(RetrieveFacts((Concept("colour", "x"),)), history(), answer(colour=["dark"]))
-    first = first.grow([user("more " + WORDS), Message("assistant", (Text("sure " + WORDS),))])
+    first = first.extend([user("more " + WORDS), Message("assistant", (Text("sure " + WORDS),))])
     _, _, asked = run(RetrieveFacts(CONCEPTS), (), GOOD, view=first)
     assert "## colour\n- dark" in asked[0].prompt
 
@@ -284,7 +284,7 @@ def test_facts_that_do_not_fit_lose_the_oldest_first():
     text = summary_in(view.messages[1])
     assert attempt.outcome == "degraded"
     assert "number 59 " in text and "number 0 " not in text and "## issue_solved" in text
-    assert view.lens.count(view.messages[1]) <= 400
+    assert view.profile.count(view.messages[1]) <= 400
     view, attempt, _ = run(RetrieveFacts(CONCEPTS, max_tokens=60), history(), many)
     assert (view.edits, attempt.outcome) == ((), "rejected")
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.compactor.signed_thinking import BY, copies, unbound
-from refold.core.profile import Ground, Lens
+from refold.core.profile import CountedTranscript, Profile
 from refold.core.view import View
 from refold.edits import Attempt
 from refold.messages import Message, Text, Thinking, ToolCall, ToolResult, user
@@ -25,62 +25,62 @@ class Counted:
         return len(message.text)
 
 
-def ground(said: tuple[Message, ...] = SAID, lens: Lens | None = None) -> Ground:
-    return Ground.of(Transcript.of(said), lens or Lens())
+def ground(said: tuple[Message, ...] = SAID, profile: Profile | None = None) -> CountedTranscript:
+    return CountedTranscript.of(Transcript.of(said), profile or Profile())
 
 
 @given(st.lists(st.integers(1, 4), max_size=5))
 def test_a_column_is_worked_out_once_for_each_message(steps):
     of, one, at = Counted(), ground(SAID[:2]), 2
-    assert list(one.column(of)) == [len(m.text) for m in SAID[:2]]
+    assert list(one.map_cached(of)) == [len(m.text) for m in SAID[:2]]
     for step in steps:
         one, at = one.extend(SAID[at : at + step]), min(at + step, len(SAID))
-        assert list(one.column(of)) == [len(m.text) for m in SAID[:at]]
+        assert list(one.map_cached(of)) == [len(m.text) for m in SAID[:at]]
     assert of.asked == list(SAID[:at])
 
 
 def test_columns_of_one_transcript_are_not_mixed_up():
     one = ground(SAID[:3])
     lengths, texts = Counted(), lambda message: message.text
-    assert list(one.column(lengths)) == [9, 9, 9]
-    assert list(one.column(texts)) == [m.text for m in SAID[:3]]
+    assert list(one.map_cached(lengths)) == [9, 9, 9]
+    assert list(one.map_cached(texts)) == [m.text for m in SAID[:3]]
     fork, other = one.extend(SAID[3:5]), one.extend(SAID[7:8])
-    assert list(fork.column(texts)) == [m.text for m in SAID[:5]]
-    assert list(other.column(texts)) == [m.text for m in (*SAID[:3], SAID[7])]
-    assert list(one.column(texts)) == [m.text for m in SAID[:3]]
+    assert list(fork.map_cached(texts)) == [m.text for m in SAID[:5]]
+    assert list(other.map_cached(texts)) == [m.text for m in (*SAID[:3], SAID[7])]
+    assert list(one.map_cached(texts)) == [m.text for m in SAID[:3]]
 
 
 def test_another_lens_finds_the_same_transcript_sums_and_columns():
-    of, one, lens = Counted(), ground(), Lens(fixed=7)
-    one.column(of)
-    other = one.through(lens)
-    assert other.transcript is one.transcript and other.sums is one.sums and other.lens is lens
-    assert other.column(of) is one.column(of)
+    of, one, profile = Counted(), ground(), Profile(fixed_tokens=7)
+    one.map_cached(of)
+    other = one.with_profile(profile)
+    assert other.transcript is one.transcript and other.token_sums is one.token_sums and other.profile is profile
+    assert other.map_cached(of) is one.map_cached(of)
     assert len(of.asked) == len(SAID)
 
 
 def test_what_another_view_counted_is_not_counted_again():
     of = Counted()
-    base = View(ground(lens=Lens(count=of)), estimate=0).revert()
+    base = View(ground(profile=Profile(count=of)), estimate=0).revert()
     edits = (base.fold(0, 4, user("a summary")), base.fold(6, 8, user("another")))
     made = base.apply(*edits)
     of.asked.clear()
-    adopted = base.adopt(made, edits)
+    adopted = base.apply_counted(made, edits)
     assert of.asked == []
-    assert adopted == made and adopted.top == made.top and adopted.estimate == made.estimate
+    assert adopted == made and adopted.visible_edits == made.visible_edits and adopted.estimate == made.estimate
     late = base.fold(9, 11, user("not in the other"))
-    assert base.adopt(made, [late]).estimate == base.apply(late).estimate
+    assert base.apply_counted(made, [late]).estimate == base.apply(late).estimate
     assert of.asked[0] == late.insert[0]
 
 
 def test_a_grown_view_keeps_its_edits_its_attempts_and_adds_what_was_added():
     attempt = Attempt("a strategy", "noop", "nothing to do", 1, 1)
     base = View.of(SAID[:6])
-    view = View(base.ground, (), None, (), base.estimate, (attempt,)).apply(base.fold(0, 4, user("a summary")))
-    grown = view.grow(SAID[6:9])
-    assert grown.edits == view.edits and grown.top == view.top and grown.attempts == (attempt,)
+    view = View(base.base, (), None, (), base.estimate, (attempt,)).apply(base.fold(0, 4, user("a summary")))
+    grown = view.extend(SAID[6:9])
+    assert grown.edits == view.edits and grown.visible_edits == view.visible_edits and grown.attempts == (attempt,)
     assert grown.estimate == View.of(SAID[:9]).apply(*view.edits).estimate
-    assert grown.envelope is None
+    assert grown.source is None
 
 
 def thought(number: int) -> tuple[Message, ...]:
@@ -91,10 +91,10 @@ def thought(number: int) -> tuple[Message, ...]:
 
 def test_what_was_thought_before_edits_that_were_made_ahead_is_taken_out():
     """AN-7"""
-    lens = Lens(rules=Rules(thinking="bound"))
+    profile = Profile(rules=Rules(thinking="bound"))
     said = (user("Go."), *(message for n in range(6) for message in thought(n)))
-    before = View.of(said, lens=lens)
-    ahead = View.of(said[:7], lens=lens).fold(0, 5, user("a summary"))
+    before = View.of(said, profile=profile)
+    ahead = View.of(said[:7], profile=profile).fold(0, 5, user("a summary"))
     late = unbound(before, [ahead])
     assert [(edit.start, edit.by) for edit in late] == [(at, BY) for at in (5, 7, 9, 11)]
     assert all(not isinstance(part, Thinking) for edit in late for m in edit.insert for part in m.parts)
@@ -105,9 +105,9 @@ def test_what_was_thought_before_edits_that_were_made_ahead_is_taken_out():
 
 def test_copies_without_thinking_go_with_what_they_copy():
     view = View.of([user("Go."), *thought(0), *thought(1)])
-    made = view.swap(1, Message("assistant", (Text("So."), ToolCall("c0", "read", "{}"))), by="a strategy")
-    settled = view.swap(1, Message("assistant", (Text("So!"), ToolCall("c0", "read", "{}"))), by=BY)
-    elsewhere = view.swap(3, Message("assistant", (Text("So."), ToolCall("c1", "read", "{}"))), by=BY)
+    made = view.replace(1, Message("assistant", (Text("So."), ToolCall("c0", "read", "{}"))), by="a strategy")
+    settled = view.replace(1, Message("assistant", (Text("So!"), ToolCall("c0", "read", "{}"))), by=BY)
+    elsewhere = view.replace(3, Message("assistant", (Text("So."), ToolCall("c1", "read", "{}"))), by=BY)
     both = view.apply(made, settled, elsewhere)
     assert copies(both, [made]) == [settled]
     assert copies(both, []) == []

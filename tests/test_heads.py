@@ -63,7 +63,7 @@ def test_c2_a_session_counts_the_system_prompt_that_it_is_told_first():
     session.append(*talk(3))
     session.append(said("user", "And now?"))
     whole = compactor()([system(LONG), *talk(3), said("user", "And now?")])
-    assert session.view.lens.fixed == whole.lens.fixed > 3_000
+    assert session.view.profile.fixed_tokens == whole.profile.fixed_tokens > 3_000
     assert session.view.tokens == whole.tokens
     assert len(session.view.transcript) == 7
 
@@ -72,7 +72,8 @@ def test_c2_a_session_that_has_only_heard_a_system_prompt_takes_another():
     session = compactor().session([system(LONG)])
     session.append(system("Answer in Latin."), said("user", "Salve!"))
     assert (
-        session.view.lens.fixed == compactor()([system(LONG), system("Answer in Latin."), said("user", "x")]).lens.fixed
+        session.view.profile.fixed_tokens
+        == compactor()([system(LONG), system("Answer in Latin."), said("user", "x")]).profile.fixed_tokens
     )
     assert len(session.view.transcript) == 1
 
@@ -95,7 +96,7 @@ def test_c2_an_empty_history_hides_no_conversation_that_is_known():
     compact([])
     now[0] = 3_700.0
     respelled = {**history[0], "content": [{"type": "text", "text": history[0]["content"]}]}
-    assert compact([respelled, *history[1:], said("user", "And now?")]).top
+    assert compact([respelled, *history[1:], said("user", "And now?")]).visible_edits
 
 
 @pytest.mark.parametrize("as_text", [False, True])
@@ -142,8 +143,8 @@ def test_c2_law_what_was_compacted_before_changes_nothing_of_how_a_request_is_ta
         history = [*(system(text, format) for text in heads), *talk(turns, format)]
         sent = json.dumps(history) if as_text else history
         view, fresh = compact(sent), compactor(format=format)(sent)
-        assert (view.lens.fixed, view.tokens, len(view.transcript)) == (
-            fresh.lens.fixed,
+        assert (view.profile.fixed_tokens, view.tokens, len(view.transcript)) == (
+            fresh.profile.fixed_tokens,
             fresh.tokens,
             len(fresh.transcript),
         )

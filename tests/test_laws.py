@@ -13,7 +13,7 @@ from examples import thorough
 from refold.budget.budget import Budget
 from refold.compactor.engine import first_sight, steps
 from refold.compactor.signed_thinking import copies, resettle, settle
-from refold.core.profile import Lens
+from refold.core.profile import Profile
 from refold.core.strategy import Answer, Ask, Steps
 from refold.core.view import View
 from refold.edits import Edit
@@ -23,7 +23,7 @@ from refold.models.driver import adrive, drive
 from refold.rules import anthropic, gemini, openai_chat, openai_responses
 from refold.rules.rule import Rules
 from refold.testing import ScriptedModel, transcripts
-from refold.transcript import Transcript, digest
+from refold.transcript import Transcript, hash_message
 
 DIALECTS = {
     "anthropic": Rules(anthropic.RULES, alternate=True, thinking="bound"),
@@ -47,7 +47,7 @@ class Clip:
             message = view.transcript.messages[at]
             parts = tuple(self._clip(part) if isinstance(part, ToolResult) else part for part in message.parts)
             if parts != message.parts:
-                yield view.swap(at, replace(message, parts=parts), by=repr(self))
+                yield view.replace(at, replace(message, parts=parts), by=repr(self))
 
     def _clip(self, result: ToolResult) -> ToolResult:
         return replace(result, content=(Text(result.text[: self.limit] or "-"),))
@@ -60,11 +60,11 @@ class Clear:
     keep: int = 1
 
     def __call__(self, view: View) -> Steps:
-        items = [i for i in view.items if any(isinstance(p, ToolResult) for m in i.shown for p in m.parts)]
+        items = [i for i in view.items if any(isinstance(p, ToolResult) for m in i.messages for p in m.parts)]
         for item in items[: len(items) - self.keep]:
-            if len(item.shown) == 1:
-                parts = tuple(self._clear(p) if isinstance(p, ToolResult) else p for p in item.shown[0].parts)
-                yield view.swap(item.start, replace(item.shown[0], parts=parts), by=repr(self))
+            if len(item.messages) == 1:
+                parts = tuple(self._clear(p) if isinstance(p, ToolResult) else p for p in item.messages[0].parts)
+                yield view.replace(item.start, replace(item.messages[0], parts=parts), by=repr(self))
 
     def _clear(self, result: ToolResult) -> ToolResult:
         return replace(result, content=(Text("-"),))
@@ -92,7 +92,7 @@ def answer(ask: Ask) -> Answer:
 
 
 def look(messages: object, edits: tuple[Edit, ...] = (), rules: Rules = RULES) -> View:
-    return View.of(messages, edits, Lens(rules=rules))
+    return View.of(messages, edits, Profile(rules=rules))
 
 
 def compacted(messages: object, rules: Rules = RULES, budget: Budget = TIGHT) -> View:
@@ -100,7 +100,7 @@ def compacted(messages: object, rules: Rules = RULES, budget: Budget = TIGHT) ->
 
 
 def violations(view: View) -> set[tuple[str, str]]:
-    return {(v.rule, v.subject) for v in view.lens.rules.check(view.messages)}
+    return {(v.rule, v.subject) for v in view.profile.rules.check(view.messages)}
 
 
 any_transcript = st.one_of(transcripts(), transcripts(tidy=False), st.just(()))
@@ -152,20 +152,22 @@ def test_progress(messages):
 def longer(view):
     """A strategy that says more than was said."""
     for at, message in enumerate(view.transcript.messages):
-        yield view.swap(at, replace(message, parts=(*message.parts, Text("and more"))), by="longer")
+        yield view.replace(at, replace(message, parts=(*message.parts, Text("and more"))), by="longer")
 
 
 def repeated(view):
     """One that says as much."""
     for at, message in enumerate(view.transcript.messages):
-        yield view.swap(at, replace(message, parts=message.parts), by="repeated")
+        yield view.replace(at, replace(message, parts=message.parts), by="repeated")
 
 
 @thorough
 @given(any_transcript)
 def test_tokens_are_those_of_what_is_shown(messages):
     view = compacted(messages)
-    assert [item.tokens for item in view.each()] == [sum(map(view.lens.count, item.shown)) for item in view.items]
+    assert [item.tokens for item in view.iter_items()] == [
+        sum(map(view.profile.count, item.messages)) for item in view.items
+    ]
     assert view.estimate == sum(item.tokens for item in view.items)
 
 
@@ -173,7 +175,7 @@ def test_tokens_are_those_of_what_is_shown(messages):
 @given(transcripts(), transcripts())
 def test_stable_prefix(messages, more):
     view = compacted(messages)
-    grown = view.grow([Message("assistant", (Text("done"),)), *more])
+    grown = view.extend([Message("assistant", (Text("done"),)), *more])
     assert grown.messages[: len(view.messages)] == view.messages
 
 
@@ -184,8 +186,8 @@ def test_fork_safety(messages, other, data):
     fork = messages[: data.draw(st.integers(0, len(messages)))] + other
     transcript = Transcript.of(fork)
     for edit in view.edits:
-        same = list(map(digest, fork[: edit.stop])) == list(map(digest, messages[: edit.stop]))
-        assert transcript.holds(edit) == same
+        same = list(map(hash_message, fork[: edit.stop])) == list(map(hash_message, messages[: edit.stop]))
+        assert transcript.matches(edit) == same
 
 
 @thorough
@@ -250,7 +252,7 @@ def test_binding(messages, trigger):
             view = drive(steps(view, STRATEGIES, Budget(trigger, trigger // 2)), answer).view
             assert unbound(view.messages) == []
         thought = (Thinking("hm", sign(view.messages)),) if message.role == "assistant" else ()
-        view = view.grow([replace(message, parts=(*thought, *message.parts))])
+        view = view.extend([replace(message, parts=(*thought, *message.parts))])
     assert unbound(drive(steps(view, STRATEGIES, TIGHT), answer).view.messages) == []
 
 
@@ -266,7 +268,7 @@ def test_binding_over_reverts(messages, trigger, data):
                 view = taken_back(view, data.draw(st.lists(st.sampled_from(view.edits), min_size=1, unique=True)))
             assert unbound(view.messages) == []
         thought = (Thinking("hm", sign(view.messages)),) if message.role == "assistant" else ()
-        view = view.grow([replace(message, parts=(*thought, *message.parts))])
+        view = view.extend([replace(message, parts=(*thought, *message.parts))])
     assert unbound(taken_back(view, list(view.edits)).messages) == []
 
 
@@ -280,7 +282,7 @@ def taken_back(view: View, gone: list[Edit]) -> View:
 def test_binding_keeps_what_was_thought_after_the_edit():
     said = [user("a" * 400), Message("assistant", (Text("b"),)), user("c")]
     view = compacted(tuple(said))
-    thought = view.grow([Message("assistant", (Thinking("hm", sign(view.messages)), Text("d"))), user("e")])
+    thought = view.extend([Message("assistant", (Thinking("hm", sign(view.messages)), Text("d"))), user("e")])
     assert settle(thought, thought) is thought
     assert unbound(thought.messages) == []
 
@@ -288,12 +290,12 @@ def test_binding_keeps_what_was_thought_after_the_edit():
 @thorough
 @given(any_transcript)
 def test_memorylessness(messages):
-    at_once = look(messages).keep(first_sight(look(messages), [Clip()]))
+    at_once = look(messages).apply_valid(first_sight(look(messages), [Clip()]))
     turn_by_turn = look(())
     for message in messages:
-        turn_by_turn = turn_by_turn.grow([message])
+        turn_by_turn = turn_by_turn.extend([message])
         bare = turn_by_turn.revert()
-        turn_by_turn = turn_by_turn.keep(first_sight(bare, [Clip()], len(bare.transcript) - 1))
+        turn_by_turn = turn_by_turn.apply_valid(first_sight(bare, [Clip()], len(bare.transcript) - 1))
     assert turn_by_turn.messages == at_once.messages
 
 
@@ -320,9 +322,9 @@ def test_restraint_stops_when_it_fits(messages, share):
 def test_latest_wins():
     view = look(tuple(Message("user" if i % 2 == 0 else "assistant", (Text(f"{i} " * 50),)) for i in range(6)))
     one, two = (view.fold(0, 4, user(text), by=text) for text in ("one", "two"))
-    assert view.apply(one, two).items[0].shown == (user("two"),)
-    assert view.apply(two, one).items[0].shown == (user("one"),)
-    assert view.apply(one, two).revert(two.id).items[0].shown == (user("one"),)
+    assert view.apply(one, two).items[0].messages == (user("two"),)
+    assert view.apply(two, one).items[0].messages == (user("one"),)
+    assert view.apply(one, two).revert(two.id).items[0].messages == (user("one"),)
 
 
 @thorough
@@ -343,7 +345,7 @@ def test_logs_share_what_they_have_in_common_and_nothing_else(pieces, fork):
         assert list(branch) == from_start + fork
         from_start += piece
         assert list(log) == from_start
-        assert log.begins(from_start)
+        assert log.is_prefix_of(from_start)
 
 
 # --- what a view refuses ---------------------------------------------------------------------
@@ -366,7 +368,7 @@ def test_refuses_edits_that_cross():
     one, two = view.fold(0, 5, user("x")), view.fold(3, 7, user("y"))
     with pytest.raises(EditError, match="cuts through"):
         view.apply(one, two)
-    assert view.keep([one, two]).edits == (one,)
+    assert view.apply_valid([one, two]).edits == (one,)
 
 
 def test_refuses_edits_that_would_cross_once_the_outer_one_is_gone():
@@ -392,7 +394,7 @@ def test_refuses_to_part_a_call_from_its_result():
 def test_refuses_a_swap_that_drops_a_result():
     called = (*plain(1), *_pair("c1"))
     with pytest.raises(EditError):
-        look(called).apply(look(called).swap(2, user("gone")))
+        look(called).apply(look(called).replace(2, user("gone")))
 
 
 def test_refuses_empty_messages():
@@ -427,7 +429,7 @@ def test_neighbours_of_one_role_are_sent_as_one_where_an_edit_brought_them_toget
     assert [m.role for m in merged] == ["user", "assistant", "user", "assistant"]
     assert merged[0].parts == (Text("sum"), *plain(6)[2].parts)
     both = look((*plain(2), user("a"), user("b")))
-    swapped = both.apply(both.swap(3, user("c")))
+    swapped = both.apply(both.replace(3, user("c")))
     assert [m.role for m in swapped.messages] == ["user", "assistant", "user", "user"]
 
 

@@ -197,7 +197,7 @@ def test_the_hook_flushes_and_reports() -> None:
     compact.preview(history)
     assert told == []
     view = compact(history)
-    assert [flushed.count for flushed in told] == [view.top[0].edit.stop // 2]
+    assert [flushed.count for flushed in told] == [view.visible_edits[0].edit.stop // 2]
     compact(history)
     assert len(told) == 1
 
@@ -221,7 +221,7 @@ def test_flushing_as_a_conversation_is_compacted_turn_by_turn() -> None:
         view = session.append({"role": "user" if n % 2 == 0 else "assistant", "content": said})
         flush(last, view, sink)
         last = view
-    hidden = view.top[0].edit.stop
+    hidden = view.visible_edits[0].edit.stop
     assert {text for _, text in texts(sink)} == {f"I live in town number {n}." for n in range(0, hidden, 2)}
 
 
@@ -353,7 +353,7 @@ def test_f5_of_a_secret_where_a_memory_is_cut_nothing_is_kept(before: int) -> No
     lead = "I use this key for the deploy server "
     said = [user(f"{lead}{'x' * (before - len(lead))} {KEY} always."), *(assistant("words " * 80) for _ in range(9))]
     view = View.of(said)
-    assert flush(None, view.keep([view.fold(0, 5, user("Earlier."), by="test")]), sink).count
+    assert flush(None, view.apply_valid([view.fold(0, 5, user("Earlier."), by="test")]), sink).count
     assert not [one.text for one in sink.search("", 99) if "A1b2" in one.text]
 
 

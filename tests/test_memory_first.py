@@ -126,7 +126,7 @@ def test_f5_a_failure_is_told_and_made_up_for(caplog: pytest.LogCaptureFixture) 
     assert texts(sink) == set()
     for more in range(41, 46):
         compact(talk(more))
-    hidden = view.top[0].edit.stop
+    hidden = view.visible_edits[0].edit.stop
     assert {f"I live in town number {n}." for n in range(0, hidden, 2)} <= texts(sink)
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from refold.budget.budget import Budget
 from refold.compactor.calibration import Scale
 from refold.compactor.engine import steps
-from refold.core.profile import Lens
+from refold.core.profile import Profile
 from refold.core.strategy import Answer, Ask, Summary
 from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
@@ -47,8 +47,8 @@ def talk(turns=20, words=60):
     return [m for n in range(turns) for m in (user(f"Request {n}: fix part {n}."), said("word " * words))]
 
 
-def run(model, summarizer, messages=None, keep=4, lens=None, **settings):
-    view = View.of(talk() if messages is None else messages, lens=lens)
+def run(model, summarizer, messages=None, keep=4, profile=None, **settings):
+    view = View.of(talk() if messages is None else messages, profile=profile)
     return drive(steps(view, [Summarize(keep=keep, summarizer=summarizer, **settings)], Budget(0, 0)), model)
 
 
@@ -200,7 +200,7 @@ def test_a_conversation_that_counts_more_than_estimated_leaves_less_room():
     """The provider's own figures count, not ours."""
     messages, model, other = talk(60), ScriptedModel([GOOD] * 9), ScriptedModel([GOOD] * 9)
     run(model, ModelSummary(window=8_000), messages)
-    run(other, ModelSummary(window=8_000), messages, lens=Lens(calibrate=Scale(2.5)))
+    run(other, ModelSummary(window=8_000), messages, profile=Profile(calibrate=Scale(2.5)))
     assert len(model.asked) == 1 < len(other.asked)
 
 
@@ -209,13 +209,13 @@ def test_a_conversation_that_counts_more_than_estimated_leaves_less_room():
 
 @given(transcripts(), st.integers(40, 2_000), st.sampled_from(DIALECTS))
 def test_parts_hold_everything_fit_and_keep_groups_together(messages, room, rules):
-    view = View.of(messages, lens=Lens(rules=rules))
+    view = View.of(messages, profile=Profile(rules=rules))
     record = list(elements(enumerate(messages), DETAILS[0]))
 
     def cost(element):
-        return view.lens.count(user(element.render()))
+        return view.profile.count(user(element.render()))
 
-    parts = chunks(record, view.ground.cuts, room, cost)
+    parts = chunks(record, view.base.cuts, room, cost)
     if not parts:
         assert not record or any(cost(e._replace(text=e.text[:200])) > room for e in record)
         return
@@ -225,7 +225,7 @@ def test_parts_hold_everything_fit_and_keep_groups_together(messages, room, rule
         unit = [
             e
             for e in record
-            if max(c for c in view.ground.cuts if c <= e.at) == max(c for c in view.ground.cuts if c <= after[0].at)
+            if max(c for c in view.base.cuts if c <= e.at) == max(c for c in view.base.cuts if c <= after[0].at)
         ]
         assert after[0] == unit[0] or sum(map(cost, unit)) > room
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from refold.budget.budget import Budget
 from refold.compactor.compactor import Compactor
 from refold.compactor.engine import steps
-from refold.core.profile import Lens
+from refold.core.profile import Profile
 from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
@@ -59,7 +59,7 @@ def ran(id):
 
 
 def compacted(messages, place, rules=None, keep=4, model=None, **settings):
-    view = messages if isinstance(messages, View) else View.of(messages, lens=Lens(rules=rules or Rules()))
+    view = messages if isinstance(messages, View) else View.of(messages, profile=Profile(rules=rules or Rules()))
     strategy = Summarize(keep=keep, summarizer=ModelSummary(), place=place, **settings)
     return drive(steps(view, [strategy], Budget(0, 0)), model or ScriptedModel([GOOD])).view
 
@@ -81,7 +81,7 @@ def test_every_placement_keeps_the_laws_of_every_dialect(messages, dialect, plac
 @given(transcripts(), st.sampled_from(sorted(DIALECTS)), st.sampled_from(NAMES), st.sampled_from([0, 1, 4, 0.3]))
 def test_a_view_ends_on_the_assistant_only_where_the_conversation_does(messages, dialect, place, keep):
     """C4-11: no prefill by accident."""
-    view = View.of(messages, lens=Lens(rules=DIALECTS[dialect]))
+    view = View.of(messages, profile=Profile(rules=DIALECTS[dialect]))
     after = drive(steps(view, [Summarize(keep=keep, max_tokens=200, place=place)], Budget(0, 0))).view
     assert after.messages[-1].role != "assistant" or messages[-1].role == "assistant"
 
@@ -173,7 +173,7 @@ def test_every_carrier_is_recognised_when_it_is_fed_back(place, dialect):
         history = [*view.messages, user(f"More {n}?"), said("well " * 60), user(f"Yet more {n}?"), said("fine " * 60)]
         start = opening_length(history)
         assert start == ((0 if rules.alternate else 1) if place in ("user", "system") else 2)
-        assert tail_start(View.of(history, lens=Lens(rules=rules)), 0.99) > start
+        assert tail_start(View.of(history, profile=Profile(rules=rules)), 0.99) > start
         model = ScriptedModel([GOOD.replace("done", "KEY-77 done")])
         view = compacted(history, place, rules, keep=2, model=model)
         before, _, record = model.asked[0].messages[0].text.partition("</previous-summary>")
@@ -209,7 +209,7 @@ def test_what_is_sent_can_be_sent_back_in_every_wire_format(place, format):
         assert len(view.edits) == 1
         assert n == 0 or "<previous-summary>" in model.asked[0].messages[0].text
         assert str(view.payload).count("<earlier-conversation>") == 1
-        assert not view.lens.rules.check(view.messages)
+        assert not view.profile.rules.check(view.messages)
         if format == "openai_chat":
             assert view.payload[0] == {"role": "system", "content": "You help."}
         payload = [*view.payload, *WIRES[format][1 + (format == "openai_chat") :][1:5]]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import Budget, Compactor
-from refold.core.strategy import Answer, Ask, Fault, FaultKind, Summary
+from refold.core.strategy import Answer, Ask, Failure, FailureKind, Summary
 from refold.models import Breaker, HTTPModel, Ladder, OpenAIModel
 from refold.models.fallback import Clock
 from refold.strategies import Summarize
@@ -41,8 +41,8 @@ class Time:
         return Clock(lambda: self.now, self.sleep, self.asleep)
 
 
-def error(kind: FaultKind, retry_after: float | None = None) -> Answer:
-    return Answer("", "error", f"it was {kind}", fault=Fault(kind, retry_after))
+def error(kind: FailureKind, retry_after: float | None = None) -> Answer:
+    return Answer("", "error", f"it was {kind}", fault=Failure(kind, retry_after))
 
 
 @dataclass
@@ -90,7 +90,7 @@ def test_seeded_pauses_are_the_same_for_every_ask() -> None:
 
 @both_colours
 @pytest.mark.parametrize("kind", ["auth", "quota", "request", "overflow", "other"])
-def test_what_will_not_pass_goes_to_the_next_model_at_once(colour: Colour, kind: FaultKind) -> None:
+def test_what_will_not_pass_goes_to_the_next_model_at_once(colour: Colour, kind: FailureKind) -> None:
     time, first, second = Time(), ScriptedModel([error(kind)] * 9), ScriptedModel(["from the second"])
     answer = colour.run(Ladder(first, second, clock=time.clock))
     assert answer is not None
@@ -137,7 +137,7 @@ def test_an_answer_is_not_asked_again_however_it_ended(colour: Colour, finish: s
 
 @both_colours
 def test_calls_tokens_and_cost_add_up(colour: Colour) -> None:
-    first = ScriptedModel([Answer("", "error", "cut", usage=Usage(10, 2), cost=0.25, fault=Fault("connection"))] * 9)
+    first = ScriptedModel([Answer("", "error", "cut", usage=Usage(10, 2), cost=0.25, fault=Failure("connection"))] * 9)
     second = ScriptedModel([Answer("ok", usage=Usage(100, 20, 50), cost=0.5, model="m-2")])
     answer = colour.run(Ladder(first, second, tries=2, clock=Time().clock))
     assert answer is not None
@@ -211,7 +211,7 @@ def test_conformance_50_the_breaker_opens_for_automatic_runs_only_and_success_cl
     assert [colour.run(ladder).error for _ in range(3)] == ["it was auth"] * 3
     refused = colour.run(ladder)
     assert refused is not None
-    assert (refused.calls, refused.fault, len(model.asked)) == (0, Fault("breaker"), 3)
+    assert (refused.calls, refused.fault, len(model.asked)) == (0, Failure("breaker"), 3)
     assert refused.error == "not asked: 3 failures in a row, the last: it was auth"
     assert colour.run(ladder.by_hand).error == "it was auth"
     assert ladder.breaker.is_open
@@ -242,7 +242,7 @@ def test_ladders_may_share_a_breaker() -> None:
     breaker = Breaker(failures=1)
     Ladder(ScriptedModel([error("auth")]), breaker=breaker)(ASK)
     other = ScriptedModel(["ok"])
-    assert Ladder(other, breaker=breaker)(ASK).fault == Fault("breaker")
+    assert Ladder(other, breaker=breaker)(ASK).fault == Failure("breaker")
     assert other.asked == []
 
 

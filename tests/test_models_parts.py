@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import models
-from refold.core.strategy import Answer, Ask, Fault
+from refold.core.strategy import Answer, Ask, Failure
 from refold.messages import Message, Text
 from refold.models import HTTPModel, Model, asking, calling
 from refold.models.errors import fault_of, fault_of_status, retry_after, told
@@ -73,7 +73,7 @@ def test_what_a_function_raises_is_an_answer(function: Any) -> None:
     model = calling(function)
     for answer in (model(ASK), asyncio.run(model.acall(ASK))):
         assert answer is not None
-        assert (answer.finish, answer.fault) == ("error", Fault("connection"))
+        assert (answer.finish, answer.fault) == ("error", Failure("connection"))
         assert answer.error == "ConnectionResetError: *** is no good"
 
 
@@ -179,7 +179,7 @@ def test_statuses_have_sorts(status: int, text: str, kind: str) -> None:
 
 
 def test_an_exception_of_no_known_kind_will_not_pass() -> None:
-    assert fault_of(ValueError("x")) == Fault("other")
+    assert fault_of(ValueError("x")) == Failure("other")
     assert fault_of(TimeoutError()).passes
 
 
@@ -204,7 +204,7 @@ def test_a_used_up_script_and_an_unknown_path_are_refused() -> None:
     with ScriptedServer() as server:
         for url in (f"{server.url}/v1", f"{server.url}/else/chat/completions/no"):
             answer = HTTPModel(url, "m")(Ask("x"))
-            assert answer.fault == Fault("request")
+            assert answer.fault == Failure("request")
             assert "no more replies" in answer.error
 
 

@@ -13,7 +13,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 
 from refold import Answer, Budget, Compactor, MemoryStore, check
 from refold.adapters import langchain
-from refold.core.profile import Lens
+from refold.core.profile import Profile
 from refold.core.view import View
 from refold.messages import Media, Message, Text, ToolCall, ToolResult, user
 from refold.presets import gemini
@@ -311,7 +311,7 @@ def result(id):
 
 
 def see(*messages):
-    return View.of(messages, lens=Lens(count=lambda _: 10, rules=langchain.rules({})))
+    return View.of(messages, profile=Profile(count=lambda _: 10, rules=langchain.rules({})))
 
 
 def split(*messages, preserve=0.3):

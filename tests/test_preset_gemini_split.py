@@ -34,7 +34,7 @@ def tools(turns: list[list[int]]) -> tuple[Message, ...]:
 
 def target(view: View, preserve: float) -> int:
     """The position at which, from the oldest on, all but the share of the tokens is reached (S0-34)."""
-    tokens = [item.tokens for item in view.each()]
+    tokens = [item.tokens for item in view.iter_items()]
     before = [*accumulate(tokens, initial=0)]
     return next((at for at in range(len(tokens)) if before[at] >= (1 - preserve) * before[-1]), len(tokens))
 
@@ -111,7 +111,7 @@ def test_f7_the_other_rule_keeps_at_least_half_of_the_share():
 
     def kept(rule):
         start = tail_start(view, recent(view, 0.5, rule))
-        return sum(item.tokens for item in view.each() if item.start >= start) / total
+        return sum(item.tokens for item in view.iter_items() if item.start >= start) / total
 
     assert kept("request") < 0.05
     assert kept("near") >= 0.25

@@ -19,7 +19,7 @@ class Fills:
     def __call__(self, view, start, stop, max_tokens):
         yield from ()
         text = "word"
-        while view.lens.count(wrap_summary(f"{text} word")) <= max_tokens:
+        while view.profile.count(wrap_summary(f"{text} word")) <= max_tokens:
             text += " word"
         return Summary(text)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
-from refold.core.breakdown import breakdown
+from refold.core.breakdown import break_down
 from refold.core.strategy import Answer
 from refold.core.view import View
 from refold.messages import user as summary
@@ -439,12 +439,12 @@ def test_the_budget_of_the_example():
     history = [{"role": "system", "content": words(2_000)}]
     history += [m for _ in range(10) for m in (user(words(200)), assistant(words(300)))]
     history += [*results(5, 10_000, "read_file"), *results(3, 5_000, "run_code")]
-    parts = breakdown(opened({"model": "gpt-4-turbo", "messages": history, "tools": []}))
+    parts = break_down(opened({"model": "gpt-4-turbo", "messages": history, "tools": []}))
     near = {"system": 2_000, "text": 5_000, "read_file": 50_000, "run_code": 15_000}
     found = {**parts.names, "system": parts.system, "text": parts.kinds["text"]}
     for name, tokens in near.items():
         assert found[name] == pytest.approx(tokens, rel=0.05)
     assert parts.total == sum(parts.roles.values()) == pytest.approx(72_000, rel=0.05)
     tool = {"type": "function", "function": {"name": "read_file", "parameters": {"type": "object"}}}
-    more = breakdown(opened({"model": "gpt-4-turbo", "messages": history, "tools": [tool]}))
+    more = break_down(opened({"model": "gpt-4-turbo", "messages": history, "tools": [tool]}))
     assert more.total - parts.total == more.tools == more.roles["tools"] == more.kinds["tools"] > 0

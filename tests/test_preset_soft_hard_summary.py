@@ -153,7 +153,7 @@ def test_the_cap_holds_and_the_task_stays_longest(cap):
     ]
     view = View.of(history)
     text = told(view, cap)
-    assert view.lens.count(wrap_summary(text)) <= cap
+    assert view.profile.count(wrap_summary(text)) <= cap
     assert text.endswith("(已压缩 120 条消息,其中用户 60 条,助手 60 条)")
     assert "第0个问题" in text or cap < 120
     assert told(view, 10) == ""
@@ -175,5 +175,5 @@ def test_any_history_fits_its_cap_and_counts_every_message(history, cap):
     """S2-26 S2-30"""
     view = View.of(history)
     text = told(view, cap, "zh")
-    assert not text or view.lens.count(wrap_summary(text)) <= cap
+    assert not text or view.profile.count(wrap_summary(text)) <= cap
     assert not text or f"已压缩 {len(history)} 条消息" in text

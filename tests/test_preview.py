@@ -163,7 +163,7 @@ def test_async_previews_as_sync_does():
 
 def folded(view, text):
     """The view with a summary of these words instead of all but the last two messages."""
-    return view.keep([view.fold(0, len(view.transcript) - 2, wrap_summary(text), by="test")])
+    return view.apply_valid([view.fold(0, len(view.transcript) - 2, wrap_summary(text), by="test")])
 
 
 def test_what_would_vanish_is_named():
@@ -265,7 +265,7 @@ def test_f18_what_would_vanish_names_no_edit_of_ours(strategy):
     """A user read 47 identifiers that a summary would cost; each was the id of a stub of ours."""
     history = read_files(30) + read_files(30)[1:]
     store, last = refold.MemoryStore(), Summarize(keep=1, summarizer=ByModel())
-    assert refold.Compactor([strategy], refold.Budget(10, 10), store)(history).top
+    assert refold.Compactor([strategy], refold.Budget(10, 10), store)(history).visible_edits
     model = ScriptedModel(["Much was read."])
     preview = refold.Compactor([strategy, last], refold.Budget(FAR, 10), store, ask=model).preview(history)
     assert preview.vanished.identifiers or preview.vanished.paths
@@ -282,9 +282,9 @@ def test_f18_what_a_strategy_put_there_would_not_vanish():
     history = refold.Compactor([], refold.Budget(FAR, FAR))(read_files(9))
     said = refold.View.of(history.messages)
     insert = (told, Message("assistant", (call,)), result)
-    before = said.keep([said.fold(0, sorted(said.cuts)[4], *insert, by="own")])
+    before = said.apply_valid([said.fold(0, sorted(said.cuts)[4], *insert, by="own")])
     assert "archive/b_2.py" in str(before.messages)
-    gone = vanished(before, said.keep([said.fold(0, max(said.cuts), user("Gone."), by="all")]))
+    gone = vanished(before, said.apply_valid([said.fold(0, max(said.cuts), user("Gone."), by="all")]))
     assert "src/harbor_7.py" in gone.paths
     assert gone.requests == gone.constraints == ()
     names = " ".join((*gone.paths, *gone.identifiers))
@@ -299,9 +299,9 @@ def test_f18_an_edits_id_that_a_call_repeats_is_no_name(size):
     call = ToolCall("back", "look_up", json.dumps({"id": edit.id[:size], "order": "order_77x"}))
     result = Message("tool", (ToolResult("back", (Text("Nothing."),)),))
     said = refold.View.of([*said.messages, Message("assistant", (call,)), result, user("Go on.")])
-    before = said.keep([edit])
-    assert before.top
-    gone = vanished(before, said.keep([said.fold(0, max(said.cuts), user("Gone."), by="all")]))
+    before = said.apply_valid([edit])
+    assert before.visible_edits
+    gone = vanished(before, said.apply_valid([said.fold(0, max(said.cuts), user("Gone."), by="all")]))
     assert "order_77x" in gone.identifiers
     assert edit.id[:size] not in gone.identifiers
 
@@ -310,9 +310,9 @@ def test_f18_an_edits_id_that_a_call_repeats_is_no_name(size):
 def test_f18_what_would_vanish_was_said(messages, strategy):
     """Law: nothing is listed that nobody said, whatever showed before."""
     before = refold.View.of(messages)
-    before = before.keep(edit for edit in strategy(before) if isinstance(edit, Edit))
+    before = before.apply_valid(edit for edit in strategy(before) if isinstance(edit, Edit))
     stop = max(before.cuts)
-    after = before.keep([before.fold(0, stop, user("Gone."), by="all")] if stop else [])
+    after = before.apply_valid([before.fold(0, stop, user("Gone."), by="all")] if stop else [])
     gone = vanished(before, after)
     text = "\n".join(one(message) for message in messages for one in (plain_text, readable_text))
     assert all(name in text for name in (*gone.paths, *gone.identifiers, *gone.requests, *gone.constraints))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from refold.codecs.detect import CODECS, decode_all, open_payload
 from refold.codecs.repair import Repaired, check, repair
-from refold.core.profile import Lens
+from refold.core.profile import Profile
 from refold.core.view import View
 from refold.messages import Message, Text, ToolResult, user
 from refold.rules.repair_draft import NO_CALL, NO_RESULT
@@ -305,7 +305,7 @@ def test_conformance_18_a_boundary_inside_the_kept_window_leaves_no_orphan() -> 
         ask(done("c")),
     ]
     envelope = open_payload(items, "anthropic")
-    view = View.of(decode_all(envelope), lens=Lens(rules=envelope.codec.rules({})), envelope=envelope)
+    view = View.of(decode_all(envelope), profile=Profile(rules=envelope.codec.rules({})), source=envelope)
     view = view.apply(view.fold(0, 3, user("first summary")))
     for stop in sorted(cut for cut in view.cuts if cut > 3):
         nested = view.apply(view.fold(0, stop, user("second summary")))
@@ -318,7 +318,7 @@ def test_conformance_19_the_result_of_an_aborted_call_goes_with_its_call() -> No
     aborted = [ask("1"), claude(use("a"), use("b")), ask(done("a"), text("stop")), claude(text("ok")), ask("2")]
     fixed = repair(aborted, "anthropic").payload
     envelope = open_payload(fixed, "anthropic")
-    view = View.of(decode_all(envelope), lens=Lens(rules=envelope.codec.rules({})), envelope=envelope)
+    view = View.of(decode_all(envelope), profile=Profile(rules=envelope.codec.rules({})), source=envelope)
     assert not view.cuts & {2}
     shown = view.apply(view.fold(1, 3, user("they tried two things"))).payload
     assert check(shown, "anthropic") == ()
@@ -331,7 +331,7 @@ def test_conformance_21_roles_hold_after_a_compaction(format: str) -> None:
     said = [user("1"), Message("assistant", (Text("a"),)), user("2"), Message("assistant", (Text("b"),)), user("3")]
     items = [codec.encode(message) for message in said]
     envelope = open_payload(items, format)
-    view = View.of(decode_all(envelope), lens=Lens(rules=codec.rules({})), envelope=envelope)
+    view = View.of(decode_all(envelope), profile=Profile(rules=codec.rules({})), source=envelope)
     for start in sorted(view.cuts):
         for stop in sorted(cut for cut in view.cuts if cut > start):
             shown = view.apply(view.fold(start, stop, user("summary"))).payload

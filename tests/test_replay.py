@@ -8,7 +8,7 @@ import pytest
 
 from refold.budget.budget import Budget
 from refold.compactor.compactor import Compactor
-from refold.core.message_slots import with_parts
+from refold.core.message_slots import map_parts
 from refold.core.view import View
 from refold.messages import Text, ToolCall, ToolResult, user
 from refold.strategies import DropDuplicates
@@ -154,7 +154,7 @@ class Clear:
             return ToolResult(part.id, (Text(self.text),)) if isinstance(part, ToolResult) else part
 
         if len(view.transcript) == 5:
-            yield view.swap(2, with_parts(view.transcript.messages[2], change))
+            yield view.replace(2, map_parts(view.transcript.messages[2], change))
 
 
 def replayed(strategy, messages=LONG):
@@ -164,7 +164,7 @@ def replayed(strategy, messages=LONG):
 def test_each_answer_is_one_call_with_everything_before_it():
     record = recording(*LONG)
     assert record.calls == (1, 3, 5, 7)
-    sums = View.of(record.messages).ground.sums
+    sums = View.of(record.messages).base.token_sums
     assert record.replay(EVERYTHING) == Replay(4, sum(sums[at] for at in record.calls), 0, 1, {"tail": 1})
 
 

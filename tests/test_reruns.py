@@ -70,7 +70,7 @@ def test_c14_a_strategy_that_gains_for_ever_comes_to_an_end(goal: int) -> None:
         nonlocal runs
         runs += 1
         left = view.messages[0].text.split()[:-5]
-        yield view.swap(0, Message("user", (Text(" ".join(left)),)), by=f"{len(left)}")
+        yield view.replace(0, Message("user", (Text(" ".join(left)),)), by=f"{len(left)}")
 
     view = Compactor([shorter], Budget(goal, goal, progress=0))(
         [{"role": "user", "content": "words " * 15 * MOST}, {"role": "assistant", "content": "ok"}]

@@ -67,11 +67,11 @@ def test_the_format_of_plain_texts_is_not_recognised_anew_over_all_of_them(monke
 def test_a_session_of_plain_texts_takes_the_format_that_later_entries_show():
     compact = refold.Compactor([], refold.Budget(10**9, 10))
     session = compact.session(talk(3))
-    assert session.view.envelope is not None and session.view.envelope.codec.NAME == "openai_chat"
+    assert session.view.source is not None and session.view.source.codec.NAME == "openai_chat"
     call = {"type": "tool_use", "id": "c", "name": "read", "input": {}}
     result = {"type": "tool_result", "tool_use_id": "c", "content": "text"}
     view = session.append({"role": "assistant", "content": [call]}, {"role": "user", "content": [result]})
-    assert view.envelope is not None and view.envelope.codec.NAME == "anthropic"
+    assert view.source is not None and view.source.codec.NAME == "anthropic"
     assert view.payload == [*talk(3), {"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
 
 
@@ -97,7 +97,7 @@ def test_edits_are_found_by_beginnings_of_ids_as_long_as_they_are_unique():
 def test_a_beginning_that_several_ids_have_is_refused():
     messages = [user(f"{n} " + "words " * 50) for n in range(40)]
     view = refold.View.of(messages)
-    view = view.apply(*(view.swap(at, user("short"), by="a hand") for at in range(40)))
+    view = view.apply(*(view.replace(at, user("short"), by="a hand") for at in range(40)))
     ids = sorted(edit.id for edit in view.edits)
     first = next(one[0] for one, other in pairwise(ids) if one[0] == other[0])
     with pytest.raises(refold.EditError, match="more than one"):

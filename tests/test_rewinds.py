@@ -71,7 +71,7 @@ def compactor(strategies: Sequence[Strategy], trigger: int, store: MemoryStore |
 def hidden(body: Any, payload: Any) -> list[Any]:
     """What of *body* the model has to answer, part by part, and *payload* neither says nor shows as at first sight."""
     view = Compactor(LOCAL, Budget(10**9, 10**9))(body)
-    said, seen, sent = view.transcript.messages, view.messages, sent_parts(payload, view.envelope.codec)
+    said, seen, sent = view.transcript.messages, view.messages, sent_parts(payload, view.source.codec)
     behind = next((at + 1 for at in reversed(range(len(said))) if said[at].role == "assistant"), 0)
     asked = next((message for message in reversed(said) if message.is_request), Message("user"))
     pairs = [(part, part) for part in asked.parts if not isinstance(part, Text) or part.text.strip()]
@@ -139,7 +139,7 @@ def summarised(history: list[Any], stop: int, store: MemoryStore, **more: Any) -
     strategies = (Summarize(keep=len(history) - stop),)
     compact = Compactor(strategies, Budget(10**9, 10**9), store, format="anthropic", **more)
     view = compact.now(history, to=compact(history).tokens * 9 // 10)
-    assert [(placed.edit.start, placed.edit.stop) for placed in view.top] == [(0, stop)]
+    assert [(placed.edit.start, placed.edit.stop) for placed in view.visible_edits] == [(0, stop)]
     return compact
 
 
@@ -172,7 +172,7 @@ def test_f1_the_next_smaller_set_of_edits_shows():
     summarised(history[:22], 11, store)
     compact = summarised(history, 25, store)
     back = compact(history[:25])
-    assert [(placed.edit.start, placed.edit.stop) for placed in back.top] == [(0, 11)]
+    assert [(placed.edit.start, placed.edit.stop) for placed in back.visible_edits] == [(0, 11)]
     assert back.payload[-14:] == history[11:25]
 
 

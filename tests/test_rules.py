@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.codecs.detect import CODECS
-from refold.core.profile import Lens
+from refold.core.profile import Profile
 from refold.core.view import View
 from refold.messages import Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 from refold.rules import anthropic, gemini, openai_chat, openai_responses
@@ -70,7 +70,7 @@ CONVERSATIONS = st.lists(MESSAGES, max_size=9)
 @ALL
 @given(messages=CONVERSATIONS)
 def test_hiding_what_stands_between_two_cuts_breaks_nothing_new(rules: Rules, messages: list[Message]) -> None:
-    before, view = names(rules.check(messages)), View.of(messages, lens=Lens(rules=rules))
+    before, view = names(rules.check(messages)), View.of(messages, profile=Profile(rules=rules))
     for start, stop in combinations(sorted(view.cuts), 2):
         after = view.apply(view.fold(start, stop, user("summary"))).messages
         assert names(rules.check(after)) <= before, (start, stop)
@@ -81,7 +81,7 @@ def test_hiding_what_stands_between_two_cuts_breaks_nothing_new(rules: Rules, me
 def test_hiding_several_stretches_breaks_nothing_new(
     rules: Rules, messages: list[Message], data: st.DataObject
 ) -> None:
-    view = View.of(messages, lens=Lens(rules=rules))
+    view = View.of(messages, profile=Profile(rules=rules))
     cuts = sorted(view.cuts)
     chosen = sorted(data.draw(st.sets(st.sampled_from(cuts)))) if cuts else []
     pairs = zip(chosen[::2], chosen[1::2], strict=False)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
-from refold.core.profile import Lens
+from refold.core.profile import Profile
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.strategies import Summarize
 from refold.summarizers.heuristic import gather
@@ -154,7 +154,7 @@ def visible(form: str) -> int:
 
 
 def cost(form: str) -> int:
-    return Lens().count(user(" ".join(form.format(number).rpartition("/")[2] for number in range(90))))
+    return Profile().count(user(" ".join(form.format(number).rpartition("/")[2] for number in range(90))))
 
 
 @pytest.mark.parametrize("words", TWINS)

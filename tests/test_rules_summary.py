@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from refold.budget.budget import Budget
 from refold.compactor.engine import steps
-from refold.core.profile import Lens
+from refold.core.profile import Profile
 from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
@@ -25,7 +25,7 @@ def by_length(text):
 
 def run(messages, max_tokens=4_000, stop=None):
     """The summary's text of a conversation."""
-    view = View.of(messages, lens=Lens(count=lambda m: 4 + sum(by_length(str(p)) for p in m.parts)))
+    view = View.of(messages, profile=Profile(count=lambda m: 4 + sum(by_length(str(p)) for p in m.parts)))
     steps = RuleSummary()(view, 0, len(messages) if stop is None else stop, max_tokens)
     with pytest.raises(StopIteration) as stopped:
         next(steps)

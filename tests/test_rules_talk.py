@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.core.profile import Lens
+from refold.core.profile import Profile
 from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
@@ -31,7 +31,7 @@ def summary(messages, cap=400, stop=None):
     view = View.of(messages)
     run = RuleSummary()(view, 0, len(messages) if stop is None else stop, cap)
     text = drive(run).text
-    assert view.lens.count(wrap_summary(text)) <= cap
+    assert view.profile.count(wrap_summary(text)) <= cap
     return text
 
 
@@ -55,7 +55,7 @@ def test_the_talk_fills_what_is_left_of_the_cap():
         m for n in range(400) for m in (user(f"And item {n}?"), says(f"Item {n} costs {n * 7} euros in shop {n}."))
     ]
     text = summary(messages, 1_000)
-    assert Lens().count(wrap_summary(text)) > 900
+    assert Profile().count(wrap_summary(text)) > 900
     assert "Item 398 costs" in text
 
 

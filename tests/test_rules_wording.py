@@ -2,7 +2,7 @@
 
 import pytest
 
-from refold.core.profile import Lens
+from refold.core.profile import Profile
 from refold.core.view import View
 from refold.memory import ProcessMemories, flush
 from refold.messages import Message, Text, user
@@ -183,7 +183,7 @@ def test_ordinary_sentences_prefer_nothing(text: str) -> None:
 
 def remembered(text: str) -> set[tuple[str, str]]:
     sink = ProcessMemories()
-    before = View.of([user(text), Message("assistant", (Text("Well."),)), user("And?")], lens=Lens())
+    before = View.of([user(text), Message("assistant", (Text("Well."),)), user("And?")], profile=Profile())
     flush(before, before.apply(before.fold(0, 2, user("[summary]"), by="test")), sink)
     return {(one.kind, one.text) for one in sink.search("", 10)}
 

@@ -98,7 +98,7 @@ def test_what_was_said_lately_scores_higher() -> None:
 def test_what_is_short_scores_higher() -> None:
     view = said(user("x " * 5_000))
     short, long = scores(Brevity(), view)
-    tokens = view.ground.tokens(1, 2)
+    tokens = view.base.tokens(1, 2)
     assert short > 0.9
     assert long == 1_000 / (1_000 + tokens)
 
@@ -339,8 +339,8 @@ def test_alone_a_message_knows_no_other() -> None:
     call, result = exchange(0, "bash", '{"command":"make"}', FAILS)
     view = said(call, result, *exchange(1, "bash", '{"command":"make"}', WORKS))
     assert scores(Errors(), view)[2] == 0.0
-    assert score_alone(Errors(), result, view.lens) == 1.0
-    assert score_alone(lambda _: [7.0], result, view.lens) == 1.0
+    assert score_alone(Errors(), result, view.profile) == 1.0
+    assert score_alone(lambda _: [7.0], result, view.profile) == 1.0
 
 
 def test_an_order_does_not_depend_on_the_process() -> None:

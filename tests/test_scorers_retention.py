@@ -78,7 +78,7 @@ def test_the_same_messages_stay_at_the_next_compaction() -> None:
 def test_no_more_stays_than_there_is_room_for_and_the_newest_of_equals() -> None:
     old, new = (f"Important {n}. " * 40 for n in "ab")
     view = talk(old, new, FILLER)
-    room = view.ground.tokens(3, 4)
+    room = view.base.tokens(3, 4)
     kept = proposals(view, KeepImportant(Summarize(keep=2), Emphasis(("assistant",)), max_tokens=room))
     assert answer(new) in kept.messages
     assert answer(old) not in kept.messages

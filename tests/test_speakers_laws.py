@@ -184,7 +184,7 @@ def test_d1_d2_d5_what_must_stay_is_in_the_next_request(format: str, way: str, d
     missing = [text for text in (*story.open, *story.context.values()) if text not in shown]
     answered = story.entries[-1][0] == "answer"
     assert not [text for text in missing if not answered or text not in story.open] or says_so(view.attempts)
-    rules = view.lens.rules
+    rules = view.profile.rules
     before = {(v.rule, v.subject) for v in rules.check(view.transcript.messages)}
     assert {(v.rule, v.subject) for v in rules.check(view.messages)} <= before
     sent = open_payload(view.payload, format)

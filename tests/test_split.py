@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.core.profile import Lens
+from refold.core.profile import Profile
 from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.rules import anthropic, openai_chat
@@ -32,27 +32,27 @@ KEEP = st.one_of(st.integers(0, 30), st.floats(0, 1))
 
 @given(transcripts(), RULES, KEEP)
 def test_it_is_a_legal_cut_or_nothing(messages, rules, keep):
-    view = View.of(messages, lens=Lens(rules=rules))
+    view = View.of(messages, profile=Profile(rules=rules))
     start = tail_start(view, keep)
     assert start == 0 or start in view.cuts
 
 
 @given(transcripts(tidy=False), RULES, KEEP)
 def test_odd_conversations_are_split_too(messages, rules, keep):
-    view = View.of(messages, lens=Lens(rules=rules))
+    view = View.of(messages, profile=Profile(rules=rules))
     assert 0 <= tail_start(view, keep) <= len(messages)
 
 
 @given(transcripts(max_turns=6), RULES, st.integers(1, 30))
 def test_at_least_so_many_messages_stay_where_older_ones_can_go(messages, rules, keep):
-    view = View.of(messages, lens=Lens(rules=rules))
+    view = View.of(messages, profile=Profile(rules=rules))
     older = [cut for cut in view.cuts if 0 < cut <= len(messages) - keep]
     assert tail_start(view, keep) == max(older) if older else True
 
 
 @given(transcripts(), RULES, KEEP)
 def test_no_edit_is_cut_through(messages, rules, keep):
-    view = View.of(messages, lens=Lens(rules=rules))
+    view = View.of(messages, profile=Profile(rules=rules))
     cuts = sorted(view.cuts)
     if len(cuts) < 3 or any(m.calls or m.results for m in messages[: cuts[1]]):
         return
@@ -67,12 +67,12 @@ def test_no_edit_is_cut_through(messages, rules, keep):
 def test_a_request_near_the_end_does_not_make_the_tail_a_fraction_of_what_was_wanted(keep):
     """Once a session of 155,000 tokens came down to 4,000 where 100,000 were asked for."""
     work = [one for n in range(60) for one in (call(str(n)), result(str(n)))]
-    view = View.of([user("Do it."), *work, user("Thanks."), said("You are welcome.")], lens=Lens(lambda _: 10))
-    left = view.ground.tokens(tail_start(view, keep), len(view.transcript))
+    view = View.of([user("Do it."), *work, user("Thanks."), said("You are welcome.")], profile=Profile(lambda _: 10))
+    left = view.base.tokens(tail_start(view, keep), len(view.transcript))
     assert 0.9 * keep <= left / view.tokens <= keep
 
 
 def test_a_request_near_enough_is_where_the_tail_begins():
     work = [one for n in range(60) for one in (call(str(n)), result(str(n)))]
-    view = View.of([user("Do it."), *work[:80], user("And that."), *work[80:], said()], lens=Lens(lambda _: 10))
+    view = View.of([user("Do it."), *work[:80], user("And that."), *work[80:], said()], profile=Profile(lambda _: 10))
     assert tail_start(view, 0.5) == 81

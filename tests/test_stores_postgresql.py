@@ -80,7 +80,7 @@ def test_the_address_says_which_store(url, tmp_path):
     assert isinstance(open_store(str(tmp_path / "a.refold")), SidecarStore)
     with open_store(str(tmp_path / "a.db")) as store:
         assert isinstance(store, SQLiteStore)
-    assert file_of(url) is None and file_of(":memory:") is None and file_of("a.db").name == "a.db"
+    assert file_of(url) is None and file_of(":memory:") is None and file_of("a.db").edit_name == "a.db"
 
 
 def test_two_schemas_of_one_database_are_two_stores(url, server):
@@ -355,7 +355,7 @@ def test_c12_tables_that_are_dropped_while_a_store_is_open_are_made_anew_and_tol
     compact = Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), store)
     said = [{"role": ("user", "assistant")[n % 2], "content": f"Step {n}. " + "word " * 100} for n in range(30)]
     shown = compact(said)
-    assert shown.top
+    assert shown.visible_edits
     with psycopg.connect(url, autocommit=True) as connection:
         tables = connection.execute("SELECT tablename FROM pg_tables WHERE tablename LIKE 'refold_%'").fetchall()
         connection.execute(f"DROP TABLE {', '.join(name for (name,) in tables)} CASCADE")
@@ -381,7 +381,7 @@ def test_c12_tables_that_are_emptied_while_a_store_is_open_are_told_and_filled_a
         compact = Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), store)
         said = [{"role": ("user", "assistant")[n % 2], "content": f"Step {n}. " + "word " * 100} for n in range(30)]
         shown = compact(said)
-        assert shown.top
+        assert shown.visible_edits
         emptied(url, *tables)
         assert {edit.id for edit in shown.edits} <= {edit.id for edit in compact(said).edits}
         assert store.renewed == 1

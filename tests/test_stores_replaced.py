@@ -148,7 +148,7 @@ def test_c12_a_compactor_shows_on_what_it_has_shown_and_the_new_file_holds_it(tm
     budget = Budget(trigger=2_000, target=1_000)
     compact = Compactor([Summarize(keep=4)], budget, store)
     shown = compact(history(30))
-    assert shown.top
+    assert shown.visible_edits
     for turn, way in enumerate(ways, 31):
         if way is not None and (place / name).exists():
             way(place / name)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.core.profile import Lens
-from refold.core.tool_groups import latest_turn
+from refold.core.profile import Profile
+from refold.core.tool_groups import latest_turn_start
 from refold.core.view import View
 from refold.messages import Message, Text, Thinking, ToolCall, ToolResult, user
 from refold.rules import anthropic
@@ -24,7 +24,7 @@ def rules(mode: Mode) -> Rules:
 
 
 def view_of(*messages: Message, mode: Mode = "free") -> View:
-    return View.of(messages, lens=Lens(rules=rules(mode)))
+    return View.of(messages, profile=Profile(rules=rules(mode)))
 
 
 def thought(text: str = "let me see " * 9, id: str = "") -> Message:
@@ -64,9 +64,9 @@ def test_thinking_goes_from_the_start_without_a_gap_however_far_it_gets(
     view = view_of(*messages, mode=mode)
     shown = view.apply(*list(ClearThinking(keep)(view))[:taken])
     thinking = {at for at, message in enumerate(messages) if thinks(message)}
-    left = [at for item in shown.items for at in range(item.start, item.stop) if any(map(thinks, item.shown))]
+    left = [at for item in shown.items for at in range(item.start, item.stop) if any(map(thinks, item.messages))]
     assert left == sorted(thinking)[len(thinking) - len(left) :]
-    assert {at for at in thinking if at >= latest_turn(messages)} <= set(left)
+    assert {at for at in thinking if at >= latest_turn_start(messages)} <= set(left)
 
 
 @given(transcripts(signed=True), st.integers(0, 4), MODES)

@@ -98,7 +98,7 @@ def test_other_parts_of_the_message_stay() -> None:
 
 def test_tokens_of_the_newest_output_can_be_protected() -> None:
     view = session(*map(exchange, range(6)))
-    one = view.ground.tokens(2, 3)
+    one = view.base.tokens(2, 3)
     assert cleared(view, ClearToolResults(keep=0, keep_tokens=3 * one)) == [2, 4, 6]
     assert cleared(view, ClearToolResults(keep=0, keep_tokens=3 * one - 1)) == [2, 4, 6, 8]
     assert cleared(view, ClearToolResults(keep=4, keep_tokens=one)) == [2, 4]
@@ -106,7 +106,7 @@ def test_tokens_of_the_newest_output_can_be_protected() -> None:
 
 def test_protected_output_does_not_fill_the_protected_zone() -> None:
     view = session(exchange(0), exchange(1), exchange(2, name="Skill"))
-    one = view.ground.tokens(2, 3)
+    one = view.base.tokens(2, 3)
     assert cleared(view, ClearToolResults(keep=0, keep_tokens=one, protect=["Skill"])) == [2]
 
 
@@ -195,11 +195,11 @@ def test_media_may_stay() -> None:
 def test_a_duplicate_is_cleared_with_what_it_refers_to_and_does_not_come_back() -> None:
     again = [exchange(n, name="read", arguments='{"path":"a.py"}') for n in range(4)]
     bare = session(*again, exchange(9))
-    view = bare.keep(first_sight(bare, [DropDuplicates()]))
+    view = bare.apply_valid(first_sight(bare, [DropDuplicates()]))
     edits = list(ClearToolResults(keep=1)(view))
     assert [edit.start for edit in edits] == [4, 6, 8, 2]
     stored = bare.apply(*edits)
-    assert stored.keep(first_sight(stored, [DropDuplicates()])).estimate == view.apply(*edits).estimate
+    assert stored.apply_valid(first_sight(stored, [DropDuplicates()])).estimate == view.apply(*edits).estimate
     text = stored.messages[4].parts[0].text  # the briefer stub only where the other would not be smaller
     assert text.startswith("[read a.py: ")
     assert text.endswith(f"cleared (edit {edits[0].id[:8]})]")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.core.profile import Lens
+from refold.core.profile import Profile
 from refold.core.view import View
 from refold.edits import Edit
 from refold.messages import Media, Message, Opaque, Text, ToolCall, ToolResult, user
@@ -103,7 +103,7 @@ def test_an_error_stays_an_error() -> None:
 def test_what_a_stored_edit_shows_is_left_alone() -> None:
     bare = View.of(said(Text("x" * 9_000)))
     shown = bare.messages[2]
-    stored = bare.apply(bare.swap(2, shown, by="as said"))
+    stored = bare.apply(bare.replace(2, shown, by="as said"))
     assert list(ClipResults()(stored)) == []
 
 
@@ -115,7 +115,7 @@ def test_only_what_is_new_is_looked_at() -> None:
 
 
 def test_an_edit_that_would_not_be_smaller_is_not_made() -> None:
-    view = View.of(said(Text("x" * 9_000)), lens=Lens(count=lambda _: 7))
+    view = View.of(said(Text("x" * 9_000)), profile=Profile(count=lambda _: 7))
     assert list(ClipResults()(view)) == []
 
 

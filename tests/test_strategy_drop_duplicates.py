@@ -49,7 +49,7 @@ def test_deciding_turn_by_turn_is_deciding_at_once_also_beside_stored_edits(
         messages += exchange(f"c{n}", name, {"path": path}, text * 300)
     strategy = DropDuplicates(within=within)
     bare = View.of(messages)
-    stored = bare.apply(*(bare.swap(at, messages[at], by="as said") for at in sorted(hidden) if at < len(messages)))
+    stored = bare.apply(*(bare.replace(at, messages[at], by="as said") for at in sorted(hidden) if at < len(messages)))
     at_once = list(strategy(stored))
     for since in range(len(messages) + 1):
         assert list(strategy(stored, since)) == [edit for edit in at_once if edit.start >= since]
@@ -110,7 +110,7 @@ def test_a_twin_too_far_back_does_not_count() -> None:
 def test_when_the_twin_is_cleared_the_later_one_is_shown_in_full_again() -> None:
     bare = View.of([user("x"), *read("c1"), *read("c2"), *read("c3")])
     stub = Message("tool", (ToolResult("c1", (Text("[cleared]"),)),))
-    stored = bare.apply(bare.swap(2, stub, by="ClearToolResults()"))
+    stored = bare.apply(bare.replace(2, stub, by="ClearToolResults()"))
     view = proposals(stored, DropDuplicates())
     assert view.messages[4] == bare.messages[4]
     assert "call c2" in view.messages[6].parts[0].text

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from refold.budget.budget import Budget
 from refold.compactor.engine import steps
-from refold.core.profile import Lens
+from refold.core.profile import Profile
 from refold.core.strategy import Ask, Ending, Summary
 from refold.core.view import View
 from refold.errors import EditError
@@ -58,7 +58,7 @@ class ByModel:
 
 def run(strategy, messages, *answers, rules=None, view=None):
     model = ScriptedModel(answers)
-    view = view or View.of(messages, lens=Lens(rules=rules or CHAT))
+    view = view or View.of(messages, profile=Profile(rules=rules or CHAT))
     return proposals(view, strategy, model), [ask.prompt for ask in model.asked]
 
 
@@ -88,9 +88,9 @@ def test_they_keep_the_laws_with_a_model(messages, rules, strategy):
 )
 def test_first_request_and_whatever_waits_stay_and_no_open_call_is_lost(messages, rules, strategy, more):
     """S3-09 C3-1 C3-3 C3-4, conformance 20: also when it runs a second time."""
-    view = View.of(messages, lens=Lens(rules=rules))
+    view = View.of(messages, profile=Profile(rules=rules))
     for added in ((), tuple(m for m in more if not m.calls and not m.results)):
-        view = proposals(view.grow(added), strategy, ScriptedModel(["A summary."] * 3))
+        view = proposals(view.extend(added), strategy, ScriptedModel(["A summary."] * 3))
         history = view.transcript.messages
         shown = [part for message in view.messages for part in message.parts]
         assert set(history[0].parts) <= set(shown)
@@ -119,7 +119,7 @@ def test_the_second_tldr_is_made_of_the_first_and_what_came_after():
     view, _ = run(WholeHistory(summarizer=ByModel()), talk(4), "one")
     again, _ = run(WholeHistory(summarizer=ByModel()), (), "two", view=view)
     assert again == view
-    grown, asked = run(WholeHistory(summarizer=ByModel()), (), "two", view=view.grow(talk(4, 4)))
+    grown, asked = run(WholeHistory(summarizer=ByModel()), (), "two", view=view.extend(talk(4, 4)))
     assert asked == ["0:16"]
     assert tldrs(grown) == ["two"]
     assert grown.messages[0] == talk(1)[0]
@@ -160,14 +160,14 @@ def test_chunks_do_not_part_tool_groups_and_summaries_are_not_summarised_again()
     strategy = Chunked(2, summarizer=ByModel())
     view, asked = run(strategy, messages, "1", "2", "3")
     assert asked == ["0:3", "3:5", "5:6"]
-    grown, asked = run(strategy, (), "4", view=view.grow(talk(1)))
+    grown, asked = run(strategy, (), "4", view=view.extend(talk(1)))
     assert asked == ["6:8"]
     assert tldrs(grown) == ["1", "2", "3", "4"]
 
 
 def test_chunks_stop_when_the_view_fits_and_each_can_be_taken_back():
     """S3-16: oldest first."""
-    view = View.of(talk(6), lens=Lens(rules=CHAT))
+    view = View.of(talk(6), profile=Profile(rules=CHAT))
     done = drive(
         steps(view, [Chunked(4, summarizer=ByModel())], Budget(view.tokens, view.tokens * 2 // 3)),
         ScriptedModel(["a"] * 9),
@@ -220,7 +220,7 @@ def test_memory_stays_and_is_not_said_twice():
     for strategy in (WholeHistory, FromLastN, Chunked):
         view, _ = run(strategy(summarizer=ByModel()), messages, *"abcdefg")
         assert [m for m in view.messages if m in (likes, told, note)] == [likes, told, note]
-        again, _ = run(strategy(summarizer=ByModel()), (), *"abcdefg", view=view.grow([*talk(3), likes]))
+        again, _ = run(strategy(summarizer=ByModel()), (), *"abcdefg", view=view.extend([*talk(3), likes]))
         assert [m for m in again.messages if m in (likes, told, note)][:3] == [likes, told, note]
         forgetful, _ = run(strategy(summarizer=ByModel(), preserve_memory=False), messages, *"abcdefg")
         assert likes not in forgetful.messages
@@ -248,7 +248,7 @@ def test_an_assistants_memory_first_does_not_break_alternation():
     """C3-4: where the provider wants the user first, the summary goes before it, and the user speaks last."""
     memory = Message("assistant", remember("Likes tea.").parts)
     messages = [memory, Message("assistant", (Text(WORDS * 3),))]
-    view = View.of(messages, lens=Lens(rules=ANTHROPIC))
+    view = View.of(messages, profile=Profile(rules=ANTHROPIC))
     insert = keep_before(view, 0, 2, TaggedMemory()).around(user("told"))
     assert [m.role for m in insert] == ["user", "assistant", "user"]
 
@@ -277,7 +277,7 @@ def test_a_strategy_of_ones_own_keeps_what_is_important():
     messages = [*talk(3), said("important: the key is K-9"), *talk(3), user("next?")]
     view = proposals(View.of(messages), keep_important)
     assert view.messages == (messages[0], messages[6], messages[-1])
-    orphan = View.of([*talk(2), call("z"), result("z"), said("x")], lens=Lens(rules=CHAT))
+    orphan = View.of([*talk(2), call("z"), result("z"), said("x")], profile=Profile(rules=CHAT))
     insert = keep_before(orphan, 0, 7, None).around(call("z"))
     with pytest.raises(EditError, match="do not pair"):
         orphan.apply(orphan.fold(0, 7, *insert, by="x"))
@@ -309,7 +309,7 @@ def test_their_names_state_every_setting():
 
 
 def test_what_stays_and_what_is_untold_can_be_asked():
-    view = View.of([*talk(2), user("q")], lens=Lens(rules=CHAT))
+    view = View.of([*talk(2), user("q")], profile=Profile(rules=CHAT))
     assert (unanswered_from(view), unsummarized_runs(view, 4), kept_positions(view, 0, 4, None)) == (4, [(0, 4)], [0])
     assert (unanswered_from(View.of([])), kept_positions(View.of([]), 0, 0, TaggedMemory())) == (0, [])
 
@@ -322,7 +322,7 @@ def test_conformance_9_summaries_that_were_merged_with_a_message_are_known_again
     assert without_summary(merged) == first
     assert not is_only_summary(merged) and is_only_summary(Message("user", (*one.parts, *two.parts)))
     assert summary_in(Message("assistant", merged.parts)) is None
-    view = View.of([merged, said(WORDS), *talk(3)], lens=Lens(rules=ANTHROPIC))
+    view = View.of([merged, said(WORDS), *talk(3)], profile=Profile(rules=ANTHROPIC))
     assert unsummarized_runs(view, 8) == [(1, 8)]
     view, _ = run(WholeHistory(), (), view=view)
     assert view.messages[0].parts[0] == first.parts[0]

@@ -13,7 +13,7 @@ from refold import Compactor, check, demo
 from refold.budget.budget import Budget
 from refold.compactor import signed_thinking as settle
 from refold.compactor.engine import steps
-from refold.core.profile import Lens
+from refold.core.profile import Profile
 from refold.core.strategy import Ask, Summary
 from refold.core.view import View
 from refold.messages import Message, Text, user
@@ -72,9 +72,9 @@ def test_filling_a_budget_keeps_the_laws(messages, rules, keep, tokens):
 
 @given(transcripts(max_turns=6), RULES, st.integers(40, 600))
 def test_the_summary_stays_within_its_cap(messages, rules, max_tokens):
-    view = View.of(messages, lens=Lens(rules=rules))
+    view = View.of(messages, profile=Profile(rules=rules))
     for edit in Summarize(keep=2, max_tokens=max_tokens)(view):
-        assert view.lens.count(edit.insert[0]) <= max_tokens
+        assert view.profile.count(edit.insert[0]) <= max_tokens
 
 
 @given(ANY_TEXT)
@@ -141,10 +141,10 @@ def test_its_name_states_every_setting():
 
 def test_a_fold_hides_earlier_edits_and_gives_them_back():
     view = View.of(talk())
-    view = view.apply(view.swap(1, Message("assistant", (Text("short"),)), "clip"))
+    view = view.apply(view.replace(1, Message("assistant", (Text("short"),)), "clip"))
     (edit,) = Summarize()(view)
     folded = view.apply(edit)
-    assert [placed.edit for placed in folded.top] == [edit]
+    assert [placed.edit for placed in folded.visible_edits] == [edit]
     assert folded.revert(edit.id).messages == view.messages
 
 
@@ -154,7 +154,7 @@ def test_what_was_said_is_summarised_and_not_what_an_edit_shows_of_it():
         "assistant", (Text("We decided to use `postgres_16` because of its replication. " + "word " * 200),)
     )
     view = View.of(said)
-    view = view.apply(view.swap(1, Message("assistant", (Text("[cleared]"),)), "clip"))
+    view = view.apply(view.replace(1, Message("assistant", (Text("[cleared]"),)), "clip"))
     (edit,) = Summarize()(view)
     assert "We decided to use `postgres_16`" in edit.insert[0].text
 
@@ -162,7 +162,7 @@ def test_what_was_said_is_summarised_and_not_what_an_edit_shows_of_it():
 def test_a_models_summary_is_kept_when_the_rules_take_over():
     said = talk()
     first = drive(steps(View.of(said), [Summarize(summarizer=fixed("The deploy key is K-9931."))], Budget(0, 0))).view
-    second = drive(steps(first.grow(talk()), [Summarize(summarizer=RuleSummary())], Budget(0, 0))).view
+    second = drive(steps(first.extend(talk()), [Summarize(summarizer=RuleSummary())], Budget(0, 0))).view
     assert "The deploy key is K-9931." in parse(summary_in(second.messages[0])).notes
 
 

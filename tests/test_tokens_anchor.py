@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from refold import Budget, View
 from refold.compactor.calibration import Anchor, Ratios, Scale, anchor, is_current, report
-from refold.core.profile import Lens
+from refold.core.profile import Profile
 from refold.edits import Edit
 from refold.messages import Message, Text, user
 from refold.tokens.usage import Usage
@@ -26,7 +26,7 @@ def test_an_anchor_estimates_only_the_difference():
 def test_what_is_appended_keeps_a_report_current():
     view = View.of(TURNS[:6])
     last = report(view, Usage(2_000))
-    grown = view.grow(TURNS[6:])
+    grown = view.extend(TURNS[6:])
     assert is_current(view, last)
     assert is_current(grown, last)
     assert anchor(grown, last) == Anchor(2_000, view.estimate)
@@ -35,7 +35,7 @@ def test_what_is_appended_keeps_a_report_current():
 def test_a_view_counts_from_its_anchor():
     view = View.of(TURNS[:6])
     at = anchor(view, report(view, Usage(2_000)), ratio=1.5)
-    calibrated = View.of(TURNS, lens=Lens(calibrate=at))
+    calibrated = View.of(TURNS, profile=Profile(calibrate=at))
     assert calibrated.tokens == round(2_000 + 1.5 * (calibrated.estimate - view.estimate))
 
 
@@ -60,7 +60,7 @@ def test_an_amended_summary_makes_usage_stale():
 def test_an_edit_of_what_came_later_leaves_a_report_current():
     view = View.of(TURNS[:6])
     last = report(view, Usage(2_000))
-    grown = view.grow(TURNS[6:])
+    grown = view.extend(TURNS[6:])
     assert is_current(grown.apply(grown.fold(6, 8, user("Later."))), last)
     assert not is_current(grown.apply(grown.fold(4, 8, user("Across."))), last)
 
@@ -81,7 +81,7 @@ def test_conformance_45_a_sum_over_several_calls_is_no_anchor(usage):
 def test_conformance_44_exactly_at_the_threshold_fires():
     view = View.of(TURNS)
     at = anchor(view, report(view, Usage(3_000)))
-    calibrated = View.of(TURNS, lens=Lens(calibrate=at))
+    calibrated = View.of(TURNS, profile=Profile(calibrate=at))
     assert calibrated.tokens == 3_000
     assert Budget(trigger=3_000, target=0).check(calibrated) == "hard"
     assert Budget(trigger=3_001, target=0).check(calibrated) == "none"
@@ -90,7 +90,7 @@ def test_conformance_44_exactly_at_the_threshold_fires():
 def test_conformance_46_a_separate_input_limit_still_reserves_room():
     view = View.of(TURNS)
     at = anchor(view, report(view, Usage(8_000)), window=10_000)
-    calibrated = View.of(TURNS, lens=Lens(calibrate=at))
+    calibrated = View.of(TURNS, profile=Profile(calibrate=at))
     assert Budget.of_window(10_000, reserve=2_000).check(calibrated) == "hard"
     assert Budget.of_window(10_000, reserve=1_999).check(calibrated) == "none"
 

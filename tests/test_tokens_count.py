@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import Budget, Compactor
-from refold.core.breakdown import breakdown
-from refold.core.profile import Lens
+from refold.core.breakdown import break_down
+from refold.core.profile import Profile
 from refold.core.view import View
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 from refold.tokens.count import (
@@ -123,8 +123,8 @@ SESSION = [
 
 def test_a_breakdown_adds_up_each_way():
     """Seed row S4-02: a report of where the tokens are."""
-    view = View.of(SESSION, lens=Lens(fixed=500))
-    cut = breakdown(view)
+    view = View.of(SESSION, profile=Profile(fixed_tokens=500))
+    cut = break_down(view)
     assert cut.total == view.tokens
     for part in (cut.roles, cut.kinds, cut.names):
         assert sum(part.values()) == cut.total
@@ -139,14 +139,14 @@ def test_a_breakdown_adds_up_each_way():
 def test_a_breakdown_of_what_is_shown_and_of_what_was_said():
     view = View.of(SESSION)
     shorter = Message("tool", (ToolResult("c1", (Text("[cleared]"),)),))
-    edited = view.apply(view.swap(2, shorter))
-    assert breakdown(edited).total == edited.tokens < view.tokens
-    assert breakdown(edited, said=True) == breakdown(view)
+    edited = view.apply(view.replace(2, shorter))
+    assert break_down(edited).total == edited.tokens < view.tokens
+    assert break_down(edited, said=True) == break_down(view)
 
 
 def test_system_and_tools_come_apart_when_the_payload_is_known(anthropic_view):
-    cut = breakdown(anthropic_view)
-    assert cut.total == anthropic_view.counted
+    cut = break_down(anthropic_view)
+    assert cut.total == anthropic_view.tokens_uncalibrated
     assert cut.system == count_fixed((Text("You are a coder. " * 20),), ())
     assert cut.tools > TOOL
 

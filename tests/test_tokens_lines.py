@@ -55,7 +55,9 @@ def test_f15_what_is_said_to_be_a_sum_of_several_calls_teaches_nothing():
     compact, fresh = (Compactor([], Budget(10**9, 10**9), format="openai_chat") for _ in range(2))
     for turns in (1, 3, 5, 7, 9):
         view = compact(talk(turns))
-        compact.report(view, {"input_tokens": 2 * (view.lens.fixed + view.estimate), "iterations": [{"type": "other"}]})
+        compact.report(
+            view, {"input_tokens": 2 * (view.profile.fixed_tokens + view.estimate), "iterations": [{"type": "other"}]}
+        )
     other = [{"role": "user", "content": "Something else. " * 2_000}]
     assert compact(other).tokens == fresh(other).tokens
 
@@ -78,7 +80,7 @@ def test_f15_a_hidden_prompt_is_neither_refused_nor_taken_for_a_tokenizer(ratio)
     compact = Compactor([], Budget(10**9, 10**9), format="openai_chat")
     for turns in (1, 3, 5, 7, 9):
         view = compact(talk(turns))
-        estimated = view.lens.fixed + view.estimate
+        estimated = view.profile.fixed_tokens + view.estimate
         compact.report(view, {"prompt_tokens": round(ratio * estimated) + HIDDEN, "completion_tokens": 5})
     other = compact([{"role": "user", "content": "Something else. " * 2_000}])
     expected = ratio * other.estimate + HIDDEN

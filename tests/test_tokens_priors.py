@@ -23,13 +23,23 @@ from refold.tokens.windows import Window
 from test_gateway_core import Driver, chat, gemini, request
 
 OLDER = "claude-sonnet-4-5-20250929"
-NAMES = [OLDER, "claude-opus-5-5", "google/gemini-3-pro-preview", "gpt-5", "deepseek-chat", "my-own-model"]
+NAMES = [
+    OLDER,
+    "claude-opus-5-5",
+    "google/gemini-3-pro-preview",
+    "gpt-5",
+    "deepseek-chat",
+    "my-own-model",
+]
 NEVER = Budget(10**9, 10**9)
 
 
 def talk(turns: int) -> list[dict[str, str]]:
     return [
-        {"role": "user" if n % 2 == 0 else "assistant", "content": f"{n} says " + "this and that " * 100}
+        {
+            "role": "user" if n % 2 == 0 else "assistant",
+            "content": f"{n} says " + "this and that " * 100,
+        }
         for n in range(turns)
     ]
 
@@ -37,7 +47,9 @@ def talk(turns: int) -> list[dict[str, str]]:
 def estimated(body: dict[str, Any], format: str) -> int:
     """Tokens of a request as they are estimated, counted from its parts."""
     envelope = open_payload(body, format)
-    return count_fixed(envelope.system, envelope.tools) + sum(map(count_message, decode_all(envelope)))
+    return count_fixed(envelope.system, envelope.tools) + sum(
+        map(count_message, decode_all(envelope))
+    )
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -46,14 +58,33 @@ def estimated(body: dict[str, Any], format: str) -> int:
 @pytest.mark.parametrize(
     ("names", "least", "most"),
     [
-        (("claude-sonnet-4-5", "anthropic/claude-opus-4.6", "us.anthropic.claude-haiku-4-5-20251001-v1:0"), 1.2, 1.3),
-        (("claude-opus-4-20250514", "claude-opus-4@20250514", "claude-opus-4", "Claude-3-5-Sonnet"), 1.2, 1.3),
+        (
+            (
+                "claude-sonnet-4-5",
+                "anthropic/claude-opus-4.6",
+                "us.anthropic.claude-haiku-4-5-20251001-v1:0",
+            ),
+            1.2,
+            1.3,
+        ),
+        (
+            (
+                "claude-opus-4-20250514",
+                "claude-opus-4@20250514",
+                "claude-opus-4",
+                "Claude-3-5-Sonnet",
+            ),
+            1.2,
+            1.3,
+        ),
         (("claude-opus-4-7", "claude-opus-5-5", "claude-sonnet-5", "claude-fable-5"), 1.5, 1.7),
         (("google/gemini-3-pro-preview", "models/gemini-3.1-pro"), 1.1, 1.2),
         (("gpt-5", "gemini-2.5-pro", "deepseek-chat", "qwen3-coder", "llama-claude", ""), 1.0, 1.0),
     ],
 )
-def test_f15_a_family_has_a_prior_under_every_spelling_and_what_was_not_measured_has_none(names, least, most):
+def test_f15_a_family_has_a_prior_under_every_spelling_and_what_was_not_measured_has_none(
+    names, least, most
+):
     assert {prior_of(name) for name in names} <= {prior_of(names[0])}
     assert least <= prior_of(names[0]) <= most
     assert priors_date() >= "2026-11-22"
@@ -68,7 +99,7 @@ def test_f15_only_the_estimator_has_a_prior():
     body = {"model": OLDER, "messages": talk(5)}
     for count in (counter(quarter), counter(len), lambda message: 7):
         view = Compactor([], NEVER, count=count)(body)
-        assert view.tokens == view.lens.fixed + view.estimate
+        assert view.tokens == view.profile.fixed_tokens + view.estimate
     view = Compactor([], NEVER, count=counter(estimate))(body)
     assert view.tokens == round(prior_of(OLDER) * view.estimate) > view.estimate
 
@@ -76,19 +107,28 @@ def test_f15_only_the_estimator_has_a_prior():
 # --- without a report and with one ----------------------------------------------------------------
 
 
-@given(st.sampled_from(NAMES), st.integers(1, 6), st.text(max_size=400), st.booleans(), st.booleans())
+@given(
+    st.sampled_from(NAMES), st.integers(1, 6), st.text(max_size=400), st.booleans(), st.booleans()
+)
 def test_f15_law_without_a_report_tokens_are_the_estimate_times_the_prior_system_prompt_and_tools_too(
     model, turns, system, tools, named
 ):
     body = {"messages": talk(turns), "system": system}
     if tools:
-        body["tools"] = [{"name": "read", "description": system, "input_schema": {"type": "object"}}]
+        body["tools"] = [
+            {"name": "read", "description": system, "input_schema": {"type": "object"}}
+        ]
     if named:
         body["model"] = model
     compact = Compactor([], NEVER, format="anthropic", model="" if named else model)
     view, raw = compact(body), estimated(body, "anthropic")
-    assert view.lens.fixed + view.estimate == raw
-    assert view.tokens == view.said == compact.check(body).tokens == round(prior_of(model) * raw)
+    assert view.profile.fixed_tokens + view.estimate == raw
+    assert (
+        view.tokens
+        == view.tokens_unedited
+        == compact.check(body).tokens
+        == round(prior_of(model) * raw)
+    )
     assert compact.check(body, pending=1_000).tokens == round(prior_of(model) * (raw + 1_000))
     assert compact.preview(body).before.tokens == view.tokens
 
@@ -119,7 +159,9 @@ def test_f15_a_report_that_cannot_be_of_one_request_leaves_the_prior():
     compact = Compactor([], NEVER)
     view = compact({"model": OLDER, "messages": talk(9)})
     compact.report(view, {"prompt_tokens": 100 * view.estimate, "completion_tokens": 1})
-    assert compact({"model": OLDER, "messages": talk(9)}).tokens == round(prior_of(OLDER) * view.estimate)
+    assert compact({"model": OLDER, "messages": talk(9)}).tokens == round(
+        prior_of(OLDER) * view.estimate
+    )
 
 
 def test_f15_what_one_compactor_learned_another_knows_that_shares_its_reports():
@@ -129,14 +171,19 @@ def test_f15_what_one_compactor_learned_another_knows_that_shares_its_reports():
     first.report(view, {"prompt_tokens": 2 * view.estimate, "completion_tokens": 1})
     assert second({"model": OLDER, "messages": talk(9)}).tokens == 2 * view.estimate
     assert (
-        Compactor([], NEVER, reports=Reports(no_prior))({"model": OLDER, "messages": talk(9)}).tokens == view.estimate
+        Compactor([], NEVER, reports=Reports(no_prior))(
+            {"model": OLDER, "messages": talk(9)}
+        ).tokens
+        == view.estimate
     )
 
 
 # --- windows --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("model", "real"), [(OLDER, 1.17), (OLDER, 1.25), ("claude-opus-5-5", 1.5)])
+@pytest.mark.parametrize(
+    ("model", "real"), [(OLDER, 1.17), (OLDER, 1.25), ("claude-opus-5-5", 1.5)]
+)
 def test_f15_a_budget_of_the_window_acts_before_the_provider_refuses(model: str, real: float):
     """Requests that Claude counts 17 to 50 % higher than the estimate were refused before a budget of 90 % fired."""
     window = 30_000
@@ -175,7 +222,9 @@ def first_hard(model: str, api: str) -> int:
 
 @pytest.mark.parametrize(("model", "api"), [(OLDER, "openai_chat"), ("gemini-3-pro", "gemini")])
 def test_f15_the_hard_level_of_a_gateway_counts_as_the_model_does(model: str, api: str):
-    assert first_hard(model, api) == pytest.approx(first_hard("plain", api) / prior_of(model), abs=1)
+    assert first_hard(model, api) == pytest.approx(
+        first_hard("plain", api) / prior_of(model), abs=1
+    )
 
 
 def test_f15_a_request_of_gemini_goes_out_without_a_model_in_its_body():
@@ -193,4 +242,8 @@ def test_f15_a_session_file_is_counted_as_estimated_on_every_screen(tmp_path):
     file = tmp_path / "body.json"
     file.write_text(json.dumps({"model": OLDER, "max_tokens": 9, "messages": talk(9)}))
     work = open_edited(read(file), None, None)
-    assert work.view.tokens == work.view.lens.fixed + work.view.estimate == work.view.counted
+    assert (
+        work.view.tokens
+        == work.view.profile.fixed_tokens + work.view.estimate
+        == work.view.tokens_uncalibrated
+    )

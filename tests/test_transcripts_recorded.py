@@ -202,7 +202,7 @@ def test_every_session_is_taken_by_its_codec_and_comes_back_as_it_was(shared, na
                 envelope = open_payload(payload)
                 assert session.format == envelope.codec.NAME
                 assert len(decode_all(envelope)) == len(envelope)
-                assert envelope.seal([slice(0, len(envelope))]) == payload
+                assert envelope.join([slice(0, len(envelope))]) == payload
 
 
 @pytest.mark.parametrize("name", [one for one in FOLDERS if one != "pi_sessions"])

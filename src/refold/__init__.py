@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from refold.compactor.defaults import compact, default_strategies
     from refold.compactor.preview import Preview
     from refold.compactor.session import Session
-    from refold.core.profile import Lens
+    from refold.core.profile import Profile
     from refold.core.strategy import Answer, Ask, Strategy
     from refold.core.view import View
     from refold.edits import Attempt, Edit
@@ -43,12 +43,12 @@ __all__ = [
     "FormatError",
     "Hit",
     "Index",
-    "Lens",
     "Media",
     "MemoryStore",
     "Message",
     "Opaque",
     "Preview",
+    "Profile",
     "RefoldError",
     "Repair",
     "Repaired",
@@ -86,7 +86,7 @@ _HOMES = {
     "FormatError": "refold.errors",
     "Hit": "refold.retrieval",
     "Index": "refold.retrieval",
-    "Lens": "refold.core.profile",
+    "Profile": "refold.core.profile",
     "Media": "refold.messages",
     "MemoryStore": "refold.stores",
     "Message": "refold.messages",

@@ -44,12 +44,12 @@ class Attempt:
     the view smaller and kept it valid; `failed`: it gave up; `degraded`: it fell back on less; `no_headroom`: said of all strategies
     together, they left the request over the trigger and hardly smaller (see `refold.Budget.progress`)."""
     reason: str = ""
-    before: int = 0
+    tokens_before: int = 0
     """Tokens of the request before it ran, as they are counted (`View.counted`)."""
-    after: int = 0
-    edits: int = 0
+    tokens_after: int = 0
+    edits_applied: int = 0
     """How many of its edits were taken."""
-    made: tuple[tuple[str, int], ...] = field(default=(), compare=False, repr=False)
+    edit_tokens: tuple[tuple[str, int], ...] = field(default=(), compare=False, repr=False)
     """The id of each of its edits, and the tokens of the request after it, as they are counted."""
     asks: int = 0
     """How many times it asked a model."""

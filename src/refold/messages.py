@@ -16,7 +16,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """A model's reasoning. Not part of a message's identity (see `refold.transcript.digest`)."""
+    """A model's reasoning. Not part of a message's identity (see `refold.transcript.hash_message`)."""
 
     text: str = ""
     signature: str = ""

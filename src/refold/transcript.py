@@ -22,7 +22,7 @@ from refold.messages import (
 T = TypeVar("T")
 
 
-class Log(Sequence[T]):
+class AppendLog(Sequence[T]):
     """An immutable sequence that grows in the time of what is added.
 
     `extend` returns a longer log and leaves this one as it is. Both read the same buffer; the
@@ -36,10 +36,10 @@ class Log(Sequence[T]):
         self._length = len(self._buffer)
         self._lock = Lock()
 
-    def extend(self, items: Iterable[T]) -> "Log[T]":
+    def extend(self, items: Iterable[T]) -> "AppendLog[T]":
         """This log followed by *items*."""
         new = list(items)
-        grown: Log[T] = Log.__new__(Log)
+        grown: AppendLog[T] = AppendLog.__new__(AppendLog)
         with self._lock:
             if len(self._buffer) == self._length:
                 self._buffer.extend(new)
@@ -49,7 +49,7 @@ class Log(Sequence[T]):
         grown._length = self._length + len(new)
         return grown
 
-    def begins(self, other: Sequence[T]) -> bool:
+    def is_prefix_of(self, other: Sequence[T]) -> bool:
         """Is this the beginning of *other*? Compared by value."""
         if not self._length <= len(other) or (self._length and self._buffer[0] != other[0]):
             return False  # as nearly always where it is not
@@ -78,14 +78,14 @@ class Log(Sequence[T]):
         return self._buffer[index if index >= 0 else self._length + index]
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Log):
+        if not isinstance(other, AppendLog):
             return NotImplemented
         return self._buffer[: self._length] == other._buffer[: other._length]
 
     __hash__ = None  # type: ignore[assignment]  # as for a list: its content is what it is
 
     def __repr__(self) -> str:
-        return f"Log({list(self)!r})"
+        return f"AppendLog({list(self)!r})"
 
 
 class Transcript:
@@ -96,7 +96,7 @@ class Transcript:
 
     __slots__ = ("_hashed", "messages")
 
-    def __init__(self, messages: Log[Message], hashed: Log[str]) -> None:
+    def __init__(self, messages: AppendLog[Message], hashed: AppendLog[str]) -> None:
         """*hashed*: the tips of a beginning of *messages*, at least the first."""
         self.messages, self._hashed = messages, hashed
 
@@ -104,14 +104,14 @@ class Transcript:
     def of(cls, messages: Iterable[Message] = (), salt: str = "") -> "Transcript":
         """Start a transcript. *salt* keeps the tips of different tenants apart."""
         first = blake2b(salt.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest() if salt else ""
-        return cls(Log(messages), Log([first]))
+        return cls(AppendLog(messages), AppendLog([first]))
 
     def extend(self, messages: Iterable[Message]) -> "Transcript":
         """This transcript followed by *messages*, in the time of what is added."""
         return Transcript(self.messages.extend(messages), self._hashed)
 
     @property
-    def tips(self) -> Log[str]:
+    def tips(self) -> AppendLog[str]:
         """The names of all prefixes, of the empty one first. Worked out when somebody asks: most turns of most
         conversations end before there is any edit to be named."""
         done = len(self._hashed)
@@ -133,16 +133,16 @@ class Transcript:
     def __repr__(self) -> str:
         return f"Transcript({len(self)} messages)"
 
-    def holds(self, edit: Edit) -> bool:
+    def matches(self, edit: Edit) -> bool:
         """Was this edit made for this history?"""
         return 0 <= edit.start < edit.stop <= len(self) and self.tips[edit.stop] == edit.tip
 
-    def calls(self) -> dict[str, ToolCall]:
+    def calls_by_id(self) -> dict[str, ToolCall]:
         """Every tool call by its id; of two with one id the later."""
         return {part.id: part for message in self.messages for part in message.parts if isinstance(part, ToolCall)}
 
 
-class Tail(Sequence[str]):
+class LazyTips(Sequence[str]):
     """The tips of a transcript from a position on, hashed when somebody looks at one."""
 
     def __init__(self, transcript: Transcript, start: int) -> None:
@@ -163,10 +163,10 @@ class Tail(Sequence[str]):
 
 
 def _link(tip: str, message: Message) -> str:
-    return blake2b(tip.encode() + digest(message), digest_size=16).hexdigest()
+    return blake2b(tip.encode() + hash_message(message), digest_size=16).hexdigest()
 
 
-def digest(message: Message) -> bytes:
+def hash_message(message: Message) -> bytes:
     """Hash of a message's identity: role and parts. Thinking is no part of it, since clients drop,
     re-encode and restore signatures and encrypted reasoning (docs/identity.md)."""
     said = [message.role.encode("utf-8", "surrogatepass")]

@@ -38,8 +38,8 @@ def _span(tracer: Tracer, ended: Ended) -> None:
             "by": attempt.by,
             "outcome": attempt.outcome,
             "reason": attempt.reason,
-            "before": attempt.before,
-            "after": attempt.after,
+            "before": attempt.tokens_before,
+            "after": attempt.tokens_after,
             "model": attempt.model,
             "prompt": attempt.prompt,
         }

@@ -101,7 +101,7 @@ class Budget:
     def moment(self, view: View, pending: int = 0, last: Mark | None = None, now: float = 0.0) -> Moment:
         """What this budget's triggers look at: *view* with *pending* estimated tokens that are about
         to be added, *last* compacted then, at *now* (seconds since 1970-01-01 UTC)."""
-        tokens = view.lens.calibrate(view.lens.fixed + view.estimate + pending)
+        tokens = view.profile.calibrate(view.profile.fixed_tokens + view.estimate + pending)
         found = find_window(model_of(view), self.window)
         return Moment(view, tokens, found.window, found.reason, last or Mark(), now)
 
@@ -139,9 +139,9 @@ class Budget:
 
 
 def model_of(view: View) -> str:
-    """The model that the request of *view* names, else that of its lens; empty where neither does."""
-    body: Mapping[str, Any] = view.envelope.body if view.envelope is not None else {}
-    return str(body.get("model") or view.lens.model)
+    """The model that the request of *view* names, else that of its profile; empty where neither does."""
+    body: Mapping[str, Any] = view.source.body if view.source is not None else {}
+    return str(body.get("model") or view.profile.model)
 
 
 def _check(level: Level, moment: Moment, reading: Reading) -> Check:

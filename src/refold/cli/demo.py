@@ -95,7 +95,7 @@ class Replay:
         """The edit that shortens a single message, of several the one with the longest message."""
         stubs = [edit for edit in self.top_edits if len(edit.insert) == edit.stop - edit.start]
         return max(
-            stubs, key=lambda edit: self.view.ground.tokens(edit.start, edit.stop), default=None
+            stubs, key=lambda edit: self.view.base.tokens(edit.start, edit.stop), default=None
         )
 
     @property
@@ -106,7 +106,7 @@ class Replay:
     @property
     def top_edits(self) -> list[Edit]:
         """The edits that no later edit hides."""
-        return [edit for edit, _ in self.view.top]
+        return [edit for edit, _ in self.view.visible_edits]
 
 
 # --- replaying -------------------------------------------------------------------------------
@@ -142,7 +142,12 @@ def _replay(compactor: Compactor, entries: Iterable[Any]) -> Iterator[tuple[View
             view, new = live.append(*new), []
             payload = view.payload
             violations = len(check(payload, "anthropic"))
-            yield view, Request(view.said, view.tokens, payload[: len(sent)] != sent, violations)
+            yield (
+                view,
+                Request(
+                    view.tokens_unedited, view.tokens, payload[: len(sent)] != sent, violations
+                ),
+            )
             sent = payload
 
 
@@ -152,14 +157,14 @@ def _shares(views: Sequence[View], compactor: Compactor) -> Iterator[Share]:
     for strategy in compactor.local:
         saved = [tokens_saved(unedited, edit) for edit in first_sight(unedited, [strategy])]
         yield Share(repr(strategy), len(saved), sum(saved))
-    attempts = [attempt for view in views for attempt in view.attempts if attempt.edits]
+    attempts = [attempt for view in views for attempt in view.attempts if attempt.edits_applied]
     for by in dict.fromkeys(map(repr, compactor.retrospective)):
         mine = [attempt for attempt in attempts if attempt.by == by]
         outcome = ("applied", "") if mine else ("noop", "was not needed")
         yield Share(
             by,
-            sum(run.edits for run in mine),
-            sum(run.before - run.after for run in mine),
+            sum(run.edits_applied for run in mine),
+            sum(run.tokens_before - run.tokens_after for run in mine),
             *outcome,
         )
 
@@ -292,8 +297,8 @@ def _sums(requests: Sequence[Request]) -> tuple[int, int, int]:
 def _show_edit(console: Console, view: View, edit: Edit, heading: str, most: int) -> None:
     """Print at most *most* lines of what an edit shows."""
     hidden, shown = (
-        view.ground.tokens(edit.start, edit.stop),
-        sum(map(view.lens.count, edit.insert)),
+        view.base.tokens(edit.start, edit.stop),
+        sum(map(view.profile.count, edit.insert)),
     )
     single = edit.stop == edit.start + 1
     where = f"message {edit.start}" if single else f"messages {edit.start}-{edit.stop - 1}"

@@ -15,7 +15,7 @@ from refold.session_files.edited_session import EditedSession
 
 def summaries(made: Preview) -> dict[str, str]:
     """The summaries of a preview that show, by the ids of their edits."""
-    shown = {placed.edit.id for placed in made.view.top}
+    shown = {placed.edit.id for placed in made.view.visible_edits}
     return {id: text for id, text in made.summaries().items() if id in shown}
 
 

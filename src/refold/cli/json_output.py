@@ -29,7 +29,7 @@ def session(work: EditedSession) -> Document:
     return {
         "path": work.name,
         "client": one.client,
-        "format": work.view.envelope.codec.NAME if work.view.envelope is not None else one.format,
+        "format": work.view.source.codec.NAME if work.view.source is not None else one.format,
         "id": one.id,
         "title": one.title,
         "cwd": one.cwd,
@@ -54,7 +54,12 @@ def stats(work: EditedSession, parts: Mapping[str, Any], effective: int | None) 
     compactions = [{"start": c.start, "stop": c.stop, "trigger": c.trigger} for c in work.session.compactions]
     return {
         **session(work),
-        "tokens": {"said": view.said, "sent": view.tokens, "effective": effective, "fixed": view.lens.fixed},
+        "tokens": {
+            "said": view.tokens_unedited,
+            "sent": view.tokens,
+            "effective": effective,
+            "fixed": view.profile.fixed_tokens,
+        },
         **parts,
         "compactions": compactions,
         "edits": [share(one) for one in savings_by_strategy(view)],
@@ -66,7 +71,7 @@ def compaction(one: Compacted) -> Document:
     before, after = one.work.view, one.made.view
     document = {
         **session(one.work),
-        "tokens": {"said": before.said, "before": before.tokens, "after": after.tokens, "target": one.to},
+        "tokens": {"said": before.tokens_unedited, "before": before.tokens, "after": after.tokens, "target": one.to},
         "fits": after.tokens <= one.to,
         "strategies": [share(done) for done in one.shares],
         "edits": [edit(after, made) for made in one.made.edits],
@@ -125,9 +130,9 @@ def view(work: EditedSession) -> Document:
                 "stop": item.stop,
                 "edit": edit(work.view, item.edit) if item.edit else None,
                 "tokens": item.tokens,
-                "shown": [{"role": m.role, "parts": [_part(part) for part in m.parts]} for m in item.shown],
+                "shown": [{"role": m.role, "parts": [_part(part) for part in m.parts]} for m in item.messages],
             }
-            for item in work.view.each()
+            for item in work.view.iter_items()
         ],
     }
 

@@ -97,7 +97,7 @@ def stats(work: EditedSession, parts: dict[str, Any], effective: int | None) -> 
     """One session: where its tokens are."""
     console, view = screen.out(), work.view
     line(console, name(work), "bold")
-    told = f"{view.said:,} tokens said"
+    told = f"{view.tokens_unedited:,} tokens said"
     told += f", {view.tokens:,} sent" if view.edits else ""
     told += f", {effective:,} in the client's own context" if effective is not None else ""
     console.print(told)
@@ -140,7 +140,7 @@ def table(works: Sequence[EditedSession]) -> None:
 
 def _sums(views: Sequence[View]) -> tuple[str, ...]:
     """Messages, tokens said and sent, edits."""
-    sums = (sum(view.said for view in views), sum(view.tokens for view in views))
+    sums = (sum(view.tokens_unedited for view in views), sum(view.tokens for view in views))
     return f"{sum(len(v.transcript) for v in views):,}", *map(tokens, sums), f"{sum(len(v.edits) for v in views):,}"
 
 

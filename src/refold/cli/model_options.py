@@ -100,7 +100,7 @@ def _asking_once(view: View, to: int, summary: ModelSummary) -> tuple[Strategy, 
     """The default strategies, with one summary for their several: it keeps as large a tail as will fit,
     so that one question is enough. Where it is not, results are cleared before another is asked."""
     local_and_thinking, room = default_strategies(to)[:3], max(600, min(4_000, to // 10))
-    share = 0.9 * (to - view.lens.fixed - room) / max(1, view.estimate)
+    share = 0.9 * (to - view.profile.fixed_tokens - room) / max(1, view.estimate)
     first = Summarize(keep=round(min(0.8, max(0.05, share)), 2), max_tokens=room, summarizer=summary)
     last = Summarize(keep=8, max_tokens=room, summarizer=summary)
     return (*local_and_thinking, first, ClearToolResults(keep=3), ClearToolInputs(keep=3), last)

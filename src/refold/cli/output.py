@@ -39,8 +39,8 @@ def compactions(done: Sequence[Compacted], console: Console) -> None:
 def _compaction(one: Compacted, console: Console) -> None:
     before, after = one.work.view, one.made.view
     line(console, name(one.work), "bold")
-    whole = max(before.said, 1)
-    for label, count in (("said", before.said), ("before", before.tokens), ("after", after.tokens)):
+    whole = max(before.tokens_unedited, 1)
+    for label, count in (("said", before.tokens_unedited), ("before", before.tokens), ("after", after.tokens)):
         told = (
             (f"{label:<7}", "dim"),
             f"{count:>11,} ",
@@ -107,7 +107,7 @@ def strategies(shares: Sequence[Share]) -> Table:
 
 def _preview(made: Preview, console: Console) -> None:
     """Each edit, each summary in full, and what would vanish."""
-    shown = [placed.edit for placed in made.view.top if placed.edit in made.edits]
+    shown = [placed.edit for placed in made.view.visible_edits if placed.edit in made.edits]
     if shown:
         console.print()
     for edit in shown:
@@ -124,7 +124,7 @@ def _preview(made: Preview, console: Console) -> None:
 
 
 def _edit(view: View, edit: Edit) -> str:
-    hidden, shown = view.ground.tokens(edit.start, edit.stop), sum(map(view.lens.count, edit.insert))
+    hidden, shown = view.base.tokens(edit.start, edit.stop), sum(map(view.profile.count, edit.insert))
     return f"{edit.id[:8]} {_span(edit)} {hidden:,} → {shown:,} tokens  {short(edit.by, 60)}"
 
 

@@ -60,13 +60,21 @@ def stats(inputs: Inputs, as_json: bool, largest: int) -> None:
 @click.option("--diff", is_flag=True, help="What the model would see against what was said.")
 @click.option("--payload", is_flag=True, help="The request itself, as JSON.")
 @click.option(
-    "--effective", is_flag=True, help="What the client's own recorded compactions left, instead of our edits."
+    "--effective",
+    is_flag=True,
+    help="What the client's own recorded compactions left, instead of our edits.",
 )
-@click.option("--lines", type=click.IntRange(min=0), metavar="N", help="At most N lines of each message.")
-def view(inputs: Inputs, diff: bool, payload: bool, effective: bool, lines: int | None, as_json: bool) -> None:
+@click.option(
+    "--lines", type=click.IntRange(min=0), metavar="N", help="At most N lines of each message."
+)
+def view(
+    inputs: Inputs, diff: bool, payload: bool, effective: bool, lines: int | None, as_json: bool
+) -> None:
     """Show what the model would see."""
     if payload and (diff or as_json or lines is not None):
-        raise click.UsageError("--payload prints the request as it is: leave out --diff, --lines and --json")
+        raise click.UsageError(
+            "--payload prints the request as it is: leave out --diff, --lines and --json"
+        )
     if payload:
         write("-", _seen(inputs.one(), effective).view.payload)
         return
@@ -110,7 +118,9 @@ def recall(inputs: Inputs, query: tuple[str, ...], limit: int, as_json: bool) ->
     """
     rows = [(work, search(work.view, " ".join(query), limit + 1)) for work in inputs.works()]
     if as_json:
-        screen.emit(documents.answer((documents.recalled(*row, limit) for row in rows), inputs.skipped))
+        screen.emit(
+            documents.answer((documents.recalled(*row, limit) for row in rows), inputs.skipped)
+        )
     else:
         report.recalled(rows, limit)
     return int(not any(hits for _, hits in rows))
@@ -135,10 +145,22 @@ def history(inputs: Inputs, as_json: bool) -> None:
 @SESSIONS
 @looks_at_sessions
 @click.option("--sent", is_flag=True, help="Check what the edits show instead of what was said.")
-@click.option("--before", metavar="EARLIER", help="The request that was sent before: what had to be kept of it, too.")
-@click.option("--repair", is_flag=True, help="Mend what can be mended without inventing content; needs --output.")
-@click.option("-o", "--output", metavar="PATH", help="Where the mended request goes (- for standard output).")
-def check(inputs: Inputs, sent: bool, before: str | None, repair: bool, output: str | None, as_json: bool) -> int:
+@click.option(
+    "--before",
+    metavar="EARLIER",
+    help="The request that was sent before: what had to be kept of it, too.",
+)
+@click.option(
+    "--repair",
+    is_flag=True,
+    help="Mend what can be mended without inventing content; needs --output.",
+)
+@click.option(
+    "-o", "--output", metavar="PATH", help="Where the mended request goes (- for standard output)."
+)
+def check(
+    inputs: Inputs, sent: bool, before: str | None, repair: bool, output: str | None, as_json: bool
+) -> int:
     """List what the provider's API would refuse, with rule and position; exit code 1 if there is any.
 
     With --repair the exit code says whether anything is left.
@@ -153,13 +175,20 @@ def check(inputs: Inputs, sent: bool, before: str | None, repair: bool, output: 
     works = [inputs.one()] if repair or before else inputs.works()
     if repair:
         guard_output(output, works)
-    earlier = Inputs((before,), format=inputs.format).one().view.revert().payload if before else None
+    earlier = (
+        Inputs((before,), format=inputs.format).one().view.revert().payload if before else None
+    )
     try:
         rows = [
-            _checked(work, work.view.payload if sent else work.view.revert().payload, repair, earlier) for work in works
+            _checked(
+                work, work.view.payload if sent else work.view.revert().payload, repair, earlier
+            )
+            for work in works
         ]
     except FormatError as error:
-        raise click.UsageError(f"{before} is no request of the same kind: {error}" if before else str(error)) from error
+        raise click.UsageError(
+            f"{before} is no request of the same kind: {error}" if before else str(error)
+        ) from error
     if output and (repaired := rows[0][2]):
         write(output, repaired.payload)
     if as_json:
@@ -184,6 +213,12 @@ def _seen(work: EditedSession, effective: bool) -> EditedSession:
     return open_edited(session, None, MemoryStore(), count=work.count)
 
 
-def _checked(work: EditedSession, payload: Any, repair: bool, before: Any) -> tuple[EditedSession, Any, Any]:
-    format = work.view.envelope.codec.NAME if work.view.envelope is not None else work.session.format
-    return work, violations(payload, format, before=before), mended(payload, format) if repair else None
+def _checked(
+    work: EditedSession, payload: Any, repair: bool, before: Any
+) -> tuple[EditedSession, Any, Any]:
+    format = work.view.source.codec.NAME if work.view.source is not None else work.session.format
+    return (
+        work,
+        violations(payload, format, before=before),
+        mended(payload, format) if repair else None,
+    )

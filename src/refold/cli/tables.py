@@ -9,8 +9,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from refold.cli.terminal import clean, short
-from refold.core.breakdown import breakdown
-from refold.core.view import Item, View
+from refold.core.breakdown import break_down
+from refold.core.view import View, ViewItem
 from refold.messages import Content, Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 
 
@@ -26,29 +26,29 @@ STYLES = {"user": "bold green", "assistant": "bold cyan", "tool": "bold yellow",
 
 def view_lines(view: View, most: int | None = None) -> Iterator[Line]:
     """What the model would see; of each message at most *most* lines."""
-    if view.lens.fixed:
-        yield Line(f"── system prompt and tools · {view.lens.fixed:,} tokens", "bold magenta")
-    for item in view.each():
-        for message in item.shown:
+    if view.profile.fixed_tokens:
+        yield Line(f"── system prompt and tools · {view.profile.fixed_tokens:,} tokens", "bold magenta")
+    for item in view.iter_items():
+        for message in item.messages:
             yield Line("")
             yield _title(view, item, message)
             yield from _limited(list(message_lines(message)), most)
-        if not item.shown:
+        if not item.messages:
             yield Line("")
             yield Line(f"── {_span(item)} hidden, nothing shown instead · {_by(item)}", "dim")
 
 
-def _title(view: View, item: Item, message: Message) -> Line:
-    count = f"{view.lens.count(message):,} tokens"
+def _title(view: View, item: ViewItem, message: Message) -> Line:
+    count = f"{view.profile.count(message):,} tokens"
     told = f" · {_by(item)}" if item.edit else ""
     return Line(f"── {_span(item)} {message.role} · {count}{told}", STYLES.get(message.role, "bold"))
 
 
-def _span(item: Item) -> str:
+def _span(item: ViewItem) -> str:
     return f"#{item.start}" if item.stop == item.start + 1 else f"#{item.start}-{item.stop - 1}"
 
 
-def _by(item: Item) -> str:
+def _by(item: ViewItem) -> str:
     return f"edit {item.edit.id[:8]} by {short(item.edit.by, 80)}" if item.edit else ""
 
 
@@ -118,16 +118,16 @@ def _extent(width: int, height: int, size: int) -> str:
 def diff_lines(view: View) -> Iterator[Line]:
     """What the model would see against what was said, edit by edit."""
     said, at = view.transcript.messages, 0
-    for item in view.each():
+    for item in view.iter_items():
         if item.edit is None:
             continue
         if item.start > at:
             yield Line(f"   {_run(at, item.start)} as said", "dim")
         at = item.stop
-        before, after = view.ground.tokens(item.start, item.stop), item.tokens
+        before, after = view.base.tokens(item.start, item.stop), item.tokens
         yield Line(f"@@ {_span(item)} · {_by(item)} · {before:,} → {after:,} tokens", "bold cyan")
-        if _alike(said[item.start : item.stop], item.shown):
-            yield from _unified(said[item.start : item.stop], item.shown)
+        if _alike(said[item.start : item.stop], item.messages):
+            yield from _unified(said[item.start : item.stop], item.messages)
         else:
             yield from _replaced(view, item)
     if at < len(said):
@@ -148,12 +148,12 @@ def _unified(said: Sequence[Message], shown: Sequence[Message]) -> Iterator[Line
         yield Line(line, {"-": "red", "+": "green", "@": "cyan"}.get(line[:1], ""))
 
 
-def _replaced(view: View, item: Item) -> Iterator[Line]:
+def _replaced(view: View, item: ViewItem) -> Iterator[Line]:
     """One line for each message that is hidden, then all that is shown instead."""
     for at in range(item.start, item.stop):
         message = view.transcript.messages[at]
-        yield Line(f"- #{at} {message.role} · {view.ground.tokens(at, at + 1):,} tokens · {gist(message)}", "red")
-    for shown in item.shown:
+        yield Line(f"- #{at} {message.role} · {view.base.tokens(at, at + 1):,} tokens · {gist(message)}", "red")
+    for shown in item.messages:
         yield from (Line(f"+ {line.text}", "green") for line in message_lines(shown))
 
 
@@ -171,10 +171,10 @@ def parts(view: View, largest: int) -> dict[str, Any]:
     """What of a view's tokens belongs to which role, tool and kind of part; its largest messages."""
 
     def count(part: Part | Content) -> int:
-        return view.lens.count(Message("user", (part,))) - view.lens.count(Message("user"))
+        return view.profile.count(Message("user", (part,))) - view.profile.count(Message("user"))
 
-    whole = breakdown(view, part=count)
-    shown = [(item.start, message) for item in view.each() for message in item.shown]
+    whole = break_down(view, part=count)
+    shown = [(item.start, message) for item in view.iter_items() for message in item.messages]
     counted = [(tokens, at, message) for tokens, (at, message) in zip(whole.messages, shown, strict=True)]
     top = sorted(counted, key=lambda row: (-row[0], row[1]))[:largest]
     return {

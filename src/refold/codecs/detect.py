@@ -9,7 +9,7 @@ from refold.codecs import anthropic, gemini, openai_chat, openai_responses
 from refold.codecs.blocks import kind_of
 from refold.codecs.codec import Codec, Wire
 from refold.codecs.json_text import Begin, no_beginning
-from refold.codecs.payload import FIELDS, Envelope, Parcel, unpack
+from refold.codecs.payload import FIELDS, Parcel, Payload, unpack
 from refold.errors import FormatError
 from refold.messages import Message
 from refold.text.summary_wrapper import summary_in
@@ -23,7 +23,7 @@ _SURE = 3
 """How far the best format must be ahead of the next for the rest not to be looked at."""
 
 
-def open_payload(payload: Any, format: str | Codec | None = None, begin: Begin = no_beginning) -> Envelope:
+def open_payload(payload: Any, format: str | Codec | None = None, begin: Begin = no_beginning) -> Payload:
     """Open a list of messages, a request body, or the JSON text of either (`str` or `bytes`).
 
     The format is recognised by shape; *format* names it: `openai_chat`, `anthropic`,
@@ -38,11 +38,11 @@ def fields_of(format: str | Codec | None) -> tuple[str, ...]:
     return FIELDS if format is None or isinstance(format, str) else (format.FIELD, *FIELDS)
 
 
-def envelop(parcel: Parcel, format: str | Codec | None = None) -> Envelope:
+def envelop(parcel: Parcel, format: str | Codec | None = None) -> Payload:
     """As `open_payload`, for a payload that is unpacked."""
     codec = _recognised(parcel) if format is None else _named(format, parcel)
-    head = sum(1 for _ in takewhile(partial(_is_head, codec), Envelope(codec, parcel, 0).items()))
-    return Envelope(codec, parcel, head)
+    head = sum(1 for _ in takewhile(partial(_is_head, codec), Payload(codec, parcel, 0).iter_entries()))
+    return Payload(codec, parcel, head)
 
 
 def _is_head(codec: Codec, item: Wire) -> bool:
@@ -50,11 +50,11 @@ def _is_head(codec: Codec, item: Wire) -> bool:
     return codec.is_system(item) and summary_in(codec.decode(item, ())) is None
 
 
-def decode_all(envelope: Envelope, start: int = 0, prior: Sequence[Message] = ()) -> list[Message]:
+def decode_all(envelope: Payload, start: int = 0, prior: Sequence[Message] = ()) -> list[Message]:
     """The messages from position *start* on, *prior* being those before it. Raises `FormatError`."""
     decode, new = envelope.codec.decode, list[Message]()
     seen = _Joined(prior, new) if prior else new
-    for item in envelope.items(start):
+    for item in envelope.iter_entries(start):
         try:
             new.append(decode(item, seen))
         except FormatError as error:
@@ -97,8 +97,8 @@ def _named(format: str | Codec, parcel: Parcel) -> Codec:
 
 def _items(parcel: Parcel, look: int, since: int = 0) -> list[Wire]:
     """The first *look* entries, from position *since* on."""
-    whole = Envelope(openai_chat, parcel, 0)
-    return [whole.item(at) for at in range(since, min(look, len(whole)))]
+    whole = Payload(openai_chat, parcel, 0)
+    return [whole.entry(at) for at in range(since, min(look, len(whole)))]
 
 
 def _recognised(parcel: Parcel) -> Codec:

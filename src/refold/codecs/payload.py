@@ -35,7 +35,7 @@ class Parcel:
 
 
 @dataclass(frozen=True, slots=True)
-class Envelope:
+class Payload:
     """A payload of a known format. Positions count from the first entry after the head."""
 
     codec: Codec
@@ -51,16 +51,16 @@ class Envelope:
     def __len__(self) -> int:
         return len(self.parcel.wires) - self.head
 
-    def item(self, index: int) -> Wire:
+    def entry(self, index: int) -> Wire:
         """The entry at *index*, parsed."""
         return _load(self.parcel.wires[self.head + index])
 
-    def items(self, start: int = 0) -> Iterator[Wire]:
+    def iter_entries(self, start: int = 0) -> Iterator[Wire]:
         """The entries from *start* on, parsed one at a time."""
         return map(_load, self.parcel.wires[self.head + start :])
 
     @property
-    def whole(self) -> Mapping[str, Any]:
+    def full_body(self) -> Mapping[str, Any]:
         """The request with its conversation, all of it parsed; of a bare list, the conversation."""
         return {**self.body, self.codec.FIELD: list(map(_load, self.parcel.wires))}
 
@@ -74,14 +74,14 @@ class Envelope:
         """Each tool definition as canonical JSON."""
         return self.codec.tools(self.body)
 
-    def emptied(self) -> "Envelope":
+    def without_entries(self) -> "Payload":
         """The same without entries of a JSON text, which would keep all of it in memory; nothing can be sealed in it."""
         parcel = self.parcel
         if not isinstance(parcel.wires, Spans):
             return self
-        return Envelope(self.codec, Parcel(parcel.field, parcel.body, (), _gone), 0)
+        return Payload(self.codec, Parcel(parcel.field, parcel.body, (), _gone), 0)
 
-    def seal(self, pieces: Iterable[slice | Wire]) -> Any:
+    def join(self, pieces: Iterable[slice | Wire]) -> Any:
         """The payload with these entries: a slice stands for untouched ones, anything else for itself."""
         head = self.head
         moved = (slice(p.start + head, p.stop + head) if isinstance(p, slice) else p for p in pieces)

@@ -8,7 +8,7 @@ from typing import Any
 
 from refold.codecs.codec import Codec, Wire
 from refold.codecs.detect import decode_all, open_payload
-from refold.codecs.payload import Envelope
+from refold.codecs.payload import Payload
 from refold.messages import Message, ToolResult
 from refold.rules.repair_draft import Entry, Ref, Repair, draft
 from refold.rules.rule import Sent, Violation
@@ -49,20 +49,20 @@ def repair(payload: Any, format: str | Codec | None = None) -> Repaired:
             break
         done += (replace(one, at=places[one.at]) for one in repairs)
         places = [places[entry.near] for entry in entries]
-        payload = envelope.seal(_pieces(envelope, messages, entries))
+        payload = envelope.join(_pieces(envelope, messages, entries))
         envelope = open_payload(payload, envelope.codec)
         messages = decode_all(envelope)
     return Repaired(payload, tuple(sorted(done, key=lambda one: one.at)), _left(envelope, messages))
 
 
-def _left(envelope: Envelope, messages: Sequence[Message]) -> tuple[Violation, ...]:
+def _left(envelope: Payload, messages: Sequence[Message]) -> tuple[Violation, ...]:
     """What is still wrong, each with the reason why it was not mended."""
     rules = envelope.codec.rules(envelope.body)
     limits = {rule.id: rule.limit for rule in rules.rules}
-    return tuple(replace(one, unmended=limits[one.rule]) for one in rules.check(messages, envelope.whole))
+    return tuple(replace(one, unmended=limits[one.rule]) for one in rules.check(messages, envelope.full_body))
 
 
-def _mend(envelope: Envelope, messages: Sequence[Message]) -> tuple[list[Entry], list[Repair]]:
+def _mend(envelope: Payload, messages: Sequence[Message]) -> tuple[list[Entry], list[Repair]]:
     """What the first rule can mend that is broken and can mend anything."""
     rules, body, entries = envelope.codec.rules(envelope.body).rules, envelope.body, draft(messages)
     for rule in rules:
@@ -76,12 +76,12 @@ def _mend(envelope: Envelope, messages: Sequence[Message]) -> tuple[list[Entry],
 # --- back into wire form ----------------------------------------------------------------------
 
 
-def _pieces(envelope: Envelope, messages: Sequence[Message], entries: Sequence[Entry]) -> Iterator[slice | Wire]:
+def _pieces(envelope: Payload, messages: Sequence[Message], entries: Sequence[Entry]) -> Iterator[slice | Wire]:
     for entry in entries:
         yield slice(entry.near, entry.near + 1) if entry.whole else _wire(envelope, messages, entry)
 
 
-def _wire(envelope: Envelope, messages: Sequence[Message], entry: Entry) -> Wire:
+def _wire(envelope: Payload, messages: Sequence[Message], entry: Entry) -> Wire:
     """An entry made of parts of others and of new ones."""
     runs = groupby(range(len(entry.refs)), _run_of(entry.refs))
     wires = (_run(envelope, messages, entry, list(run)) for _, run in runs)
@@ -99,14 +99,14 @@ def _run_of(refs: Sequence[Ref | None]) -> Callable[[int], int]:
     return numbers.__getitem__
 
 
-def _run(envelope: Envelope, messages: Sequence[Message], entry: Entry, run: list[int]) -> Wire:
+def _run(envelope: Payload, messages: Sequence[Message], entry: Entry, run: list[int]) -> Wire:
     parts, ref = tuple(entry.message.parts[n] for n in run), entry.refs[run[0]]
     if ref is not None:
-        wire = envelope.codec.patch(envelope.item(ref.at), Message(messages[ref.at].role, parts))
+        wire = envelope.codec.patch(envelope.entry(ref.at), Message(messages[ref.at].role, parts))
         return wire if _is_said_alike(messages[ref.at], entry.message) else _moved(envelope.codec, entry, wire)
     part = parts[0]
     if isinstance(part, ToolResult) and envelope.codec.NAME in ANSWERS:
-        special = ANSWERS[envelope.codec.NAME](envelope.item(entry.near), part)
+        special = ANSWERS[envelope.codec.NAME](envelope.entry(entry.near), part)
         return special or envelope.codec.encode(Message(entry.message.role, parts))
     return envelope.codec.encode(Message(entry.message.role, parts))
 
@@ -172,8 +172,8 @@ def check(payload: Any, format: str | Codec | None = None, *, before: Any = None
     return tuple(sorted((*found, *kept), key=lambda v: (v.at, v.rule)))
 
 
-def sent_as(envelope: Envelope) -> Sent:
+def sent_as(envelope: Payload) -> Sent:
     """The request that an envelope holds, as the rules look at it."""
-    whole = envelope.whole
+    whole = envelope.full_body
     entries = whole[envelope.codec.FIELD][envelope.head :]
     return Sent(decode_all(envelope), entries, whole, envelope.system, envelope.tools)

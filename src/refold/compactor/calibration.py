@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from refold.budget.budget import model_of
-from refold.core.profile import as_estimated
+from refold.core.profile import keep_estimate
 from refold.core.view import View
 from refold.tokens.count import Counter, is_estimator
 from refold.tokens.lines import Key, Lines
@@ -23,7 +23,7 @@ MEMORY = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """A reported figure to count from: `Lens(calibrate=anchor)`.
+    """A reported figure to count from: `Profile(calibrate=anchor)`.
 
     Only what came or went since the report is estimated, so the error is that of the difference,
     not of the whole. Build it with `anchor`, which refuses what does not fit the view.
@@ -72,7 +72,7 @@ class Report:
 def report(view: View, usage: Usage) -> Report:
     """Bind *usage* to the view that was sent. *view* must be the one whose payload the call answered."""
     transcript = view.transcript
-    estimated = view.lens.fixed + view.estimate
+    estimated = view.profile.fixed_tokens + view.estimate
     return Report(usage, len(transcript), transcript.tips[-1], _shown(view, len(transcript)), estimated)
 
 
@@ -91,7 +91,7 @@ def is_current(view: View, last: Report) -> bool:
 def anchor(
     view: View, last: Report | None, ratio: float = 1.0, window: int | None = None, constant: int = 0
 ) -> Anchor | Scale:
-    """What to calibrate *view*'s lens with.
+    """What to calibrate *view*'s profile with.
 
     An `Anchor` when *last* is current and plausible for one request (conformance 45: a sum over
     several calls is not), else the `Scale` of *ratio* and *constant*. *window*, in tokens, is the model's.
@@ -105,7 +105,7 @@ def anchor(
 def _shown(view: View, length: int) -> str:
     """Fingerprint of the edits that show before *length*, with what they show; one that reaches
     across it belongs to it too. Ids alone would not do: an amended summary keeps its edit's id."""
-    shown = [repr(edit) for edit, _ in view.top if edit.start < length]
+    shown = [repr(edit) for edit, _ in view.visible_edits if edit.start < length]
     return blake2b("\n".join(shown).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
@@ -174,7 +174,7 @@ class Reports:
         ratio, constant = self._lines.of(_key(view)) or (self._ratios.of(model, self._prior(model)), 0)
         last = next((made for made in self._newest if is_current(view, made)), None)
         if last is None and (ratio, constant) == (1.0, 0):
-            return as_estimated
+            return keep_estimate
         return anchor(view, last, ratio, constant=constant)
 
 
@@ -184,4 +184,4 @@ def reports_by(count: Counter) -> Reports:
 
 
 def _key(view: View) -> Key:
-    return model_of(view), view.lens.fixed
+    return model_of(view), view.profile.fixed_tokens

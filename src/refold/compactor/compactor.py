@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from refold.budget.budget import Budget, Check
 from refold.codecs.codec import Codec
 from refold.codecs.detect import envelop, fields_of
-from refold.codecs.payload import Envelope, unpack
+from refold.codecs.payload import Payload, unpack
 from refold.compactor import schedule as pace
 from refold.compactor.calibration import Reports, reports_by
 from refold.compactor.conversations import Conversations, is_sure
@@ -131,7 +131,7 @@ class Compactor:
         more = self._known.count_pending(pending, envelope)
         return pace.check(self.budget, self._known.calibrated(state), self._rounds.clock(), more)
 
-    def knows(self, envelope: Envelope) -> int:
+    def knows(self, envelope: Payload) -> int:
         """Entries of the longest known history that *envelope* (`refold.codecs.detect.open_payload`) goes on from, as its last
         entry tells, in whatever spelling; 0 where none is known. Nothing is looked up in the store."""
         return self._known.length(envelope)
@@ -183,7 +183,7 @@ class Compactor:
         stand in the way, `StoreError` when the store fails; then nothing is kept."""
         if not isinstance(preview, Preview):
             raise ValueError(f"accept takes what `preview` has made, not a {type(preview).__name__}")  # noqa: TRY004 - as for settings
-        envelope = cast("Envelope", preview.view.envelope)
+        envelope = cast("Payload", preview.view.source)
         known = self._known.recall(envelope)
         base = drive(self._state(known, envelope))
         base.kept.apply(*preview.edits)
@@ -246,7 +246,7 @@ class Compactor:
         self._known.remember(state, known)
         return state.view
 
-    def _state(self, known: State | None, envelope: Envelope) -> Generator[Effect, Any, State]:
+    def _state(self, known: State | None, envelope: Payload) -> Generator[Effect, Any, State]:
         """The state of a history as the store has it, before any new compaction."""
         state = yield from self._known.advance(known, envelope)
         if known is None:
@@ -294,4 +294,4 @@ def _by_hand(ask: Any) -> Any:
 
 
 def _as_said(view: View, edit: Edit) -> Edit:
-    return view.swap(edit.start, view.transcript.messages[edit.start], by=f"{AS_SAID} ({edit.by})")
+    return view.replace(edit.start, view.transcript.messages[edit.start], by=f"{AS_SAID} ({edit.by})")

@@ -9,14 +9,14 @@ from typing import Any
 
 from refold.codecs.codec import Codec
 from refold.codecs.detect import decode_all, envelop, fields_of, is_certain, open_payload, stays
-from refold.codecs.payload import Envelope, Parcel, unpack
+from refold.codecs.payload import Parcel, Payload, unpack
 from refold.codecs.prefix_cache import Beginnings
 from refold.compactor.calibration import Reports
 from refold.compactor.engine import first_sight
 from refold.compactor.signed_thinking import belated, unbound
 from refold.compactor.state import UNREAD, Frame, State, copy_of, marks
 from refold.compactor.unanswered import is_premature
-from refold.core.profile import Lens
+from refold.core.profile import Profile
 from refold.core.strategy import Strategy
 from refold.core.view import View
 from refold.edits import Edit
@@ -25,7 +25,7 @@ from refold.models.driver import Effect
 from refold.speakers import heard_in
 from refold.stores.store import Store, renewals
 from refold.tokens.count import Counter, count_fixed
-from refold.transcript import Log, Tail, Transcript
+from refold.transcript import AppendLog, LazyTips, Transcript
 
 REMEMBERED = 8
 """How many conversations are known again, so that a resent history costs only what is new."""
@@ -52,45 +52,45 @@ class Conversations:
     def __post_init__(self) -> None:
         self._names = frozenset(map(repr, self.local))
 
-    def open(self, history: Any) -> tuple[Envelope, State | None]:
+    def open(self, history: Any) -> tuple[Payload, State | None]:
         """The history taken apart, and the longest known state that it continues. A list is copied, since its
         owner goes on with it."""
         given = list(history) if isinstance(history, list) else history
         parcel = unpack(given, fields_of(self.format), self._begun.begin)
         for state in sorted(self._states, key=lambda known: -len(known.seen)):
             if state.goes_on_in(parcel) and is_sure(state, parcel):
-                return Envelope(state.codec, parcel, len(state.frame.head)), state
+                return Payload(state.codec, parcel, len(state.frame.head)), state
         envelope = envelop(parcel, self.format)
         return envelope, self.recall(envelope)
 
-    def recall(self, envelope: Envelope) -> State | None:
+    def recall(self, envelope: Payload) -> State | None:
         """The longest known state that *envelope* continues."""
         known = [
             state for state in self._states if state.codec is envelope.codec and 0 < len(state.seen) <= len(envelope)
         ]
         wires = marks(envelope.parcel.wires, envelope.head) if known else ()
-        exact = max((s for s in known if s.seen.begins(wires)), key=lambda s: len(s.seen), default=None)
+        exact = max((s for s in known if s.seen.is_prefix_of(wires)), key=lambda s: len(s.seen), default=None)
         if exact is not None:
             return exact
         respelled = (self._respelled(state, envelope) for state in sorted(known, key=lambda s: -len(s.seen)))
         return next((state for state in respelled if state), None)
 
-    def length(self, envelope: Envelope) -> int:
+    def length(self, envelope: Payload) -> int:
         """Entries of the longest known state whose last one stands at its place in *envelope*."""
         return max((len(state.seen) for state in self._states if _ends_in(state, envelope)), default=0)
 
-    def _respelled(self, state: State, envelope: Envelope) -> State | None:
+    def _respelled(self, state: State, envelope: Payload) -> State | None:
         """The state with its entries as *envelope* spells them, where that says the same."""
         wires, said = marks(envelope.parcel.wires, envelope.head), state.kept.transcript.messages
         pairs = enumerate(zip(state.seen, wires, strict=False))
         changed = list(islice((at for at, (one, other) in pairs if one != other), RESPELLED + 1))
         decode = envelope.codec.decode
-        if len(changed) > RESPELLED or any(decode(envelope.item(at), said[:at]) != said[at] for at in changed):
+        if len(changed) > RESPELLED or any(decode(envelope.entry(at), said[:at]) != said[at] for at in changed):
             return None
         seen = list(state.seen)
         for at in changed:
             seen[at] = copy_of(wires[at])
-        known = replace(state, seen=Log(seen))
+        known = replace(state, seen=AppendLog(seen))
         with self._lock:
             self._states = tuple(known if other is state else other for other in self._states)
         return known
@@ -111,11 +111,11 @@ class Conversations:
         were made for them."""
         found = dict[str, Edit]()
         for state in self._states:
-            if all(map(state.kept.transcript.holds, edits)):
+            if all(map(state.kept.transcript.matches, edits)):
                 found |= {late.id: late for late in unbound(state.kept, edits)}
         return list(found.values())
 
-    def advance(self, state: State | None, envelope: Envelope) -> Generator[Effect, Any, State]:
+    def advance(self, state: State | None, envelope: Payload) -> Generator[Effect, Any, State]:
         """The state with what *envelope* holds beyond it."""
         since = len(state.seen) if state else 0
         if state is None or not state.frame.holds(envelope.parcel, envelope.head):
@@ -126,42 +126,42 @@ class Conversations:
 
     def calibrated(self, state: State) -> State:
         """The state with tokens counted from the last report that still speaks of it, or as its model's are."""
-        lens, calibrate = state.view.lens, self.reports.calibrate(state.view)
-        return state if calibrate == lens.calibrate else state.through(replace(lens, calibrate=calibrate))
+        profile, calibrate = state.view.profile, self.reports.calibrate(state.view)
+        return state if calibrate == profile.calibrate else state.through(replace(profile, calibrate=calibrate))
 
     def sighted(self, kept: View) -> View:
         """The view of stored edits with those of local strategies, and without signed thinking that came while one of
         them was held back."""
-        view = kept.keep(first_sight(kept, self.local))
-        return view.keep(belated(view, [edit for edit, _ in kept.top if edit.by not in self._names]))
+        view = kept.apply_valid(first_sight(kept, self.local))
+        return view.apply_valid(belated(view, [edit for edit, _ in kept.visible_edits if edit.by not in self._names]))
 
     def _load(
-        self, state: State, new: Sequence[Any], envelope: Envelope, seen: Log[Any]
+        self, state: State, new: Sequence[Any], envelope: Payload, seen: AppendLog[Any]
     ) -> Generator[Effect, Any, State]:
         """*state* grown by *new*, so that *seen* is what it has seen, with the edits that the store has for it."""
         since, version = len(state.kept.transcript), (yield self.store.version)
         if state.renewed not in (None, renewals(self.store)):
             version = yield from self._written_again(state)
-        kept = state.kept.grow(new, envelope)
+        kept = state.kept.extend(new, envelope)
         said, spoken = kept.transcript.messages, partial(heard_in, kept)
         if version != state.version or not all(is_premature(edit, said, spoken=spoken) for edit in state.held):
-            edits, held = self._timely((yield partial(self.store.load, Tail(kept.transcript, 1))), kept)
-            stored = kept if edits == kept.edits else kept.revert().keep(edits)
+            edits, held = self._timely((yield partial(self.store.load, LazyTips(kept.transcript, 1))), kept)
+            stored = kept if edits == kept.edits else kept.revert().apply_valid(edits)
         else:
-            late = (yield partial(self.store.load, Tail(kept.transcript, since + 1))) if new else ()
+            late = (yield partial(self.store.load, LazyTips(kept.transcript, since + 1))) if new else ()
             edits, held = self._timely(late, kept)
-            stored, held = kept.keep(edits), (*state.held, *held)
+            stored, held = kept.apply_valid(edits), (*state.held, *held)
         if stored.edits != kept.edits:  # else what was written was written for others
             kept, view = stored, self.sighted(stored)
         else:
-            view = state.view.over(kept.ground, envelope).keep(first_sight(kept, self.local, since))
+            view = state.view.rebase(kept.base, envelope).apply_valid(first_sight(kept, self.local, since))
             view = replace(view, attempts=()) if view.attempts else view
         renewed = renewals(self.store)
         return replace(state, kept=kept, view=view, seen=seen, version=version, renewed=renewed, held=held)
 
     def _written_again(self, state: State) -> Generator[Effect, Any, int]:
         """The version of a store that was deleted or replaced, with the edits that are known of *state* in it (C12)."""
-        there = {edit.id for edit in (yield partial(self.store.load, Tail(state.kept.transcript, 1)))}
+        there = {edit.id for edit in (yield partial(self.store.load, LazyTips(state.kept.transcript, 1)))}
         lost = [edit for edit in (*state.kept.edits, *state.held) if edit.id not in there]
         if lost:
             yield partial(self.store.save, lost)
@@ -176,22 +176,22 @@ class Conversations:
         waiting = {edit.id for edit in held}
         return tuple(edit for edit in edits if edit.id not in waiting), held
 
-    def _framed(self, state: State | None, envelope: Envelope) -> State:
+    def _framed(self, state: State | None, envelope: Payload) -> State:
         """A state whose system prompt, tools and rules are those of *envelope*."""
         fixed = count_fixed(envelope.system, envelope.tools, self.count_text)
         body = envelope.body if envelope.body.get("model") else {**envelope.body, "model": self.model or None}
-        lens = Lens(self.count, envelope.codec.rules(body), fixed, model=self.model)
+        profile = Profile(self.count, envelope.codec.rules(body), fixed, model=self.model)
         if state is None:
-            bare = View.of(Transcript.of((), self.salt), lens=lens, envelope=envelope)
+            bare = View.of(Transcript.of((), self.salt), profile=profile, source=envelope)
             certain = self.format is not None or is_certain(envelope.parcel)
-            return State(envelope.codec, bare, bare, Log(), Frame.of(envelope), certain, UNREAD)
-        return replace(state.through(lens), frame=Frame.of(envelope))
+            return State(envelope.codec, bare, bare, AppendLog(), Frame.of(envelope), certain, UNREAD)
+        return replace(state.through(profile), frame=Frame.of(envelope))
 
     def count_text(self, text: str) -> int:
         """Tokens of a text by the counter of messages."""
         return self.count(user(text)) - self.count(Message("user"))
 
-    def count_pending(self, pending: Any, envelope: Envelope) -> int:
+    def count_pending(self, pending: Any, envelope: Payload) -> int:
         """Estimated tokens of what is about to be added to *envelope*: a number, a text of the user, or
         entries in its wire form. Raises `FormatError`."""
         if pending is None or isinstance(pending, int):
@@ -202,11 +202,11 @@ class Conversations:
         return sum(map(self.count, decode_all(entries)))
 
 
-def _ends_in(state: State, envelope: Envelope) -> bool:
+def _ends_in(state: State, envelope: Payload) -> bool:
     at, said = len(state.seen) - 1, state.kept.transcript.messages
     if state.codec is not envelope.codec or not 0 <= at < len(envelope):
         return False
-    return envelope.codec.decode(envelope.item(at), said[:at]) == said[at]
+    return envelope.codec.decode(envelope.entry(at), said[:at]) == said[at]
 
 
 def is_sure(state: State, parcel: Parcel) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from refold.budget.budget import Budget
 from refold.compactor.signed_thinking import settle
 from refold.compactor.unanswered import is_premature
-from refold.core.edit_stack import Stack
+from refold.core.edit_stack import EditStack
 from refold.core.strategy import Answer, Ask, End, Ending, Strategy, advance, is_local
 from refold.core.view import View
 from refold.edits import Attempt, Edit
@@ -38,12 +38,12 @@ def shrink(
 ) -> Generator[Ask, Answer | None, Compaction]:
     """As `steps`, down to *goal* tokens, whatever a trigger says, and *until* says yes too, if given."""
 
-    def fits(now: View, stack: Stack) -> bool:
-        return stack.tokens <= goal and (until is None or until(now.under(stack)))
+    def fits(now: View, stack: EditStack) -> bool:
+        return stack.tokens <= goal and (until is None or until(now.with_stack(stack)))
 
     now, attempts = view, list[Attempt]()
     for strategy in strategies:
-        if fits(now, now.stack()):
+        if fits(now, now.edit_stack()):
             break
         now, attempt = yield from _run(now, strategy, fits)
         attempts.append(attempt)
@@ -51,10 +51,15 @@ def shrink(
 
 
 def _run(
-    view: View, strategy: Strategy, fits: Callable[[View, Stack], bool]
+    view: View, strategy: Strategy, fits: Callable[[View, EditStack], bool]
 ) -> Generator[Ask, Answer | None, tuple[View, Attempt]]:
     run, reply = strategy(view), None
-    stack, made, refused, talk = view.stack(), list[tuple[str, int]](), list[str](), list[tuple[Ask, Answer | None]]()
+    stack, made, refused, talk = (
+        view.edit_stack(),
+        list[tuple[str, int]](),
+        list[str](),
+        list[tuple[Ask, Answer | None]](),
+    )
     said, local = view.transcript.messages, is_local(strategy)
     while isinstance(step := advance(run, reply), Ask | Edit):
         reply = None
@@ -72,10 +77,10 @@ def _run(
         except EditError as error:
             refused.append(str(error))
         else:
-            made.append((step.id, stack.counted))
+            made.append((step.id, stack.tokens_uncalibrated))
     run.close()
     ended = step.value if isinstance(step, End) else None
-    return view.under(stack), _attempt(strategy, view, _ending(len(made), refused, ended), made, talk)
+    return view.with_stack(stack), _attempt(strategy, view, _ending(len(made), refused, ended), made, talk)
 
 
 def _ending(taken: int, refused: list[str], said: Ending | None) -> Ending:
@@ -99,8 +104,8 @@ def _attempt(
         repr(strategy),
         ending.outcome,
         ending.reason,
-        before.counted,
-        made[-1][1] if made else before.counted,
+        before.tokens_uncalibrated,
+        made[-1][1] if made else before.tokens_uncalibrated,
         len(made),
         tuple(made),
         asks=len(talk),
@@ -121,7 +126,7 @@ def first_sight(view: View, strategies: Iterable[Strategy], since: int = 0) -> l
     for strategy in strategies:
         for edit in strategy(view, since):  # type: ignore[call-arg]  # local strategies take `since`
             if isinstance(edit, Edit):
-                tokens = sum(map(view.lens.count, edit.insert))
-                if tokens < best.get(edit.start, (view.ground.tokens(edit.start, edit.stop),))[0]:
+                tokens = sum(map(view.profile.count, edit.insert))
+                if tokens < best.get(edit.start, (view.base.tokens(edit.start, edit.stop),))[0]:
                     best[edit.start] = (tokens, edit)
     return [edit for _, (_, edit) in sorted(best.items())]

@@ -20,7 +20,7 @@ def rows(started: Started, view: View, fresh: Sequence[Edit], attempts: Iterable
         out += [_row(started, view, attempt, *made[0])] if made else [_row(started, view, attempt)]
         out += [_row(started, view, free, *one) for one in made[1:]]
     settled = [edit for edit in fresh if edit.by == settle.BY]
-    bare = view.keep(kept.values()) if settled else view
+    bare = view.apply_valid(kept.values()) if settled else view
     return out + [_row(started, view, Attempt(one[0].by, "applied"), *one) for one in _applied(bare, settled)]
 
 
@@ -53,7 +53,7 @@ def about(
             action=action,
             actor=actor,
             trigger="",
-            tokens=view.counted,
+            tokens=view.tokens_uncalibrated,
             goal=after,
             model=maker.model,
         )
@@ -63,8 +63,8 @@ def about(
 
 def _sized(attempt: Attempt, kept: Mapping[str, Edit]) -> Iterator[tuple[Edit, int, int]]:
     """Each edit of an attempt that was kept, with the tokens before and after it."""
-    before = attempt.before
-    for id, after in attempt.made:
+    before = attempt.tokens_before
+    for id, after in attempt.edit_tokens:
         if id in kept:
             yield kept[id], before, after
         before = after
@@ -72,12 +72,12 @@ def _sized(attempt: Attempt, kept: Mapping[str, Edit]) -> Iterator[tuple[Edit, i
 
 def _applied(view: View, edits: Iterable[Edit]) -> Iterator[tuple[Edit, int, int]]:
     """Each edit with the tokens before and after it."""
-    stack = view.stack()
+    stack = view.edit_stack()
     for edit in edits:
-        before = stack.counted
+        before = stack.tokens_uncalibrated
         with suppress(EditError):
             stack.add(edit)
-        yield edit, before, stack.counted
+        yield edit, before, stack.tokens_uncalibrated
 
 
 def _row(
@@ -94,8 +94,8 @@ def _row(
         edit=edit.id if edit else None,
         by=attempt.by,
         reason=attempt.reason,
-        before=attempt.before if before is None else before,
-        after=attempt.after if after is None else after,
+        before=attempt.tokens_before if before is None else before,
+        after=attempt.tokens_after if after is None else after,
         calls=attempt.calls,
         cost=attempt.cost,
         model=attempt.model,

@@ -52,8 +52,8 @@ def _digest(before: View, after: View) -> Digest:
     of ours, such as a stub with its edit's id, were never said and are not in it (finding F18)."""
     left = set(after.messages)
     earlier, shown, said = list[str](), list[Message](), list[Message]()
-    for item in before.each():
-        gone = [message for message in item.shown if message not in left]
+    for item in before.iter_items():
+        gone = [message for message in item.messages if message not in left]
         earlier += [text for text in map(summary_in, gone) if text is not None]
         rest = [message for message in map(without_summary, gone) if message.parts]
         shown += rest
@@ -89,9 +89,9 @@ def _plain(text: str) -> str:
 
 
 def _sent(view: View) -> Iterator[str]:
-    if view.envelope is not None:
-        yield from _of_parts(view.envelope.system)
-        yield from view.envelope.tools
+    if view.source is not None:
+        yield from _of_parts(view.source.system)
+        yield from view.source.tools
     for message in view.messages:
         yield from _of_message(message)
 

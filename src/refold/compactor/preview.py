@@ -78,7 +78,7 @@ class Preview:
         if not text.strip():
             raise EditError("a summary must say something")
         other = replace(edit, insert=tuple(_reworded(message, text) for message in edit.insert))
-        view = self.view.revert().keep(other if one == edit else one for one in self.view.edits)
+        view = self.view.revert().apply_valid(other if one == edit else one for one in self.view.edits)
         if view.estimate >= self.view.revert(edit.id).estimate:
             raise EditError("the summary is not smaller than what it stands for")
         return replace(self, view=view, edits=tuple(other if one == edit else one for one in self.edits))

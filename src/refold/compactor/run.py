@@ -25,7 +25,7 @@ from refold.compactor.hooks import (
 from refold.compactor.ledger_rows import rows
 from refold.compactor.signed_thinking import is_unsure
 from refold.compactor.state import UNREAD, State
-from refold.core.strategy import Ask, Strategy, passed_on
+from refold.core.strategy import Ask, Strategy, map_steps
 from refold.core.view import View
 from refold.edits import Attempt, Edit
 from refold.errors import ModelNotNamed
@@ -93,7 +93,13 @@ class Rounds:
         started = self._started(state, found, order)
         said = self.before(state.view, started) if self.before else None
         if isinstance(said, Veto):
-            refusal = Attempt("before", "rejected", f"vetoed: {said.reason}", state.view.counted, state.view.counted)
+            refusal = Attempt(
+                "before",
+                "rejected",
+                f"vetoed: {said.reason}",
+                state.view.tokens_uncalibrated,
+                state.view.tokens_uncalibrated,
+            )
             return (
                 yield from self._ended(
                     state, pace.tried(state, started.when, order.pending), started, (refusal,), said.reason
@@ -166,7 +172,7 @@ class Rounds:
         fresh = shown_edits(done.view, state.view)
         if not fresh:
             return replace(state, view=replace(state.view, attempts=attempts)), done.view.tokens
-        kept = state.kept.adopt(done.view, fresh)
+        kept = state.kept.apply_counted(done.view, fresh)
         view = replace(self.known.sighted(kept), attempts=attempts)
         return replace(state, kept=kept, view=view), done.view.tokens
 
@@ -189,7 +195,7 @@ class Rounds:
 
     def _without_hidden(self, before: State, after: State) -> State:
         """*after* without the new edits that a later round hid, which were never sent (see `shown_edits`)."""
-        showing = {placed.edit.id for placed in after.kept.top}
+        showing = {placed.edit.id for placed in after.kept.visible_edits}
         hidden = [edit.id for edit in fresh_edits(before, after) if edit.id not in showing]
         if not hidden:
             return after
@@ -219,12 +225,12 @@ class Rounds:
             or not self._is_over(after, found, order, started.goal)
         ):
             return None
-        fixed = after.view.lens.fixed
+        fixed = after.view.profile.fixed_tokens
         reason = (
             f"{gain} of {tokens} tokens gained, less than {self.budget.progress:.0%}; the goal is {started.goal}; "
             f"system prompt and tools take {fixed}"
         )
-        return Attempt("budget", "no_headroom", reason, before.view.counted, after.view.counted)
+        return Attempt("budget", "no_headroom", reason, before.view.tokens_uncalibrated, after.view.tokens_uncalibrated)
 
     def _ended(
         self, before: State, after: State, started: Started, attempts: tuple[Attempt, ...], vetoed: str = ""
@@ -260,7 +266,7 @@ class Rounds:
 def shown_edits(after: View, before: View) -> list[Edit]:
     """The edits made since *before* that show in *after*. One that a later one of the same compaction hides
     was never sent; kept, it would show after a rewind, before thinking that was signed without it (AN-7)."""
-    shown = {id(placed.edit) for placed in after.top}
+    shown = {id(placed.edit) for placed in after.visible_edits}
     return [edit for edit in after.edits[len(before.edits) :] if id(edit) in shown]
 
 
@@ -277,4 +283,4 @@ def instructed(run: Generator[Any, Any, T], text: str) -> Generator[Any, Any, T]
             return step
         return replace(step, prompt=f"{step.prompt}\n\n{text}")
 
-    return passed_on(run, instruct)
+    return map_steps(run, instruct)

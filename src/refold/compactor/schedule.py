@@ -50,8 +50,8 @@ def switched(known: State | None, state: State, budget: Budget) -> State:
 def tried(state: State, now: float, pending: int = 0) -> State:
     """*state* after an attempt: the next one waits until something has changed."""
     view = state.view
-    estimate = view.lens.fixed + view.estimate + pending
-    return replace(state, mark=Mark(len(view.transcript), now, view.lens.calibrate(estimate), estimate))
+    estimate = view.profile.fixed_tokens + view.estimate + pending
+    return replace(state, mark=Mark(len(view.transcript), now, view.profile.calibrate(estimate), estimate))
 
 
 def first_seen(kept: View, now: float) -> Mark:
@@ -71,7 +71,7 @@ def _held(budget: Budget, found: Check, state: State) -> str:
     mark = state.mark
     if found.level != "hard" or found.paced or mark.tokens is None or not budget.hysteresis:
         return ""
-    then = mark.tokens if mark.estimate is None else state.view.lens.calibrate(mark.estimate)
+    then = mark.tokens if mark.estimate is None else state.view.profile.calibrate(mark.estimate)
     step = ceil(budget.hysteresis * max(found.threshold or 0, then))
     if found.tokens >= then + step:
         return ""

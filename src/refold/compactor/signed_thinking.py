@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from refold.compactor.unanswered import is_premature
-from refold.core.tool_groups import latest_turn
-from refold.core.view import Item, View
+from refold.core.tool_groups import latest_turn_start
+from refold.core.view import View, ViewItem
 from refold.edits import Edit
 from refold.messages import Message, Part, Thinking
 
@@ -21,17 +21,17 @@ def settle(after: View, before: View) -> View:
     before the model thought, unbinds nothing; nor does taking away the oldest thinking (AN-10).
     """
     fresh = after.edits[len(before.edits) :]
-    if not after.lens.rules.binds or not fresh:
+    if not after.profile.rules.binds or not fresh:
         return after
     changing = (edit.stop for edit in sorted(fresh, key=_stop) if _changes(edit, before))
-    return after.keep(unsigned(after, next(changing, len(after.transcript))))
+    return after.apply_valid(unsigned(after, next(changing, len(after.transcript))))
 
 
 def unbound(before: View, edits: Iterable[Edit]) -> tuple[Edit, ...]:
     """The edits that take signed thinking out of *before* which *edits* unbind, made ahead and put on now: what was
     thought since they were made was thought without them (AN-7)."""
     known = {edit.id for edit in before.edits}
-    after = before.keep(edit for edit in edits if edit.id not in known)
+    after = before.apply_valid(edit for edit in edits if edit.id not in known)
     return settle(after, before).edits[len(after.edits) :]
 
 
@@ -43,19 +43,19 @@ def resettle(after: View, before: View) -> list[Edit]:
     from *before*, all signed thinking from the first difference on goes. `View.revert` does not do
     this: it shows what was said. `Compactor.revert`, after which the conversation goes on, does.
     """
-    if not after.lens.rules.binds:
+    if not after.profile.rules.binds:
         return []
-    changed = {placed.edit for placed in before.top} ^ {placed.edit for placed in after.top}
+    changed = {placed.edit for placed in before.visible_edits} ^ {placed.edit for placed in after.visible_edits}
     return list(unsigned(after, min((edit.start for edit in changed), default=len(after.transcript))))
 
 
 def belated(view: View, edits: Sequence[Edit]) -> list[Edit]:
     """The edits that take out of *view* the signed thinking that came while one of *edits*, which show, was held back:
     it was thought without that one (AN-7). What the store has says so by itself, so every process does the same."""
-    if not view.lens.rules.binds or not edits:
+    if not view.profile.rules.binds or not edits:
         return []
     end = _settled(view)
-    signed = [item for item in view.each() if item.start < end and any(map(_is_signed, item.shown))]
+    signed = [item for item in view.iter_items() if item.start < end and any(map(_is_signed, item.messages))]
     if not signed:
         return []
     said, late = view.transcript.messages, set[int]()
@@ -101,29 +101,29 @@ def _aloud(message: Message) -> tuple[str, tuple[Part, ...]]:
 def unsigned(view: View, first: int) -> Iterable[Edit]:
     """The edits that take signed thinking out of what *view* shows from the position *first* on."""
     end = _settled(view)
-    for item in view.each():
-        if first <= item.start < end and any(map(_is_signed, item.shown)):
+    for item in view.iter_items():
+        if first <= item.start < end and any(map(_is_signed, item.messages)):
             yield _strip(view, item)
 
 
 def is_unsure(view: View) -> bool:
     """Is signed thinking left behind an edit, of which nobody can tell whether it is bound to what that hides (AN-7) or
     wanted back (AN-6)? Then the request should name its model."""
-    first = min((placed.edit.stop for placed in view.top), default=len(view.transcript))
-    if view.lens.rules.thinking != "unsure":
+    first = min((placed.edit.stop for placed in view.visible_edits), default=len(view.transcript))
+    if view.profile.rules.thinking != "unsure":
         return False
-    return any(item.start >= first and any(map(_is_signed, item.shown)) for item in view.each())
+    return any(item.start >= first and any(map(_is_signed, item.messages)) for item in view.iter_items())
 
 
 def _settled(view: View) -> int:
     """Up to where thinking may be taken out: where no model is named, to where its current turn begins (AN-6, F14)."""
     said = view.transcript.messages
-    return latest_turn(said) if view.lens.rules.thinking == "unsure" else len(said)
+    return latest_turn_start(said) if view.profile.rules.thinking == "unsure" else len(said)
 
 
-def _strip(view: View, item: Item) -> Edit:
+def _strip(view: View, item: ViewItem) -> Edit:
     """An edit that shows an item without its thinking; a message of nothing else is hidden."""
-    bare = [replace(m, parts=tuple(p for p in m.parts if not isinstance(p, Thinking))) for m in item.shown]
+    bare = [replace(m, parts=tuple(p for p in m.parts if not isinstance(p, Thinking))) for m in item.messages]
     shown = tuple(message for message in bare if message.parts)
     return Edit(item.start, item.stop, shown, view.transcript.tips[item.stop], BY)
 

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 from refold.budget.triggers import Mark
 from refold.codecs.codec import Codec
 from refold.codecs.json_spans import Span, Spans
-from refold.codecs.payload import Envelope, Parcel
-from refold.core.profile import Lens
+from refold.codecs.payload import Parcel, Payload
+from refold.core.profile import Profile
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import FormatError
-from refold.transcript import Log
+from refold.transcript import AppendLog
 
 UNMARKED = Mark()
 UNREAD = -1
@@ -27,7 +27,7 @@ class Frame(NamedTuple):
     head: list[Any]
 
     @classmethod
-    def of(cls, envelope: Envelope) -> "Frame":
+    def of(cls, envelope: Payload) -> "Frame":
         """The frame of an opened payload."""
         parcel = envelope.parcel
         return cls(parcel.field, copy_of(parcel.body), [copy_of(wire) for wire in parcel.wires[: envelope.head]])
@@ -52,7 +52,7 @@ class State:
     """The view with the stored edits alone."""
     view: View
     """The view with those of local strategies too: what was answered last."""
-    seen: Log[Any]
+    seen: AppendLog[Any]
     """Copies of the entries that were decoded, or their fingerprints: a list that its owner changed in
     place is another."""
     frame: Frame
@@ -76,20 +76,20 @@ class State:
         """Does *parcel* hold this conversation, grown or not, in the same frame? One that has no entry yet tells
         nothing: every other begins with it (C2)."""
         head = len(self.frame.head)
-        return bool(self.seen) and self.frame.holds(parcel, head) and self.seen.begins(marks(parcel.wires, head))
+        return bool(self.seen) and self.frame.holds(parcel, head) and self.seen.is_prefix_of(marks(parcel.wires, head))
 
     def emptied(self) -> "State":
         """The same without the text it came from, for as long as it is only remembered."""
-        envelope = self.view.envelope
-        if envelope is None or (bare := envelope.emptied()) is envelope:
+        envelope = self.view.source
+        if envelope is None or (bare := envelope.without_entries()) is envelope:
             return self
-        return replace(self, kept=replace(self.kept, envelope=bare), view=replace(self.view, envelope=bare))
+        return replace(self, kept=replace(self.kept, source=bare), view=replace(self.view, source=bare))
 
-    def through(self, lens: Lens) -> "State":
-        """The same conversation, counted and cut by another lens."""
-        ground = self.kept.ground.through(lens)
+    def through(self, profile: Profile) -> "State":
+        """The same conversation, counted and cut by another profile."""
+        base = self.kept.base.with_profile(profile)
         kept, view = self.kept, self.view
-        return replace(self, kept=kept.over(ground, kept.envelope), view=view.over(ground, view.envelope))
+        return replace(self, kept=kept.rebase(base, kept.source), view=view.rebase(base, view.source))
 
 
 def marks(wires: Sequence[Any], start: int) -> Sequence[Any]:

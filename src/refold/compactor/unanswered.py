@@ -6,7 +6,7 @@ where the edit does. What was long answered when the edit was made is then what 
 
 from collections.abc import Callable, Sequence
 
-from refold.core.tool_groups import unseen
+from refold.core.tool_groups import first_unseen
 from refold.edits import Edit
 from refold.messages import Message, Text, Thinking
 from refold.speakers import Segment, current, heard, own_words
@@ -24,7 +24,7 @@ def is_premature(
     *spoken* tells who says what (`refold.speakers.heard`), where that is known already.
     """
     end = len(said) if end is None else end
-    unread = range(max(edit.start, unseen(said, end)), min(edit.stop, end))
+    unread = range(max(edit.start, first_unseen(said, end)), min(edit.stop, end))
     if any(said[at].results and not _is_shown(said[at], edit) for at in unread):
         return True
     covered = range(edit.start, min(edit.stop, end))

@@ -30,24 +30,24 @@ class Breakdown:
 
     @property
     def total(self) -> int:
-        """Tokens of the whole request, as `view.lens.fixed + view.estimate` has them."""
+        """Tokens of the whole request, as `view.profile.fixed + view.estimate` has them."""
         return self.system + self.tools + sum(self.messages)
 
 
-def breakdown(view: View, *, said: bool = False, part: PartCounter = part_tokens) -> Breakdown:
+def break_down(view: View, *, said: bool = False, part: PartCounter = part_tokens) -> Breakdown:
     """Break down what *view* shows, or with *said* the transcript as it was said.
 
-    Messages are counted by the view's lens, parts by *part*; what a message has beyond its parts
+    Messages are counted by the view's profile, parts by *part*; what a message has beyond its parts
     is its framing. System prompt and tools are counted apart when the view came from a payload;
-    without one all of `lens.fixed` counts as the system prompt. Pass a *part* counter of your own
-    together with a lens that counts the same way.
+    without one all of `profile.fixed` counts as the system prompt. Pass a *part* counter of your own
+    together with a profile that counts the same way.
     """
     transcript = view.transcript
-    messages = tuple(transcript.messages) if said else tuple(m for item in view.each() for m in item.shown)
-    counts = tuple(map(view.lens.count, messages))
+    messages = tuple(transcript.messages) if said else tuple(m for item in view.iter_items() for m in item.messages)
+    counts = tuple(map(view.profile.count, messages))
     system, tools = _fixed(view)
     fixed = {"system": system, "tools": tools}
-    tools_of = {id: call.name for id, call in transcript.calls().items()}
+    tools_of = {id: call.name for id, call in transcript.calls_by_id().items()}
     parts = [(piece, part(piece)) for message in messages for piece in message.parts]
     framing = sum(counts) - sum(tokens for _, tokens in parts)
     return Breakdown(
@@ -64,11 +64,11 @@ def breakdown(view: View, *, said: bool = False, part: PartCounter = part_tokens
 
 
 def _fixed(view: View) -> tuple[int, int]:
-    """Tokens of system prompt and tools; together they are the lens's `fixed`."""
-    total = view.lens.fixed
-    if view.envelope is None:
+    """Tokens of system prompt and tools; together they are the profile's `fixed`."""
+    total = view.profile.fixed_tokens
+    if view.source is None:
         return total, 0
-    tools = min(total, count_fixed((), view.envelope.tools))
+    tools = min(total, count_fixed((), view.source.tools))
     return total - tools, tools
 
 

@@ -3,8 +3,8 @@
 from bisect import bisect_left
 from typing import NamedTuple
 
-from refold.core.profile import Ground
-from refold.core.render import same_shape
+from refold.core.profile import CountedTranscript
+from refold.core.render import has_same_shape
 from refold.edits import Edit
 from refold.errors import EditError
 from refold.messages import Text
@@ -12,56 +12,58 @@ from refold.messages import Text
 _EMPTY = Text("")
 
 
-class Placed(NamedTuple):
+class VisibleEdit(NamedTuple):
     """An edit that shows, and the tokens of what it shows."""
 
     edit: Edit
     tokens: int
 
 
-class Stack:
+class EditStack:
     """What a view is made of while edits are put on it, in the time of what is put on."""
 
-    def __init__(self, ground: Ground, edits: tuple[Edit, ...], top: tuple[Placed, ...], estimate: int) -> None:
-        self.ground, self.edits, self.top, self.estimate = ground, list(edits), list(top), estimate
+    def __init__(
+        self, base: CountedTranscript, edits: tuple[Edit, ...], top: tuple[VisibleEdit, ...], estimate: int
+    ) -> None:
+        self.base, self.edits, self.visible_edits, self.estimate = base, list(edits), list(top), estimate
         self._starts = [placed.edit.start for placed in top]
 
     @property
     def tokens(self) -> int:
         """Tokens of the request, as `View.tokens`."""
-        lens = self.ground.lens
-        return lens.calibrate(lens.fixed + self.estimate)
+        profile = self.base.profile
+        return profile.calibrate(profile.fixed_tokens + self.estimate)
 
     @property
-    def counted(self) -> int:
+    def tokens_uncalibrated(self) -> int:
         """As `View.counted`."""
-        return self.ground.lens.fixed + self.estimate
+        return self.base.profile.fixed_tokens + self.estimate
 
     def add(self, edit: Edit, tokens: int | None = None, *, smaller: bool = False) -> None:
-        """Put *edit* on; *tokens* are those of what it shows, where it was put on this ground before.
+        """Put *edit* on; *tokens* are those of what it shows, where it was put on this base before.
 
         Raises `EditError`, and then nothing is changed; with *smaller* also for an edit that makes nothing smaller.
         """
         if tokens is None:
-            check(self.ground, edit)
+            check_edit(self.base, edit)
         first, last = bisect_left(self._starts, edit.start), bisect_left(self._starts, edit.stop)
-        if first and self.top[first - 1].edit.stop > edit.start:
+        if first and self.visible_edits[first - 1].edit.stop > edit.start:
             first -= 1
-        over = self.top[first:last]
+        over = self.visible_edits[first:last]
         if len(over) == 1 and _inside(edit, over[0].edit):
             self._refuse_crossing(edit)
             _refuse_growth(edit, 0, smaller)
             self.edits.append(edit)
             return
-        before = self.ground.tokens(edit.start, edit.stop)
+        before = self.base.tokens(edit.start, edit.stop)
         for placed in over:
             if not _covers(edit, placed.edit):
                 raise EditError(f"edit {edit.id} ({edit.start}:{edit.stop}) cuts through another edit")
-            before += placed.tokens - self.ground.tokens(placed.edit.start, placed.edit.stop)
-        after = sum(map(self.ground.lens.count, edit.insert)) if tokens is None else tokens
+            before += placed.tokens - self.base.tokens(placed.edit.start, placed.edit.stop)
+        after = sum(map(self.base.profile.count, edit.insert)) if tokens is None else tokens
         _refuse_growth(edit, after - before, smaller)
         self.edits.append(edit)
-        self.top[first:last], self._starts[first:last] = [Placed(edit, after)], [edit.start]
+        self.visible_edits[first:last], self._starts[first:last] = [VisibleEdit(edit, after)], [edit.start]
         self.estimate += after - before
 
     def _refuse_crossing(self, edit: Edit) -> None:
@@ -70,22 +72,22 @@ class Stack:
                 raise EditError(f"edit {edit.id} ({edit.start}:{edit.stop}) cuts through edit {other.id}")
 
 
-def check(ground: Ground, edit: Edit) -> None:
+def check_edit(base: CountedTranscript, edit: Edit) -> None:
     """Raise `EditError` unless the edit is true of this history and keeps it valid."""
-    if not ground.transcript.holds(edit):
+    if not base.transcript.matches(edit):
         raise EditError(f"edit {edit.id} ({edit.start}:{edit.stop}) was made for another history")
     if any(not message.parts or _EMPTY in message.parts for message in edit.insert):
         raise EditError(f"edit {edit.id} shows an empty message")
-    said = ground.transcript.messages[edit.start : edit.stop]
-    if len(said) == len(edit.insert) and all(map(same_shape, said, edit.insert)):
+    said = base.transcript.messages[edit.start : edit.stop]
+    if len(said) == len(edit.insert) and all(map(has_same_shape, said, edit.insert)):
         return
-    if not {edit.start, edit.stop} <= ground.cuts:
+    if not {edit.start, edit.stop} <= base.cuts:
         raise EditError(f"edit {edit.id} ({edit.start}:{edit.stop}) parts what belongs together")
-    _check_insert(ground, edit)
+    _check_insert(base, edit)
 
 
-def _check_insert(ground: Ground, edit: Edit) -> None:
-    rules, insert = ground.lens.rules, edit.insert
+def _check_insert(base: CountedTranscript, edit: Edit) -> None:
+    rules, insert = base.profile.rules, edit.insert
     if rules.alternate and edit.start == 0 and (not insert or insert[0].role != "user"):
         raise EditError(f"edit {edit.id} hides the beginning and must show a user message instead")
     if any(m.calls or m.results for m in insert) and (

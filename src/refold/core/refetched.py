@@ -11,7 +11,7 @@ LIKE = 0.9
 """The share of its characters, by lines, that a result has in common with one that it repeats."""
 
 
-def refetched(view: View, room: int | None = None) -> set[int]:
+def find_refetched(view: View, room: int | None = None) -> set[int]:
     """Positions of results that stand in the view, and whose like, of the same call and nearly in the same words, an
     edit hides: clients put counts and times beside what a tool says.
 
@@ -32,7 +32,7 @@ def refetched(view: View, room: int | None = None) -> set[int]:
     again = {_newest_again(results, hidden) for results in alike.values() if len(results) > 1} - {-1}
     found = set[int]()
     for at in sorted(again, reverse=True):
-        left -= view.lens.count(view.transcript.messages[at])
+        left -= view.profile.count(view.transcript.messages[at])
         if left < 0:
             break
         found.add(at)
@@ -54,7 +54,7 @@ def _newest_again(results: Sequence[tuple[int, ToolResult]], hidden: set[int]) -
 def _hidden(view: View) -> set[int]:
     """Positions of results that an edit which shows says otherwise, or not at all."""
     said, hidden = view.transcript.messages, set[int]()
-    for edit, _ in view.top:
+    for edit, _ in view.visible_edits:
         shown = {part for message in edit.insert for part in message.parts if isinstance(part, ToolResult)}
         hidden.update(at for at in range(edit.start, edit.stop) if not _results(said[at]) <= shown)
     return hidden

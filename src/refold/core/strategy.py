@@ -30,7 +30,7 @@ def advance(run: Generator[S, Any, T], reply: Any = None) -> S | End[T]:
         return End(done.value)
 
 
-def passed_on(run: Generator[S, Any, T], change: Callable[[S], Any]) -> Generator[Any, Any, T]:
+def map_steps(run: Generator[S, Any, T], change: Callable[[S], Any]) -> Generator[Any, Any, T]:
     """*run*, every step changed by *change* before whoever drives this sees it."""
     step = advance(run)
     while not isinstance(step, End):
@@ -62,15 +62,15 @@ class Ask:
     """Name and hash of the prompt's text, for the ledger."""
 
 
-FaultKind = Literal[
+FailureKind = Literal[
     "rate", "overload", "timeout", "connection", "reply", "overflow", "auth", "quota", "request", "breaker", "other"
 ]
 
 
-class Fault(NamedTuple):
+class Failure(NamedTuple):
     """Of what sort a failure to answer was, for whoever decides what to do next."""
 
-    kind: FaultKind
+    kind: FailureKind
     """`rate` (limit reached), `overload` (the server's own error), `timeout`, `connection` (refused or
     cut), `reply` (nothing that could be read): these pass. `overflow` (the request exceeds the
     model's window), `auth`, `quota` (no money left), `request` (refused as it is), `breaker` (not
@@ -100,7 +100,7 @@ class Answer:
     """How many calls were made for it, retries included."""
     cost: float = 0.0
     """US dollars, where prices are known."""
-    fault: Fault | None = None
+    fault: Failure | None = None
     """Of what sort an `error` is, where that is known."""
 
 
@@ -162,4 +162,4 @@ class Summary(NamedTuple):
 Summarizer = Callable[[View, int, int, int], Generator[Ask, Answer | None, Summary]]
 """Summarises `messages[start:stop]` of a view: `(view, start, stop, max_tokens)`. It may `yield Ask`
 to have a model answer. The text, wrapped by `refold.text.summary_wrapper.wrap_summary`, must not exceed *max_tokens* by
-`view.lens.count`."""
+`view.profile.count`."""

@@ -8,7 +8,7 @@ from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
 
-from refold.core.strategy import Ask, passed_on
+from refold.core.strategy import Ask, map_steps
 from refold.core.view import View
 from refold.memory.extract import Extractor, RuleMemories
 from refold.memory.stores import Memory, MemorySink
@@ -208,7 +208,7 @@ def _answered(run: Generator[Ask | Effect, Any, Taken], ask: Asker | None) -> Ge
     """*run*, its questions answered by *ask*, if there is one, else by whoever drives this."""
     if ask is None:
         return run
-    return passed_on(run, lambda step: partial(answer_of, ask, step) if isinstance(step, Ask) else step)
+    return map_steps(run, lambda step: partial(answer_of, ask, step) if isinstance(step, Ask) else step)
 
 
 def _flush(

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, OpenerDirector, Request, build_opener
 
-from refold.core.strategy import Answer, Ask, Fault
+from refold.core.strategy import Answer, Ask, Failure
 from refold.models.errors import failed, refused
 from refold.models.model import TIMEOUT, Price, priced, shorter
 from refold.models.requests import CHAT, continued, own
@@ -99,7 +99,7 @@ def _read(data: bytes) -> Answer:
     try:
         reply = json.loads(data)
     except ValueError:
-        return Answer("", "error", "the reply is no JSON", fault=Fault("reply"))
+        return Answer("", "error", "the reply is no JSON", fault=Failure("reply"))
     return read_chat(reply if isinstance(reply, Mapping) else {})
 
 

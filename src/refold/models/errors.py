@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from refold.core.strategy import Answer, Fault, FaultKind
+from refold.core.strategy import Answer, Failure, FailureKind
 
 TOLD = 240
 """Characters of a failure that are kept."""
@@ -34,7 +34,7 @@ _SECRET = re.compile(
 )
 """What looks like a key: after words that announce one, with a known beginning, or long and random."""
 
-_KINDS: Mapping[int, FaultKind] = {
+_KINDS: Mapping[int, FailureKind] = {
     401: "auth",
     402: "quota",
     403: "auth",
@@ -60,7 +60,7 @@ def refused(status: int, text: str, headers: Mapping[str, str], secrets: Iterabl
 
 def late(seconds: float) -> Answer:
     """The answer of a model that gave none in time."""
-    return Answer("", "error", f"no answer within {seconds:.3g} seconds", fault=Fault("timeout"))
+    return Answer("", "error", f"no answer within {seconds:.3g} seconds", fault=Failure("timeout"))
 
 
 def told(text: str, secrets: Iterable[str | None] = ()) -> str:
@@ -71,30 +71,30 @@ def told(text: str, secrets: Iterable[str | None] = ()) -> str:
     return " ".join(_SECRET.sub("***", text[:_READ]).split())[:TOLD]
 
 
-def fault_of(error: Exception) -> Fault:
+def fault_of(error: Exception) -> Failure:
     """Of what sort an exception of any SDK is."""
     name, status = type(error).__name__, getattr(error, "status_code", None)
     if isinstance(error, TimeoutError) or "Timeout" in name:
-        return Fault("timeout")
+        return Failure("timeout")
     if isinstance(error, OSError) or "Connection" in name or "Protocol" in name:
-        return Fault("connection")
+        return Failure("connection")
     if "ContextWindow" in name:
-        return Fault("overflow")
+        return Failure("overflow")
     if "ResponseValidation" in name:
-        return Fault("reply")
+        return Failure("reply")
     if isinstance(status, int):
         return fault_of_status(status, str(error), _headers(error))
-    return Fault("other")
+    return Failure("other")
 
 
-def fault_of_status(status: int, text: str, headers: Mapping[str, str]) -> Fault:
+def fault_of_status(status: int, text: str, headers: Mapping[str, str]) -> Failure:
     """Of what sort a reply with this status, text and headers is."""
     if status == 429 and _QUOTA.search(text[:_READ]):
-        return Fault("quota")
+        return Failure("quota")
     if status in (400, 413, 422) and _OVERFLOW.search(text[:_READ]):
-        return Fault("overflow")
+        return Failure("overflow")
     kind = _KINDS.get(status, "overload" if status >= 500 else "request")
-    return Fault(kind, retry_after(headers))
+    return Failure(kind, retry_after(headers))
 
 
 def _headers(error: Exception) -> Mapping[str, str]:

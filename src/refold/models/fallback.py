@@ -10,7 +10,7 @@ from random import Random
 from threading import Lock
 from typing import Any, NamedTuple
 
-from refold.core.strategy import Answer, Ask, End, Fault, advance
+from refold.core.strategy import Answer, Ask, End, Failure, advance
 from refold.models.callables import asking
 from refold.models.errors import late
 from refold.models.model import Model
@@ -170,7 +170,7 @@ class Ladder:
     def _climb(self, within: float | None) -> Climb:
         if not (self._manual or self.breaker.allows()):
             told = f"not asked: {self.breaker.row} failures in a row, the last: {self.breaker.why}"
-            return Answer("", "error", told, calls=0, fault=Fault("breaker"))
+            return Answer("", "error", told, calls=0, fault=Failure("breaker"))
         answer = yield from self._all(self.deadline if within is None else min(within, self.deadline))
         if answer is not None and answer.finish == "error":
             self.breaker.failed(answer.error)

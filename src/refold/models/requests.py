@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from refold.codecs.payload import Envelope
+from refold.codecs.payload import Payload
 from refold.core.strategy import Ask
 from refold.core.view import View
 from refold.messages import Message, Text, user
@@ -70,7 +70,7 @@ def continued(
     than a request body of one of *formats*, the server holds part of it, it ends in calls that are
     not answered yet, or request and answer would exceed *window* tokens."""
     view = ask.view
-    envelope = view.envelope if view is not None else None
+    envelope = view.source if view is not None else None
     if view is None or envelope is None or not envelope.parcel.field or envelope.codec.NAME not in formats:
         return None
     if any(envelope.body.get(name) for name in _SERVER_HELD) or not _fits(view, ask, window) or _broken(view, ask):
@@ -85,19 +85,19 @@ def continued(
 
 
 def _fits(view: View, ask: Ask, window: int | None) -> bool:
-    return window is None or view.tokens + view.lens.count(user(ask.prompt)) + ask.max_tokens <= window
+    return window is None or view.tokens + view.profile.count(user(ask.prompt)) + ask.max_tokens <= window
 
 
 def _broken(view: View, ask: Ask) -> bool:
     """Would the prompt at the end break a rule that the view keeps?"""
-    check, messages = view.lens.rules.check, view.messages
+    check, messages = view.profile.rules.check, view.messages
     after = {(v.rule, v.subject) for v in check(_with_prompt(view, ask.prompt))}
     return bool(after - {(v.rule, v.subject) for v in check(messages)})
 
 
 def _with_prompt(view: View, prompt: str) -> tuple[Message, ...]:
     messages = view.messages
-    if messages and messages[-1].role == "user" and view.lens.rules.alternate:
+    if messages and messages[-1].role == "user" and view.profile.rules.alternate:
         return (*messages[:-1], Message("user", (*messages[-1].parts, Text(prompt))))
     return (*messages, user(prompt))
 
@@ -110,7 +110,7 @@ def parsed(payload: Any) -> Mapping[str, Any]:
     return body
 
 
-def _wires(envelope: Envelope, body: Mapping[str, Any], prompt: str) -> list[Any]:
+def _wires(envelope: Payload, body: Mapping[str, Any], prompt: str) -> list[Any]:
     codec, wires = envelope.codec, body[envelope.codec.FIELD]
     said = [codec.encode(user(wires))] if isinstance(wires, str) else list(wires)
     last = codec.encode(user(prompt))

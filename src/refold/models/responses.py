@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from refold.core.strategy import Answer, Fault
+from refold.core.strategy import Answer, Failure
 from refold.models.errors import refused, told
 from refold.tokens.usage import read_usage
 
@@ -115,7 +115,7 @@ def _unreadable(reply: Mapping[str, Any]) -> Answer:
     code, text = error.get("code"), str(error.get("message") or "the reply holds no answer")
     if isinstance(code, int) and code >= 400:
         return refused(code, text, {})
-    return Answer("", "error", told(text), fault=Fault("reply"))
+    return Answer("", "error", told(text), fault=Failure("reply"))
 
 
 def _object(value: Any) -> Mapping[str, Any]:

@@ -211,7 +211,7 @@ def _is_answered(view: View) -> bool:
 
 def _target(view: View, preserve: float) -> int:
     """The position up to which, from the oldest on, all but the share of the tokens stands (S0-34)."""
-    items = list(view.each())
+    items = list(view.iter_items())
     sums = accumulate((item.tokens for item in items), initial=0)
     goal = (1 - preserve) * sum(item.tokens for item in items)
     return next((item.start for item, before in zip(items, sums, strict=False) if before >= goal), len(view.transcript))
@@ -228,7 +228,7 @@ def curated(payload: Any, format: str | Codec | None = None) -> Any:
     messages = decode_all(envelope)
     kept = [at for at, message in enumerate(messages) if message.role == "user" or _says_anything(message)]
     if len(kept) < len(messages):
-        payload = envelope.seal(slice(at, at + 1) for at in kept)
+        payload = envelope.join(slice(at, at + 1) for at in kept)
     return repair(payload, envelope.codec).payload
 
 

@@ -165,7 +165,7 @@ def _noted(message: BaseMessage, view: View) -> BaseMessage:
 def _fresh(view: View, every: int) -> bool:
     """Were *every* steps made since the snapshot that the history begins with, if it begins with one?"""
     behind = opening_length(view.transcript.messages)
-    if not behind or view.envelope is None:
+    if not behind or view.source is None:
         return True
-    notes = (view.envelope.item(at).additional_kwargs.get(KEPT) for at in range(behind))
+    notes = (view.source.entry(at).additional_kwargs.get(KEPT) for at in range(behind))
     return _steps(view, behind) - next((note for note in notes if isinstance(note, int)), 0) >= every

@@ -101,4 +101,4 @@ def requests(view: View) -> list[int]:
 
 def _tokens(view: View, start: int) -> int:
     """Tokens shown from a position on."""
-    return sum(item.tokens for item in view.each() if item.start >= start)
+    return sum(item.tokens for item in view.iter_items() if item.start >= start)

@@ -17,7 +17,7 @@ from refold.budget.triggers import Mark, Trigger
 from refold.codecs.codec import Codec
 from refold.codecs.detect import decode_all, open_payload
 from refold.compactor.engine import shrink
-from refold.core.profile import Lens
+from refold.core.profile import Profile
 from refold.core.strategy import Ask, Strategy
 from refold.core.view import View
 from refold.edits import Attempt
@@ -90,7 +90,7 @@ class ReadSession:
         """A prompt as a view; the system prompt counts, and is no part of its transcript."""
         head = prompt.head
         fixed = count_fixed([part for message in head for part in message.parts], ())
-        return View.of(prompt.messages[len(head) :], lens=Lens(self.count, self.rules, fixed))
+        return View.of(prompt.messages[len(head) :], profile=Profile(self.count, self.rules, fixed))
 
     def reached(self, trigger: Trigger, window: int | None = None) -> bool:
         """Does *trigger* (`refold.budget.triggers`) fire for this history? For conditions of edges (S3-05, C3-7)."""

@@ -14,7 +14,7 @@ from refold.summarizers.forms import TLDR
 from refold.summarizers.forms.facts import Concept
 from refold.summarizers.model import ModelSummary, Prompt
 from refold.summarizers.model import prompt as named_prompt
-from refold.transcript import digest
+from refold.transcript import hash_message
 
 if TYPE_CHECKING:
     from refold.presets.koog_sessions import WriteSession
@@ -60,7 +60,7 @@ class Listed:
         return message in self.messages
 
     def __repr__(self) -> str:
-        return f"Listed({blake2b(b''.join(map(digest, self.messages)), digest_size=4).hexdigest()})"
+        return f"Listed({blake2b(b''.join(map(hash_message, self.messages)), digest_size=4).hexdigest()})"
 
 
 @dataclass(frozen=True, slots=True)

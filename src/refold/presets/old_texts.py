@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from refold.core.message_slots import folded, smaller, standing, with_parts
+from refold.core.message_slots import iter_slots, last_fold_end, map_parts, replace_if_smaller
 from refold.core.strategy import Edits
-from refold.core.tool_groups import answered, groups
+from refold.core.tool_groups import group_calls, with_results
 from refold.core.view import View
 from refold.messages import Part, Text
 from refold.text.clip import gap
@@ -25,12 +25,12 @@ class ClipOldTexts:
 
     def __call__(self, view: View) -> Edits:
         """An edit for each message with a long text."""
-        said, start = view.transcript.messages, folded(view)
-        kept = answered(groups(said[start:], start))[-self.keep :]
-        before = min((pair.made for group in kept for pair in group), default=0)
-        for stand in standing(view):
+        said, start = view.transcript.messages, last_fold_end(view)
+        kept = with_results(group_calls(said[start:], start))[-self.keep :]
+        before = min((pair.call_at for group in kept for pair in group), default=0)
+        for stand in iter_slots(view):
             if stand.at < before and stand.message.role == "assistant" and stand.by != repr(self):
-                yield from smaller(view, stand, with_parts(stand.message, self._clipped), repr(self))
+                yield from replace_if_smaller(view, stand, map_parts(stand.message, self._clipped), repr(self))
 
     def _clipped(self, part: Part) -> Part:
         if not isinstance(part, Text):

@@ -14,9 +14,9 @@ from refold.codecs.codec import Codec
 from refold.codecs.detect import decode_all, open_payload
 from refold.compactor.compactor import Compactor
 from refold.compactor.engine import steps
-from refold.core.profile import Lens
+from refold.core.profile import Profile
 from refold.core.strategy import Answer, Ask, Strategy, Summarizer, Summary
-from refold.core.tool_groups import unseen
+from refold.core.tool_groups import first_unseen
 from refold.core.view import View
 from refold.models.driver import Asker, drive
 from refold.presets.in_place import Unabridged
@@ -232,7 +232,7 @@ class PruneAndCompact:
         without usage all of it by estimate."""
         said = self._lists.said(messages)
         view = self._light(said)
-        reclaimed = sum(attempt.before - attempt.after for attempt in view.attempts)
+        reclaimed = sum(attempt.tokens_before - attempt.tokens_after for attempt in view.attempts)
         reported = used_tokens(usage)
         used = view.tokens if reported is None else reported - reclaimed + _unread(view)
         after = self._heavy(said, pending=used - view.tokens)
@@ -256,14 +256,14 @@ class PruneAndCompact:
 def _view(messages: list[Any], count: Counter, format: str | Codec | None) -> View:
     """A list as a view of its own."""
     envelope = open_payload(list(messages), format)
-    lens = Lens(count, envelope.codec.rules(envelope.body), count_fixed(envelope.system, envelope.tools))
-    return View.of(Transcript.of(decode_all(envelope)), lens=lens, envelope=envelope)
+    profile = Profile(count, envelope.codec.rules(envelope.body), count_fixed(envelope.system, envelope.tools))
+    return View.of(Transcript.of(decode_all(envelope)), profile=profile, source=envelope)
 
 
 def _unread(view: View) -> int:
     """Estimated tokens of what follows the model's latest message."""
     said = view.transcript.messages
-    return sum(map(view.lens.count, said[unseen(said) :]))
+    return sum(map(view.profile.count, said[first_unseen(said) :]))
 
 
 def _fields(usage: Any) -> Any:

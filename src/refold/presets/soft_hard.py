@@ -220,7 +220,7 @@ class SoftHardCompactor:
         self, talk: Conversation, given: Any, said: Any, before: int, view: View, flushed: Flushed
     ) -> CompactionResult:
         """*given* said *said*, was shown in *before* tokens, and is shown as *view* now."""
-        texts = (summary_in(message) for placed in view.top for message in placed.edit.insert)
+        texts = (summary_in(message) for placed in view.visible_edits for message in placed.edit.insert)
         shown, whole = view.payload, len(given) == len(said)
         self._talks.keep(talk, said, shown)
         return CompactionResult(

@@ -130,7 +130,7 @@ class TopicSummary:
         language = self._language(earlier, said)
         words = WORDS[language]
         notes = reduce(Notes.__add__, [*map(parse, earlier), notes_of(said, words)], Notes())
-        while view.lens.count(wrap_summary(text := render(notes, words))) > max_tokens:
+        while view.profile.count(wrap_summary(text := render(notes, words))) > max_tokens:
             shorter = _shorter(notes)
             if shorter == notes:
                 return Summary("")

@@ -195,7 +195,7 @@ def estimate_tokens(messages: Any, count: Counter = count_message, format: str |
 
 
 def _few(view: View) -> bool:
-    head = view.envelope.head if view.envelope is not None else 0
+    head = view.source.head if view.source is not None else 0
     return head + len(view.transcript) <= FEW
 
 

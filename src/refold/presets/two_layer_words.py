@@ -60,7 +60,7 @@ class Titled:
 
     def __call__(self, view: View, start: int, stop: int, max_tokens: int) -> Generator[Ask, Answer | None, Summary]:
         """The summary of `messages[start:stop]`, title included at most *max_tokens* tokens when wrapped."""
-        room = max_tokens - view.lens.count(user(self.title))
+        room = max_tokens - view.profile.count(user(self.title))
         made = yield from self.summarizer(view, start, stop, room)
         text = made.text.strip().removeprefix(self.title).strip()
         return made._replace(text=f"{self.title}\n{text}") if text else made

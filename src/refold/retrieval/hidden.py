@@ -1,6 +1,6 @@
 """Which messages a view does not show as they were said."""
 
-from refold.core.edit_stack import Placed
+from refold.core.edit_stack import VisibleEdit
 from refold.core.view import View
 from refold.text.plain import readable_text
 
@@ -10,7 +10,7 @@ def hidden(view: View) -> dict[int, str]:
     A message that lost only its thinking is none of them."""
     return {
         at: name
-        for placed in view.top
+        for placed in view.visible_edits
         if not _still_shown(view, placed)
         for name in (placed.edit.id[:8],)
         for at in range(placed.edit.start, placed.edit.stop)
@@ -23,7 +23,7 @@ def newly_hidden(before: View | None, after: View) -> list[int]:
     return sorted(hidden(after).keys() - known.keys())
 
 
-def _still_shown(view: View, placed: Placed) -> bool:
+def _still_shown(view: View, placed: VisibleEdit) -> bool:
     """Is one message shown instead of one, with all that could be read in it?"""
     edit = placed.edit
     if edit.stop - edit.start > 1 or len(edit.insert) != 1:

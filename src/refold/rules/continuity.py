@@ -5,7 +5,7 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 from refold.messages import Message, Thinking
-from refold.transcript import digest
+from refold.transcript import hash_message
 
 Line = tuple[Any, Any]
 """Something said, and what must not change about it while it is sent again. Equal things said are equal."""
@@ -96,7 +96,7 @@ def same(one: Sequence[Any], other: Sequence[Any]) -> int:
 
 def said(message: Message) -> bytes:
     """What a message says, thinking left out: equal for equal messages."""
-    return digest(message)
+    return hash_message(message)
 
 
 def thoughts(message: Message) -> tuple[Thinking, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from refold.core.profile import Lens
+from refold.core.profile import Profile
 from refold.core.view import View
 from refold.messages import Message
 
@@ -35,10 +35,10 @@ def least_first(scorer: Scorer | None, view: View, positions: Iterable[int]) -> 
     return order
 
 
-def score_alone(scorer: Scorer, message: Message, lens: Lens) -> float:
+def score_alone(scorer: Scorer, message: Message, profile: Profile) -> float:
     """The score of a message seen alone, at most 1.0 and at least 0.0: for local strategies, which
     may not depend on what comes later."""
-    return min(1.0, max(0.0, scores(scorer, View.of([message], lens=lens))[0]))
+    return min(1.0, max(0.0, scores(scorer, View.of([message], profile=profile))[0]))
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def important(
     messages, left = set[Message](), max_tokens
     matter = sorted((score, at) for at, score in enumerate(found) if score >= over)
     for _, at in reversed(matter):
-        left -= view.ground.tokens(at, at + 1)
+        left -= view.base.tokens(at, at + 1)
         if left < 0:
             break
         messages.add(view.transcript.messages[at])

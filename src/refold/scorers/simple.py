@@ -40,7 +40,7 @@ class Brevity:
 
     def __call__(self, view: View) -> Sequence[float]:
         """A score for each message."""
-        tokens = (view.ground.tokens(at, at + 1) for at in range(len(view.transcript)))
+        tokens = (view.base.tokens(at, at + 1) for at in range(len(view.transcript)))
         return [self.half / (self.half + count) for count in tokens]
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from posixpath import normpath
 from typing import NamedTuple
 
-from refold.core.tool_groups import Pair, groups
+from refold.core.tool_groups import PairedCall, group_calls
 from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult
 from refold.summarizers.heuristic import shell
@@ -29,15 +29,15 @@ class Exchange(NamedTuple):
 
 def exchanges(view: View) -> list[Exchange]:
     """All answered calls of the transcript, oldest call first."""
-    pairs = (pair for group in groups(view.transcript.messages) for pair in group)
-    return [_exchange(view, pair, pair.answered) for pair in pairs if pair.answered is not None]
+    pairs = (pair for group in group_calls(view.transcript.messages) for pair in group)
+    return [_exchange(view, pair, pair.result_at) for pair in pairs if pair.result_at is not None]
 
 
-def _exchange(view: View, pair: Pair, answered: int) -> Exchange:
+def _exchange(view: View, pair: PairedCall, answered: int) -> Exchange:
     parts = view.transcript.messages[answered].parts
     results = [part for part in parts if isinstance(part, ToolResult) and part.id == pair.call.id]
     failed = any(part.error or is_failure(part.text) for part in results)
-    return Exchange(pair.call, pair.made, answered, failed)
+    return Exchange(pair.call, pair.call_at, answered, failed)
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def try_strategies(
     local = [edit for edit in edits if edit.id not in fresh]
     booked = tuple(replace(row, action=action) for row in books.ledger())
     when = booked[0].when if booked else time.time()
-    sighted = work.view.keep(local)  # what comes before the others
+    sighted = work.view.apply_valid(local)  # what comes before the others
     return Preview(work.view, made.view, edits), (*about(action, when, actor, sighted, local), *booked)
 
 

@@ -64,7 +64,9 @@ class Share:
 def list_session_files(directory: Path, refused: Refused) -> list[Path]:
     """The files below *directory* that may be session files, in order of their names; *refused* is told which
     directories may not be looked into."""
-    return sorted(path for path in files_below(directory, "**/*", refused) if path.name.endswith(SUFFIXES))
+    return sorted(
+        path for path in files_below(directory, "**/*", refused) if path.name.endswith(SUFFIXES)
+    )
 
 
 def open_edited(
@@ -82,39 +84,63 @@ def open_edited(
     if store is None:
         store = beside = SidecarStore.beside(session.path)
         place = beside.path
-    look = Compactor((), NEVER, store, format=format or session.format, count=count, reports=Reports(no_prior))
+    look = Compactor(
+        (), NEVER, store, format=format or session.format, count=count, reports=Reports(no_prior)
+    )
     for payload in (data, session.payload):
         if payload is not None:
             try:
-                return EditedSession(str(session.path), session, payload, store, look(payload), count, place)
+                return EditedSession(
+                    str(session.path), session, payload, store, look(payload), count, place
+                )
             except FormatError:
                 if payload is session.payload:
                     raise
-    return EditedSession(str(session.path), session, session.payload, store, look(session.payload), count, place)
+    return EditedSession(
+        str(session.path), session, session.payload, store, look(session.payload), count, place
+    )
 
 
 def read_only_compactor(work: EditedSession) -> Compactor:
     """A compactor over the session's stored edits that makes none itself."""
-    return Compactor((), NEVER, work.store, format=_codec(work), count=work.count, reports=Reports(no_prior))
+    return Compactor(
+        (), NEVER, work.store, format=_codec(work), count=work.count, reports=Reports(no_prior)
+    )
 
 
 def scratch_compactor(
-    work: EditedSession, strategies: Iterable[Strategy], to: int, ask: Asker | None = None, ledger: Recorder | None = None
+    work: EditedSession,
+    strategies: Iterable[Strategy],
+    to: int,
+    ask: Asker | None = None,
+    ledger: Recorder | None = None,
 ) -> Compactor:
     """A compactor that starts from the session's edits and keeps new ones in memory alone."""
     memory = MemoryStore()
     memory.save(work.view.edits)
-    format, reports = _codec(work), Reports(no_prior)  # one counter for one screen: as estimated (F15, F17)
+    format, reports = (
+        _codec(work),
+        Reports(no_prior),
+    )  # one counter for one screen: as estimated (F15, F17)
     return Compactor(
-        strategies, Budget(to, to), memory, ask=ask, format=format, count=work.count, reports=reports, ledger=ledger
+        strategies,
+        Budget(to, to),
+        memory,
+        ask=ask,
+        format=format,
+        count=work.count,
+        reports=reports,
+        ledger=ledger,
     )
 
 
 def _codec(work: EditedSession) -> str | Codec:
-    return work.view.envelope.codec if work.view.envelope is not None else work.session.format
+    return work.view.source.codec if work.view.source is not None else work.session.format
 
 
-def take_back(work: EditedSession, ids: Sequence[str] = (), *, before: str = "", actor: str = "manual") -> EditedSession:
+def take_back(
+    work: EditedSession, ids: Sequence[str] = (), *, before: str = "", actor: str = "manual"
+) -> EditedSession:
     """The session without the edits of *ids*; without *before* and all edits made after it; without any,
     if nothing is named (S2-53). They leave the store, and the ledger says so (`Compactor.revert`).
 
@@ -146,7 +172,9 @@ def _is_unseen(work: EditedSession, ids: Iterable[str]) -> bool:
     """Was nothing said since these edits were kept, as far as the ledger knows?"""
     now = work.view.transcript.tips[-1]
     kept = [row for row in ledger_rows(work) if row.action in ("compact", "accept")]
-    late, early = ({row.edit for row in kept if (row.tip == now) is is_late} for is_late in (True, False))
+    late, early = (
+        {row.edit for row in kept if (row.tip == now) is is_late} for is_late in (True, False)
+    )
     return set(ids) <= late - early
 
 
@@ -170,7 +198,12 @@ def shares(before: View, after: View, strategies: Iterable[Strategy] = ()) -> li
     """What each strategy did on the way from one view to the next, in the order in which they ran."""
     new = {edit.id for edit in after.edits} - {edit.id for edit in before.edits}
     told = [_local_share(before, one, new) for one in strategies if is_local(one)] if new else []
-    return told + [Share(one.by, one.edits, one.before - one.after, one.outcome, one.reason) for one in after.attempts]
+    return told + [
+        Share(
+            one.by, one.edits_applied, one.tokens_before - one.tokens_after, one.outcome, one.reason
+        )
+        for one in after.attempts
+    ]
 
 
 def _local_share(before: View, strategy: Strategy, new: set[str]) -> Share:
@@ -183,12 +216,15 @@ def _local_share(before: View, strategy: Strategy, new: set[str]) -> Share:
 
 def tokens_saved(view: View, edit: Edit) -> int:
     """Tokens between what was said and what the edit shows."""
-    return view.ground.tokens(edit.start, edit.stop) - sum(map(view.lens.count, edit.insert))
+    return view.base.tokens(edit.start, edit.stop) - sum(map(view.profile.count, edit.insert))
 
 
 def savings_by_strategy(view: View) -> list[Share]:
     """What the edits that show save now, by strategy; the largest saving first."""
     by = dict[str, list[int]]()
-    for edit, _ in view.top:
+    for edit, _ in view.visible_edits:
         by.setdefault(edit.by, []).append(tokens_saved(view, edit))
-    return sorted((Share(name, len(saved), sum(saved)) for name, saved in by.items()), key=lambda one: -one.saved)
+    return sorted(
+        (Share(name, len(saved), sum(saved)) for name, saved in by.items()),
+        key=lambda one: -one.saved,
+    )

@@ -36,7 +36,7 @@ class Staying(NamedTuple):
 
 def heard_in(view: View) -> Heard:
     """Who says what in each message of a view's transcript, worked out once for each while it grows."""
-    return heard(view.transcript.messages, view.ground.column(segments))
+    return heard(view.transcript.messages, view.base.map_cached(segments))
 
 
 def heard(messages: Sequence[Message], known: Heard | None = None) -> Heard:
@@ -99,7 +99,7 @@ def staying(view: View, stop: int, room: int | None = None) -> Staying:
     that. What finds no room is counted.
     """
     room = view.estimate // 2 if room is None else max(0, room)
-    return stays(view.transcript.messages, stop, heard_in(view), (view.lens.count, room))
+    return stays(view.transcript.messages, stop, heard_in(view), (view.profile.count, room))
 
 
 def stays(

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from refold.core.message_slots import Stand, smaller, standing
+from refold.core.message_slots import MessageSlot, iter_slots, replace_if_smaller
 from refold.core.strategy import Edits
-from refold.core.tool_groups import latest_turn
+from refold.core.tool_groups import latest_turn_start
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import require_int
@@ -30,9 +30,9 @@ class ClearThinking:
 
     def __call__(self, view: View) -> Edits:
         """An edit for each message whose thinking goes."""
-        thinking = [stand for stand in standing(view) if _thinks(stand.message)]
-        free = view.lens.rules.thinking == "free"
-        if view.lens.rules.thinking == "fixed":
+        thinking = [stand for stand in iter_slots(view) if _thinks(stand.message)]
+        free = view.profile.rules.thinking == "free"
+        if view.profile.rules.thinking == "fixed":
             return
         stop = self._stop(view, thinking)
         for stand in thinking:
@@ -44,7 +44,7 @@ class ClearThinking:
             elif not free:
                 return
 
-    def _stop(self, view: View, thinking: list[Stand]) -> int:
+    def _stop(self, view: View, thinking: list[MessageSlot]) -> int:
         """The first position whose thinking stays."""
         said = view.transcript.messages
         steps: list[int] = []
@@ -53,14 +53,14 @@ class ClearThinking:
             if before is None or any(said[at].role != "assistant" for at in between):
                 steps.append(stand.at)
         stop = steps[-self.keep] if 0 < self.keep <= len(steps) else 0 if self.keep else len(said)
-        return stop if view.lens.rules.thinking == "free" else min(stop, latest_turn(said))
+        return stop if view.profile.rules.thinking == "free" else min(stop, latest_turn_start(said))
 
 
-def _without(view: View, stand: Stand, by: str) -> Iterator[Edit]:
+def _without(view: View, stand: MessageSlot, by: str) -> Iterator[Edit]:
     """The edit that shows a message without its thinking, if there is a legal one."""
     parts = tuple(p for p in stand.message.parts if not isinstance(p, Thinking) and p != Text(""))
     if parts:
-        yield from smaller(view, stand, replace(stand.message, parts=parts), by)
+        yield from replace_if_smaller(view, stand, replace(stand.message, parts=parts), by)
     elif stand.at > 0 and {stand.at, stand.at + 1} <= view.cuts:
         yield view.fold(stand.at, stand.at + 1, by=by)
 

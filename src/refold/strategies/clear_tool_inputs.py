@@ -6,9 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import partial
 
-from refold.core.message_slots import folded, smaller, standing, with_parts
+from refold.core.message_slots import iter_slots, last_fold_end, map_parts, replace_if_smaller
 from refold.core.strategy import Edits
-from refold.core.tool_groups import groups, settled, unseen
+from refold.core.tool_groups import clearable_groups, first_unseen, group_calls
 from refold.core.view import View
 from refold.errors import as_names, require_callable_or_none, require_int
 from refold.messages import Message, Part, ToolCall
@@ -50,25 +50,25 @@ class ClearToolInputs:
     def __call__(self, view: View) -> Edits:
         """An edit for each message with calls to shorten."""
         old, by = self._old(view), repr(self)
-        stands = {stand.at: stand for stand in standing(view) if stand.at in old}
+        stands = {stand.at: stand for stand in iter_slots(view) if stand.at in old}
         for at in least_first(self.scorer, view, stands):
-            change = partial(self._shortened, view=view, ids=old[at], name=view.name(at, at + 1, by))
-            yield from smaller(view, stands[at], with_parts(stands[at].message, change), by)
+            change = partial(self._shortened, view=view, ids=old[at], name=view.edit_name(at, at + 1, by))
+            yield from replace_if_smaller(view, stands[at], map_parts(stands[at].message, change), by)
 
     def _old(self, view: View) -> dict[int, set[str]]:
         """Ids of the calls that may be shortened, by position."""
-        said, start = view.transcript.messages, folded(view)
+        said, start = view.transcript.messages, last_fold_end(view)
         ids: dict[int, set[str]] = {}
-        for group in settled(groups(said[start:], start), self.keep, unseen(said)):
+        for group in clearable_groups(group_calls(said[start:], start), self.keep, first_unseen(said)):
             for pair in group:
                 if pair.call.name not in self.protect:
-                    ids.setdefault(pair.made, set()).add(pair.call.id)
+                    ids.setdefault(pair.call_at, set()).add(pair.call.id)
         return ids
 
     def _shortened(self, part: Part, view: View, ids: set[str], name: str) -> Part:
         if not isinstance(part, ToolCall) or part.id not in ids or len(part.arguments) < self.longer_than:
             return part
-        if view.lens.count(Message("assistant", (part,))) < self.min_tokens:
+        if view.profile.count(Message("assistant", (part,))) < self.min_tokens:
             return part
         return replace(part, arguments=_short(part.arguments, name, self.longer_than))
 

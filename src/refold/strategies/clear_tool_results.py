@@ -5,10 +5,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from refold.core.message_slots import Stand, folded, standing, with_parts
-from refold.core.refetched import refetched
+from refold.core.message_slots import MessageSlot, iter_slots, last_fold_end, map_parts
+from refold.core.refetched import find_refetched
 from refold.core.strategy import Edits
-from refold.core.tool_groups import Group, answered, groups, settled, unseen
+from refold.core.tool_groups import ToolGroup, clearable_groups, first_unseen, group_calls, with_results
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import as_names, require_callable_or_none, require_int
@@ -85,46 +85,48 @@ class ClearToolResults:
 
     def _plan(self, view: View) -> Iterator[tuple[int, Edit]]:
         """Each edit with the tokens it reclaims."""
-        start, own = folded(view), type(self).__name__ + "("
-        found = groups(view.transcript.messages[start:], start)
-        results = {pair.answered for group in found for pair in group}
-        stands = {s.at: s for s in standing(view) if s.at in results and not s.by.startswith(own)}
+        start, own = last_fold_end(view), type(self).__name__ + "("
+        found = group_calls(view.transcript.messages[start:], start)
+        results = {pair.result_at for group in found for pair in group}
+        stands = {s.at: s for s in iter_slots(view) if s.at in results and not s.by.startswith(own)}
         calls, by = self._clearable(view, found, stands), repr(self)
         order = least_first(self.scorer, view, calls)
         for at in sorted(order, key=lambda at: stands[at].tokens >= self.min_tokens):
-            cleared = self._cleared(view, stands[at], calls[at], view.name(at, at + 1, by))
-            gain = stands[at].tokens - view.lens.count(cleared)
+            cleared = self._cleared(view, stands[at], calls[at], view.edit_name(at, at + 1, by))
+            gain = stands[at].tokens - view.profile.count(cleared)
             if cleared.parts and gain > 0:
-                yield gain, view.swap(at, cleared, by)
+                yield gain, view.replace(at, cleared, by)
 
-    def _clearable(self, view: View, found: list[Group], stands: dict[int, Stand]) -> dict[int, dict[str, ToolCall]]:
+    def _clearable(
+        self, view: View, found: list[ToolGroup], stands: dict[int, MessageSlot]
+    ) -> dict[int, dict[str, ToolCall]]:
         """Calls whose results may be cleared, by position of the result and call id."""
         calls: dict[int, dict[str, ToolCall]] = {}
-        again = refetched(view)
-        for group in settled(found, self._kept(view, found, stands), unseen(view.transcript.messages)):
+        again = find_refetched(view)
+        for group in clearable_groups(found, self._kept(view, found, stands), first_unseen(view.transcript.messages)):
             for pair in group:
-                if pair.answered in stands and pair.answered not in again and pair.call.name not in self.protect:
-                    calls.setdefault(pair.answered, {})[pair.call.id] = pair.call
+                if pair.result_at in stands and pair.result_at not in again and pair.call.name not in self.protect:
+                    calls.setdefault(pair.result_at, {})[pair.call.id] = pair.call
         return calls
 
-    def _kept(self, view: View, found: list[Group], stands: dict[int, Stand]) -> int:
+    def _kept(self, view: View, found: list[ToolGroup], stands: dict[int, MessageSlot]) -> int:
         """How many of the newest groups stay: *keep*, or as many as hold *keep_tokens* tokens."""
         kept, zone = 0, 0
-        for group in reversed(answered(found)) if self.keep_tokens else ():
+        for group in reversed(with_results(found)) if self.keep_tokens else ():
             zone += sum(self._output(view, group, stands))
             if zone > self.keep_tokens:
                 break
             kept += 1
         return max(self.keep, kept)
 
-    def _output(self, view: View, group: Group, stands: dict[int, Stand]) -> Iterator[int]:
+    def _output(self, view: View, group: ToolGroup, stands: dict[int, MessageSlot]) -> Iterator[int]:
         """Tokens of each result of a group that is not protected or cleared."""
         for pair in group:
-            if pair.answered in stands and pair.call.name not in self.protect:
-                stand = stands[pair.answered]
+            if pair.result_at in stands and pair.call.name not in self.protect:
+                stand = stands[pair.result_at]
                 yield from (_tokens(view, stand, part) for part in _results(stand.message) if part.id == pair.call.id)
 
-    def _cleared(self, view: View, stand: Stand, calls: dict[str, ToolCall], name: str) -> Message:
+    def _cleared(self, view: View, stand: MessageSlot, calls: dict[str, ToolCall], name: str) -> Message:
         said = {result.id: result for result in _results(view.transcript.messages[stand.at])}
 
         def change(part: Part) -> Part:
@@ -132,10 +134,10 @@ class ClearToolResults:
                 return part
             return self._shorter(view, stand, part, said.get(part.id, part), calls[part.id], name)
 
-        return with_parts(stand.message, change)
+        return map_parts(stand.message, change)
 
     def _shorter(
-        self, view: View, stand: Stand, shown: ToolResult, said: ToolResult, call: ToolCall, name: str
+        self, view: View, stand: MessageSlot, shown: ToolResult, said: ToolResult, call: ToolCall, name: str
     ) -> ToolResult:
         """The stub for a result, or the result as it is shown where no stub is smaller.
 
@@ -174,13 +176,13 @@ def _results(message: Message) -> list[ToolResult]:
     return [part for part in message.parts if isinstance(part, ToolResult)]
 
 
-def _tokens(view: View, stand: Stand, result: ToolResult) -> int:
+def _tokens(view: View, stand: MessageSlot, result: ToolResult) -> int:
     """Tokens of one result; those of its message, where it is alone there, are known already."""
     return stand.tokens if stand.message.parts == (result,) else _count(view, stand, result)
 
 
-def _count(view: View, stand: Stand, result: ToolResult) -> int:
-    return view.lens.count(Message(stand.message.role, (result,)))
+def _count(view: View, stand: MessageSlot, result: ToolResult) -> int:
+    return view.profile.count(Message(stand.message.role, (result,)))
 
 
 def _size(content: Iterable[Content]) -> str:

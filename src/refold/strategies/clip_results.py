@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
-from refold.core.message_slots import Stand, smaller, untouched, with_parts
+from refold.core.message_slots import MessageSlot, iter_unedited, map_parts, replace_if_smaller
 from refold.core.strategy import Edits
 from refold.core.view import View
 from refold.errors import require_callable_or_none, require_int, require_number
@@ -52,16 +52,20 @@ class ClipResults:
 
     def __call__(self, view: View, since: int = 0) -> Edits:
         """An edit for each message from position *since* on with a result over the limit."""
-        for at, message in untouched(view, since):
+        for at, message in iter_unedited(view, since):
             if ToolResult in map(type, message.parts) and max(map(_length, message.parts)) > self.limit:
                 by = repr(self)
-                name = view.name(at, at + 1, by)
-                clipped = with_parts(message, partial(self._clip, limit=self._limit(view, message), name=name))
-                yield from smaller(view, Stand(at, message, view.ground.tokens(at, at + 1), ""), clipped, by)
+                name = view.edit_name(at, at + 1, by)
+                clipped = map_parts(message, partial(self._clip, limit=self._limit(view, message), name=name))
+                yield from replace_if_smaller(
+                    view, MessageSlot(at, message, view.base.tokens(at, at + 1), ""), clipped, by
+                )
 
     def _limit(self, view: View, message: Message) -> int:
         return (
-            self.limit + int(self.limit * score_alone(self.scorer, message, view.lens)) if self.scorer else self.limit
+            self.limit + int(self.limit * score_alone(self.scorer, message, view.profile))
+            if self.scorer
+            else self.limit
         )
 
     def _clip(self, part: Part, limit: int, name: str) -> Part:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from typing import ClassVar
 
-from refold.core.message_slots import Stand, smaller, untouched, with_parts
+from refold.core.message_slots import MessageSlot, iter_unedited, map_parts, replace_if_smaller
 from refold.core.strategy import Edits
-from refold.core.tool_groups import call_of
+from refold.core.tool_groups import find_call
 from refold.core.view import View
 from refold.errors import require_int
 from refold.messages import Content, Media, Message, Part, Text, ToolCall, ToolResult
@@ -48,20 +48,22 @@ class DropDuplicates:
     def __call__(self, view: View, since: int = 0) -> Edits:
         """An edit for each message from position *since* on that repeats a result."""
         stretch = 2 * self.within
-        new = (part for _, message in untouched(view, since) for part in self._repeatable(message))
+        new = (part for _, message in iter_unedited(view, since) for part in self._repeatable(message))
         repeated = _repeated([part.content for part in new], view, since, since % stretch)
         wanted = {said for said in repeated if not is_failure(ToolResult("", said).text)}
         if not wanted:
             return
         by = repr(self)
-        for _, run in groupby(untouched(view, since - since % stretch), key=lambda found: found[0] // stretch):
+        for _, run in groupby(iter_unedited(view, since - since % stretch), key=lambda found: found[0] // stretch):
             copies = Copies(view.transcript.messages, self.within)
             for at, message in run:
                 repeats = [part for part in _results(message) if part.content in wanted]
                 twins = {part.id: twin for part in repeats if (twin := copies.twin(at, part)) and at >= since}
                 if twins:
-                    stand = Stand(at, message, view.ground.tokens(at, at + 1), "")
-                    yield from smaller(view, stand, _stubbed(message, twins, view.name(at, at + 1, by)), by)
+                    stand = MessageSlot(at, message, view.base.tokens(at, at + 1), "")
+                    yield from replace_if_smaller(
+                        view, stand, _stubbed(message, twins, view.edit_name(at, at + 1, by)), by
+                    )
 
     def _repeatable(self, message: Message) -> list[ToolResult]:
         return [
@@ -76,7 +78,7 @@ def _repeated(new: list[Said], view: View, since: int, back: int) -> set[Said]:
     """*new*, if any of it may come again: among itself, or in the *back* messages before *since*. A
     quick look at how each begins, which in most turns is all that is needed."""
     openings = {_opening(said) for said in new}
-    before = view.ground.column(_openings)[since - back : since] if new and back else ()
+    before = view.base.map_cached(_openings)[since - back : since] if new and back else ()
     return set(new) if len(openings) < len(new) or not openings.isdisjoint(chain.from_iterable(before)) else set()
 
 
@@ -115,7 +117,7 @@ class Copies:
         if first := self._first[said]:
             self._enter(said, *first)
             self._first[said] = None
-        call = call_of(self._said, at, result.id, self._within)
+        call = find_call(self._said, at, result.id, self._within)
         found = [self._full[said, key] for key in _keys(call) if (said, key) in self._full]
         near = [twin for place, twin in found if at - place <= self._within]
         if not near:
@@ -123,7 +125,7 @@ class Copies:
         return near[0] if near else None
 
     def _enter(self, said: Said, at: int, id: str) -> None:
-        call = call_of(self._said, at, id, self._within)
+        call = find_call(self._said, at, id, self._within)
         if call:
             self._full.update(((said, key), (at, call)) for key in _keys(call))
 
@@ -144,4 +146,4 @@ def _stubbed(message: Message, twins: dict[str, ToolCall], name: str) -> Message
         said = f"[{call_title(twin)}: the same result as before (call {twin.id}, edit {name})]"
         return replace(part, content=(Text(said),))
 
-    return with_parts(message, change)
+    return map_parts(message, change)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from refold.core.refetched import refetched
+from refold.core.refetched import find_refetched
 from refold.core.strategy import Steps, Summarizer, full_repr
 from refold.core.view import View
 from refold.errors import require_callable, require_callable_or_none, require_int, require_number
@@ -77,7 +77,7 @@ class Summarize:
         """Positions before *stop* that stay, each with what it cannot be parted from: what *pin* accepts, and results
         that were fetched again after they had been hidden (D3)."""
         messages = view.transcript.messages
-        chosen = {at for at in refetched(view) if at < stop}
+        chosen = {at for at in find_refetched(view) if at < stop}
         for at in range(stop) if self.pin is not None else ():
             own = without_summary(messages[at])
             if own.parts and not belongs_to_summary(messages, at) and self.pin is not None and self.pin(own):

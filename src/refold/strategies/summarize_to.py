@@ -67,5 +67,5 @@ class SummarizeTo:
 
     def _room(self, view: View, stop: int) -> int:
         """Tokens that the tail from *stop* on leaves for what stands before it."""
-        tail = sum(item.tokens for item in view.each() if item.start >= stop)
-        return self.tokens - view.lens.fixed - tail
+        tail = sum(item.tokens for item in view.iter_items() if item.start >= stop)
+        return self.tokens - view.profile.fixed_tokens - tail

@@ -66,7 +66,7 @@ class FactSummary:
         """The facts in `messages[start:stop]`; empty where nothing was found, or nothing could be asked."""
         form, facts = FactsForm(self.concepts), Sections()
         known, record = _material(view, start, stop, form)
-        parts = chunks(record, view.ground.cuts, self.piece, lambda e: view.lens.count(user(e.render())))
+        parts = chunks(record, view.base.cuts, self.piece, lambda e: view.profile.count(user(e.render())))
         if len(parts) > self.asks or (record and not parts):
             return Summary(
                 "", Ending("failed", f"the record takes more than {self.asks} questions of {self.piece} tokens")
@@ -114,10 +114,10 @@ def _material(view: View, start: int, stop: int, form: FactsForm) -> tuple[Secti
 def _told(view: View, start: int, stop: int) -> Iterator[tuple[int, Message]]:
     """Messages as they were said, or the summaries that stand for them, with positions."""
     said = view.transcript.messages
-    for item in view.each():
+    for item in view.iter_items():
         if item.start < start or item.stop > stop:
             continue
-        summaries = [message for message in item.shown if summary_in(message) is not None] if item.edit else []
+        summaries = [message for message in item.messages if summary_in(message) is not None] if item.edit else []
         if summaries:
             yield from ((item.start, message) for message in summaries)
         else:
@@ -141,7 +141,7 @@ def _fitted(form: FactsForm, facts: Sections, note: str, view: View, max_tokens:
     cut = False
     while True:
         text = f"{form.render(facts)}\n## {STATUS}\n{note}"
-        if view.lens.count(wrap_summary(text)) <= max_tokens:
+        if view.profile.count(wrap_summary(text)) <= max_tokens:
             return Summary(text, Ending("degraded", "the oldest facts were left out for want of room") if cut else None)
         less, cut = form.shorter(facts), True
         if less is None:

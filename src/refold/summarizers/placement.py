@@ -31,7 +31,7 @@ from refold.text.summary_wrapper import (
 
 def whole_groups(view: View, positions: Iterable[int]) -> list[int]:
     """Return *positions* with those they cannot be parted from: a call or a result with all of its group."""
-    cuts = sorted(view.ground.cuts)
+    cuts = sorted(view.base.cuts)
     ends = {bisect_right(cuts, at) for at in positions}
     return sorted(at for end in ends for at in range(cuts[end - 1], cuts[end]))
 
@@ -125,7 +125,7 @@ class Surroundings(NamedTuple):
         """Return the tokens of the messages that stay, without the summary and what carries it."""
         frame = self.around_summary("")
         stay = (message for at, message in enumerate(frame) if not belongs_to_summary(frame, at))
-        return sum(map(view.lens.count, stay))
+        return sum(map(view.profile.count, stay))
 
 
 def keep_behind(
@@ -141,7 +141,7 @@ def keep_behind(
 
     Never ends on the assistant when it is the model's turn (C4-11).
     """
-    messages, rules = view.transcript.messages, view.lens.rules
+    messages, rules = view.transcript.messages, view.profile.rules
     stays = staying(view, stop) if stays is None else stays
     first = first_request(view)
     if (
@@ -182,7 +182,7 @@ def keep_before(view: View, start: int, stop: int, memory: MessageFilter | None)
     """
     messages, rules, stays, is_memory = (
         view.transcript.messages,
-        view.lens.rules,
+        view.profile.rules,
         staying(view, stop),
         TaggedMemory(),
     )
@@ -234,7 +234,7 @@ def _bridge(placement: Placement, next_speaker: str) -> Iterable[Message]:
 def _next_speaker(view: View, stop: int) -> str:
     """Who speaks behind the fold; if nobody does, `model` when it is the model's turn, else `end`."""
     role = next(
-        (item.shown[0].role for item in view.each() if item.start >= stop and item.shown), ""
+        (item.messages[0].role for item in view.iter_items() if item.start >= stop and item.messages), ""
     )
     if role:
         return role
@@ -277,7 +277,7 @@ def summarize_span(
     than the span.
     """
     start, stop = surroundings.start, surroundings.stop
-    shown = sum(item.tokens for item in view.each() if start <= item.start and item.stop <= stop)
+    shown = sum(item.tokens for item in view.iter_items() if start <= item.start and item.stop <= stop)
     stay = surroundings.tokens(view)
     hidden = shown - stay
     cap = min(max_tokens, hidden - hidden // 8)
@@ -289,7 +289,7 @@ def summarize_span(
     if not text.strip():
         return SpanResult(False, ending)
     insert = surroundings.around_summary(text)
-    if sum(map(view.lens.count, insert)) >= shown:
+    if sum(map(view.profile.count, insert)) >= shown:
         return SpanResult(
             False, Ending("rejected", "the summary is not smaller than what it stands for")
         )

@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from itertools import accumulate
 from typing import NamedTuple
 
-from refold.core.tool_groups import groups, latest_turn, unseen
+from refold.core.tool_groups import first_unseen, group_calls, latest_turn_start
 from refold.core.view import View
 from refold.speakers import has_person, heard_in
 from refold.text.summary_wrapper import opening_length, summary_in
@@ -76,15 +76,15 @@ def _latest_exchange(view: View, marks: _Marks) -> int:
 
 def _first(view: View) -> int:
     """Where the conversation begins: behind the summary it starts with, if it starts with one."""
-    first = next(view.each(), None)
-    if first and first.edit and any(summary_in(message) is not None for message in first.shown):
+    first = next(view.iter_items(), None)
+    if first and first.edit and any(summary_in(message) is not None for message in first.messages):
         return first.stop
     return opening_length(view.transcript.messages)
 
 
 def _marks(view: View) -> _Marks:
-    starts = [item.start for item in view.each()]
-    sums = list(accumulate((item.tokens for item in view.each()), initial=0))
+    starts = [item.start for item in view.iter_items()]
+    sums = list(accumulate((item.tokens for item in view.iter_items()), initial=0))
     cuts = [cut for cut in starts if cut and cut in view.cuts]
     said = view.transcript.messages
     spoken = heard_in(view)
@@ -120,18 +120,18 @@ def unanswered_from(view: View) -> int:
     """Return where what the model has not answered begins: a request, results it has not read with
     their calls, calls that are still open. It is the latest legal cut before these (C3-3, S3-09)."""
     messages = view.transcript.messages
-    limit, turn = unseen(messages), latest_turn(messages)
-    for group in groups(messages[turn:], turn):
-        if any(pair.answered is None or pair.answered >= limit for pair in group):
-            limit = min(limit, group[0].made)
+    limit, turn = first_unseen(messages), latest_turn_start(messages)
+    for group in group_calls(messages[turn:], turn):
+        if any(pair.result_at is None or pair.result_at >= limit for pair in group):
+            limit = min(limit, group[0].call_at)
     return max((cut for cut in view.cuts if cut <= limit), default=0)
 
 
 def unsummarized_runs(view: View, stop: int) -> list[tuple[int, int]]:
     """Return the runs of `messages[:stop]` that no summary stands for, as (start, stop)."""
     runs = list[tuple[int, int]]()
-    for item in view.each():
-        if item.stop > stop or any(summary_in(message) is not None for message in item.shown):
+    for item in view.iter_items():
+        if item.stop > stop or any(summary_in(message) is not None for message in item.messages):
             continue
         if runs and runs[-1][1] == item.start:
             runs[-1] = (runs[-1][0], item.stop)

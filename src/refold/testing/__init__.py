@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from refold.budget.budget import Budget
 from refold.compactor.engine import first_sight, steps
-from refold.core.profile import Lens
+from refold.core.profile import Profile
 from refold.core.strategy import Answer, Ask, Strategy, is_local
 from refold.core.view import View
 from refold.messages import Message
@@ -43,7 +43,7 @@ class ScriptedModel:
 def proposals(view: View, strategy: Strategy, ask: Callable[[Ask], Answer | None] | None = None) -> View:
     """*view* with everything *strategy* proposes for it, whatever the budget."""
     if is_local(strategy):
-        return view.keep(first_sight(view, [strategy]))
+        return view.apply_valid(first_sight(view, [strategy]))
     return drive(steps(view, [strategy], Budget(0, 0)), ask).view
 
 
@@ -56,30 +56,30 @@ def check_strategy(strategy: Strategy, rules: Rules | None = None, *, examples: 
     the same view), reversibility and, for local ones, memorylessness.
     """
     for messages in examples:
-        bare = View.of(messages, lens=Lens(rules=rules or Rules()))
+        bare = View.of(messages, profile=Profile(rules=rules or Rules()))
         view = proposals(bare, strategy, ScriptedModel(["A summary."] * 9))
         _valid(bare, view)
         assert view.estimate <= bare.estimate, f"progress: {view.estimate} > {bare.estimate} tokens"
         assert proposals(bare, strategy, ScriptedModel(["A summary."] * 9)) == view, "determinism"
         assert view.revert().messages == tuple(messages), "reversibility"
         for edit in view.edits:
-            _valid(bare, bare.keep([edit]))
+            _valid(bare, bare.apply_valid([edit]))
         if is_local(strategy):
             _memoryless(bare, view, strategy)
 
 
 def _valid(bare: View, view: View) -> None:
-    rules = bare.lens.rules
+    rules = bare.profile.rules
     before = {(v.rule, v.subject) for v in rules.check(bare.messages)}
     after = {(v.rule, v.subject) for v in rules.check(view.messages)}
     assert after <= before, f"validity: {sorted(after - before)} by {[e.by for e in view.edits]}"
 
 
 def _memoryless(bare: View, at_once: View, strategy: Strategy) -> None:
-    grown = View.of((), lens=bare.lens)
+    grown = View.of((), profile=bare.profile)
     for message in bare.transcript.messages:
-        grown = grown.grow([message])
-        grown = grown.keep(first_sight(grown.revert(), [strategy], len(grown.transcript) - 1))
+        grown = grown.extend([message])
+        grown = grown.apply_valid(first_sight(grown.revert(), [strategy], len(grown.transcript) - 1))
     assert grown.messages == at_once.messages, "memorylessness: turn by turn is not at once"
 
 

@@ -140,7 +140,7 @@ class Recording:
         for at, view in self._requests(compactor):
             wanted = self.wanted.get(at, ())
             kept = Counter(place for place in places(view, wanted, self.found) if place)
-            tokens = view.tokens - view.lens.calibrate(view.lens.fixed)
+            tokens = view.tokens - view.profile.calibrate(view.profile.fixed_tokens)
             broke = view.messages[: len(sent)] != sent
             sent = view.messages
             total += Replay(1, tokens, int(broke), len(wanted), kept)
@@ -200,7 +200,7 @@ def places(view: View, wanted: Sequence[str], found: dict[str, list[int]]) -> li
         return []
     swapped = "\n".join(_inserted(view, several=False))
     folded = written_out("\n".join(_inserted(view, several=True)))
-    hidden = {at for placed in view.top for at in range(placed.edit.start, placed.edit.stop)}
+    hidden = {at for placed in view.visible_edits for at in range(placed.edit.start, placed.edit.stop)}
     end = len(view.transcript)
 
     def place(name: str) -> Place | None:
@@ -220,6 +220,6 @@ def written_out(text: str) -> str:
 
 def _inserted(view: View, *, several: bool) -> Iterator[str]:
     """Texts shown instead of single messages, or of several."""
-    for edit, _ in view.top:
+    for edit, _ in view.visible_edits:
         if (edit.stop - edit.start > 1) == several:
             yield from map(plain_text, edit.insert)

@@ -49,7 +49,7 @@ def _previewed(desk: Desk, asked: Json) -> tuple[Found, Preview, bool]:
     turns = desk.pipeline.turns
     with found.thread.hold(desk.pipeline.settings.decide_timeout_seconds / 2):
         view = turns.apply_known_edits(found.turn)[0]
-    goal = view.lens.calibrate(max(0, asked["to"] - found.beside)) if "to" in asked else None
+    goal = view.profile.calibrate(max(0, asked["to"] - found.beside)) if "to" in asked else None
     made = found.thread.compactor.preview(found.turn.history, to=goal, actor=_actor(asked))
     return found, made, found.posted or kept.is_recorded(desk, found.thread)
 
@@ -65,7 +65,9 @@ def _told(found: Found, made: Preview, name: str | None, words: bool) -> Json:
         "saved": before - after,
         "calls": made.calls,
         "cost": made.cost,
-        "edits": telling.edits(made.view, [placed for placed in made.view.top if placed.edit.id in ids], words=words),
+        "edits": telling.edits(
+            made.view, [placed for placed in made.view.visible_edits if placed.edit.id in ids], words=words
+        ),
         "summaries": made.summaries(),
         "attempts": [telling.attempt(one) for one in made.attempts],
         "vanished": telling.vanished(made.vanished, words=words),
@@ -129,7 +131,7 @@ def _reverted(desk: Desk, asked: Json) -> Json:
         "reverted": [edit.id for edit in gone],
         "tokens_before": counting.sent(view, found.beside),
         "tokens_after": counting.sent(after, found.beside),
-        "fits": hard is None or after.lens.calibrate(counting.sent(after, found.beside)) < hard,
+        "fits": hard is None or after.profile.calibrate(counting.sent(after, found.beside)) < hard,
     }
 
 
@@ -161,7 +163,7 @@ def _show(thread: Conversation, gone: Sequence[Edit], now: Sequence[Edit]) -> No
     known = {edit.id for edit in view.edits}
     lost = [edit.id for edit in gone if edit.id in known]
     view = view.revert(*lost) if lost else view
-    view = view.keep(edit for edit in now if edit.id not in known)
+    view = view.apply_valid(edit for edit in now if edit.id not in known)
     thread.latest = thread.latest._replace(view=view)
 
 

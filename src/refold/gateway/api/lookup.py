@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from refold.codecs.detect import CODECS, decode_all, open_payload
-from refold.codecs.payload import Envelope
+from refold.codecs.payload import Payload
 from refold.errors import FormatError
 from refold.gateway.api.context import Desk, Problem
 from refold.gateway.conversations.conversations import Conversation
@@ -34,7 +34,9 @@ def known(desk: Desk, session: str) -> Conversation:
     """The conversation of this name that sent a request. Raises `Problem` 404."""
     thread = next((one for one in desk.pipeline.conversations if one.name == session and one.latest), None)
     if thread is None:
-        raise Problem(404, "no_session", "No such session is known: its next request makes it known.")
+        raise Problem(
+            404, "no_session", "No such session is known: its next request makes it known."
+        )
     return thread
 
 
@@ -62,10 +64,12 @@ def _posted(desk: Desk, asked: Mapping[str, Any], thread: Conversation | None) -
     return Turn(incoming, envelope, thread or desk.pipeline.matcher.find_or_create(incoming, envelope))
 
 
-def _opened(body: bytes, api: Any) -> Envelope:
+def _opened(body: bytes, api: Any) -> Payload:
     envelope = open_payload(body, api)
     if field := server_history_field(envelope.codec.NAME, envelope.body):
-        raise Problem(422, "delta", f"The provider holds the rest of this conversation: it has {field}.")
+        raise Problem(
+            422, "delta", f"The provider holds the rest of this conversation: it has {field}."
+        )
     if not len(envelope):
         raise Problem(422, "empty", "The request holds no message.")
     return envelope
@@ -78,18 +82,24 @@ def _remembered(thread: Conversation) -> Turn:
     assert latest is not None  # noqa: S101 - `known` has looked
     said = latest.view.transcript.messages
     try:
-        body = json.dumps({"model": latest.model, codec.FIELD: [codec.encode(message) for message in said]}).encode()
+        body = json.dumps(
+            {"model": latest.model, codec.FIELD: [codec.encode(message) for message in said]}
+        ).encode()
         envelope = open_payload(body, codec)
         same = not envelope.head and decode_all(envelope) == list(said)
     except FormatError:
         same = False
     if not same:
-        raise Problem(409, "history_needed", "The history is not remembered word for word: send it as `request`.")
+        raise Problem(
+            409,
+            "history_needed",
+            "The history is not remembered word for word: send it as `request`.",
+        )
     return Turn(Incoming(codec.NAME, latest.upstream, "/", (), body), envelope, thread)
 
 
 def _beside(thread: Conversation) -> int:
-    return thread.latest.view.lens.fixed if thread.latest else 0
+    return thread.latest.view.profile.fixed_tokens if thread.latest else 0
 
 
 def _raw(value: str) -> bytes:

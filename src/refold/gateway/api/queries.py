@@ -68,7 +68,7 @@ def _history(desk: Desk, asked: Json) -> Json:
     end = max(0, len(rows) - asked.get("offset", 0))
     return {
         "session": telling.session(thread, kept.booked(desk, [thread.name])),
-        "edits": telling.edits(view, view.top, made, words=kept.is_recorded(desk, thread)),
+        "edits": telling.edits(view, view.visible_edits, made, words=kept.is_recorded(desk, thread)),
         "attempts": [telling.row(one) for one in rows[max(0, end - asked.get("limit", 100)) : end]],
         "attempts_total": len(rows),
     }

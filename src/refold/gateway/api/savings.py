@@ -35,9 +35,9 @@ def is_recorded(desk: Desk, thread: Conversation) -> bool:
 
 def said(view: View, beside: int = 0) -> int:
     """Tokens of the request without any edit, *beside* being those of system prompt and tools that *view* lacks."""
-    return view.lens.fixed + beside + view.ground.sums[-1]
+    return view.profile.fixed_tokens + beside + view.base.token_sums[-1]
 
 
 def sent(view: View, beside: int = 0) -> int:
     """Tokens of the request as *view* shows it; *beside* likewise."""
-    return view.counted + beside
+    return view.tokens_uncalibrated + beside

@@ -6,7 +6,7 @@ from typing import Any
 
 from refold.compactor.ledger_rows import grade
 from refold.compactor.losses import Vanished
-from refold.core.edit_stack import Placed
+from refold.core.edit_stack import VisibleEdit
 from refold.core.view import View
 from refold.edits import Attempt, Edit
 from refold.gateway.api import savings as counting
@@ -36,7 +36,7 @@ def session(thread: Conversation, books: Mapping[str, Booked] | None) -> Json:
         "messages": len(latest.view.transcript),
         "tokens_before": counting.said(latest.view),
         "tokens_after": counting.sent(latest.view),
-        "edits": len(latest.view.top),
+        "edits": len(latest.view.visible_edits),
         "last_seen": latest.sent_at,
     }
     return with_books(told, books)
@@ -59,7 +59,7 @@ def with_books(told: Json, books: Mapping[str, Booked] | None) -> Json:
 
 
 def edits(
-    view: View, placed: Iterable[Placed], made: Mapping[str, Row] | None = None, *, words: bool = False
+    view: View, placed: Iterable[VisibleEdit], made: Mapping[str, Row] | None = None, *, words: bool = False
 ) -> list[Json]:
     """Edits of *view*, with when each was *made*, where that is known, and the *words* that were said, where they may
     be told."""
@@ -73,7 +73,7 @@ def _edit(view: View, edit: Edit, shown: int, row: Row | None, *, words: bool) -
         "by": edit.by,
         "start": edit.start,
         "stop": edit.stop,
-        "tokens_before": view.ground.tokens(edit.start, edit.stop),
+        "tokens_before": view.base.tokens(edit.start, edit.stop),
         "tokens_after": shown,
         "grade": grade(edit, view.transcript.messages),
         "text": text[:PART],

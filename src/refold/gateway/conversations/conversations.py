@@ -16,7 +16,7 @@ from refold.gateway.conversations.workers import Job
 from refold.messages import Message
 from refold.stores.memory import MemoryStore
 from refold.stores.store import Row
-from refold.transcript import digest
+from refold.transcript import hash_message
 
 KNOWN_FORKS = 8
 """Ends of histories that are known of one conversation."""
@@ -35,7 +35,7 @@ def answer_hash(message: Message) -> bytes | None:
     is_distinct = message.role == "assistant" and (
         message.calls or len(message.text) >= DISTINCT_LENGTH
     )
-    return digest(message) if is_distinct else None
+    return hash_message(message) if is_distinct else None
 
 
 class LatestRequest(NamedTuple):
@@ -72,7 +72,7 @@ class History:
         newest = len(transcript), transcript.tips[-1]
         self.tips = (newest, *(tip for tip in self.tips if tip != newest))[:KNOWN_FORKS]
         self.messages = transcript.messages
-        self.answer_hashes = view.ground.column(answer_hash)
+        self.answer_hashes = view.base.map_cached(answer_hash)
 
 
 @dataclass(eq=False)

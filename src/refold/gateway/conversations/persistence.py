@@ -49,7 +49,7 @@ def _lost_edits(conversation: Conversation) -> list[Edit]:
 def _edits_to_save(conversation: Conversation, view: View, fresh: Sequence[Edit]) -> list[Edit]:
     """What the store has to know of *fresh* edits beside those that a compactor has saved itself."""
     local = {repr(one) for one in conversation.compactor.local}
-    bound = view.lens.rules.binds
+    bound = view.profile.rules.binds
     timely = [edit for edit in fresh if bound and edit.by in local]
     kept = fresh if bound else [edit for edit in fresh if edit.by not in local]
     return [*timely, *decisions.extract(conversation.tenant, view, kept)]
@@ -83,11 +83,11 @@ def repair_interrupted(conversation: Conversation, view: View, store: Store) -> 
     unseen = [
         edit for edit in view.edits if edit.id not in conversation.shown.ids and edit.by != BY
     ]
-    if not view.lens.rules.binds or not unseen:
+    if not view.profile.rules.binds or not unseen:
         return False
-    showing = {placed.edit.id for placed in view.top}
+    showing = {placed.edit.id for placed in view.visible_edits}
     before = view.revert(*(edit.id for edit in unseen))
-    after = before.keep(edit for edit in unseen if edit.id in showing)
+    after = before.apply_valid(edit for edit in unseen if edit.id in showing)
     store.save(settle(after, before).edits[len(after.edits) :])
     return True
 

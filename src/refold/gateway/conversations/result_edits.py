@@ -14,7 +14,7 @@ from refold.core.view import View
 from refold.edits import Edit
 from refold.gateway.conversations.identity import hash_parts
 from refold.messages import Message, Part, ToolCall, ToolResult
-from refold.transcript import digest
+from refold.transcript import hash_message
 
 BY = "decided"
 """Begins the name of what re-made an edit from a decision."""
@@ -42,8 +42,10 @@ def reapply(tenant: str, view: View, found: Sequence[Edit]) -> list[Edit]:
     shown = {
         edit.tip: edit for edit in found if len(edit.insert) == 1 and len(edit.insert[0].parts) == 1
     }
-    covered = {at for placed in view.top for at in range(placed.edit.start, placed.edit.stop)}
-    after = view.keep(_reapplied_edits(tenant, view, shown, covered))
+    covered = {
+        at for placed in view.visible_edits for at in range(placed.edit.start, placed.edit.stop)
+    }
+    after = view.apply_valid(_reapplied_edits(tenant, view, shown, covered))
     return list(settle(after, view).edits[len(view.edits) :])
 
 
@@ -65,7 +67,7 @@ def _reapplied_edits(
                 for i, part in enumerate(message.parts)
             )
             by = next(iter(found.values())).by
-            yield view.swap(
+            yield view.replace(
                 at, replace(message, parts=parts), by=by if by.startswith(BY) else f"{BY} ({by})"
             )
 
@@ -84,4 +86,4 @@ def _has_id(part: Part) -> bool:
 
 
 def _tip(tenant: str, part: Part) -> str:
-    return hash_parts("decision", tenant, digest(Message("tool", (part,))).hex())
+    return hash_parts("decision", tenant, hash_message(Message("tool", (part,))).hex())

@@ -33,7 +33,7 @@ def find(store: Store, view: View) -> Preview | None:
     edits = tuple(replace(edit, tip=tips[edit.stop]) for edit in found if places[edit.tip] == last)
     if not edits or {edit.id for edit in edits} & {edit.id for edit in view.edits}:
         return None
-    return Preview(view, view.keep(edits), edits)
+    return Preview(view, view.apply_valid(edits), edits)
 
 
 def _copies(edits: Iterable[Edit]) -> list[Edit]:

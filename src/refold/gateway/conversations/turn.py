@@ -7,7 +7,7 @@ from typing import Any
 from refold.codecs import anthropic
 from refold.codecs.codec import Codec, with_rules
 from refold.codecs.detect import open_payload
-from refold.codecs.payload import Envelope
+from refold.codecs.payload import Payload
 from refold.codecs.prefix_cache import Beginnings
 from refold.core.view import View
 from refold.gateway.conversations.conversations import Conversation
@@ -21,7 +21,7 @@ class Turn:
     """One request of a conversation."""
 
     incoming: Incoming
-    envelope: Envelope
+    envelope: Payload
     conversation: Conversation
 
     @property
@@ -38,7 +38,7 @@ class Turn:
 
     def encode(self, view: View) -> bytes:
         """The request that *view* makes; the very bytes that came where nothing shows."""
-        source: bytes = replace(view, envelope=self.envelope).payload
+        source: bytes = replace(view, source=self.envelope).payload
         return source
 
 
@@ -52,7 +52,7 @@ def codec_for(settings: Settings, incoming: Incoming) -> str | Codec:
     return OLDER_ANTHROPIC if is_older else incoming.api
 
 
-def open_request(settings: Settings, incoming: Incoming, begun: Beginnings) -> Envelope:
+def open_request(settings: Settings, incoming: Incoming, begun: Beginnings) -> Payload:
     """The request taken apart, but for what its caller has sent before. Raises `FormatError`."""
     begin = partial(begun.begin, scope=incoming.credential.encode())
     envelope = open_payload(incoming.body, incoming.api, begin)

@@ -10,7 +10,7 @@ from functools import partial
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
-from refold.core.strategy import Answer, Ask, Fault
+from refold.core.strategy import Answer, Ask, Failure
 from refold.models.driver import AsyncAsker
 
 T = TypeVar("T")
@@ -122,7 +122,7 @@ class Workers:
             wait.cancel()
             return _timeout_answer()
         except Exception as error:  # noqa: BLE001 - a model that fails must not stop a request
-            return Answer("", "error", type(error).__name__, fault=Fault("other"))
+            return Answer("", "error", type(error).__name__, fault=Failure("other"))
         finally:
             job.questions.remove(wait)
 
@@ -181,7 +181,7 @@ async def _await(ask: AsyncAsker, question: Ask) -> Answer | None:
 
 
 def _timeout_answer() -> Answer:
-    return Answer("", "error", "the model took too long", calls=1, fault=Fault("timeout"))
+    return Answer("", "error", "the model took too long", calls=1, fault=Failure("timeout"))
 
 
 def _consume_error(done: "asyncio.Future[Any]") -> None:

@@ -135,7 +135,7 @@ def _estimated(call: Answered, again: Again) -> Sums:
     """A call of which nothing was reported: its tokens as we estimate them, its answer's unknown, no money."""
     sent, said = call.outgoing.tokens_after, call.outgoing.tokens_before
     if call.view is not None:
-        sent, said = (call.view.lens.calibrate(count(call.view)) for count in (sent_tokens, said_tokens))
+        sent, said = (call.view.profile.calibrate(count(call.view)) for count in (sent_tokens, said_tokens))
     return Sums(
         calls=1,
         edited=int(bool(call.outgoing.edits)),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from refold.core.edit_stack import Placed
+from refold.core.edit_stack import VisibleEdit
 from refold.core.view import View
 from refold.economics.prices import Rates
 from refold.edits import Edit
@@ -80,7 +80,7 @@ class Seen(NamedTuple):
     """A request that was sent, as hashes and edits."""
 
     tips: Sequence[str]
-    top: tuple[Placed, ...]
+    top: tuple[VisibleEdit, ...]
     sent: int
     """Its tokens, as estimated."""
     when: float
@@ -100,17 +100,17 @@ class Shared(NamedTuple):
 
 def seen(view: View, when: float) -> Seen:
     """*view* as a request that was sent."""
-    return Seen(view.transcript.tips, view.top, sent_tokens(view), when)
+    return Seen(view.transcript.tips, view.visible_edits, sent_tokens(view), when)
 
 
 def sent_tokens(view: View) -> int:
     """Tokens of the request, as estimated."""
-    return view.lens.fixed + view.estimate
+    return view.profile.fixed_tokens + view.estimate
 
 
 def said_tokens(view: View) -> int:
     """Tokens of the request without edits, as estimated."""
-    return view.lens.fixed + view.ground.sums[-1]
+    return view.profile.fixed_tokens + view.base.token_sums[-1]
 
 
 def shared(view: View, known: Iterable[Seen]) -> Shared | None:
@@ -120,12 +120,12 @@ def shared(view: View, known: Iterable[Seen]) -> Shared | None:
 
 def _shared(view: View, before: Seen) -> Shared:
     length = _common(view.transcript.tips, before.tips)
-    fixed, sums, stop, gained = view.lens.fixed, view.ground.sums, length, 0
-    for now, then in zip_longest(view.top, before.top):
+    fixed, sums, stop, gained = view.profile.fixed_tokens, view.base.token_sums, length, 0
+    for now, then in zip_longest(view.visible_edits, before.top):
         if now is None or then is None or now.edit.id != then.edit.id or now.edit.stop > length:
             stop = min(length, *(placed.edit.start for placed in (now, then) if placed is not None))
             break
-        gained += now.tokens - view.ground.tokens(now.edit.start, now.edit.stop)
+        gained += now.tokens - view.base.tokens(now.edit.start, now.edit.stop)
     return Shared(before, length, fixed + sums[length], fixed + sums[stop] + gained)
 
 
@@ -138,7 +138,7 @@ def _common(a: Sequence[str], b: Sequence[str]) -> int:
     return low
 
 
-def covering(top: Sequence[Placed], at: int) -> Edit | None:
+def covering(top: Sequence[VisibleEdit], at: int) -> Edit | None:
     """The edit that shows at a position."""
     return next((placed.edit for placed in top if placed.edit.start <= at < placed.edit.stop), None)
 
@@ -171,7 +171,7 @@ def without(tokens: Tokens, view: View, before: Shared | None, habits: Habits, *
     habits.hour = tokens.hour / tokens.written if tokens.written else habits.hour
     scale = tokens.input / max(1, sent_tokens(view))
     hit = _hit(tokens, before, habits, scale, alive=alive)
-    if not view.top and (before is None or not before.seen.top):
+    if not view.visible_edits and (before is None or not before.seen.top):
         return tokens
     total = tokens.input + round(scale * (said_tokens(view) - sent_tokens(view)))
     if before is None:

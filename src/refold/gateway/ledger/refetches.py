@@ -46,7 +46,7 @@ class Fetched:
             if at >= since:
                 new += messages[at].is_request + len(messages[at].results)
                 found += len(again)
-                tokens += sum(view.lens.count(Message("tool", (part,))) for part in again)
+                tokens += sum(view.profile.count(Message("tool", (part,))) for part in again)
         self.length, self.tip = len(messages), tips[-1]
         return Again(found, tokens, found / new if new else 0.0)
 

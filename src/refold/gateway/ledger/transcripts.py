@@ -210,7 +210,7 @@ class Transcripts:
 
 def _head(call: Answered, view: View) -> tuple[Any, ...]:
     tips = view.transcript.tips
-    return tips[-1], len(tips) - 1, call.incoming.api, named(call.model), view.lens.fixed
+    return tips[-1], len(tips) - 1, call.incoming.api, named(call.model), view.profile.fixed_tokens
 
 
 def _dump(message: Message) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from refold.codecs.payload import Envelope
+from refold.codecs.payload import Payload
 from refold.core.view import View
 from refold.gateway.conversations.conversations import Conversation, LatestRequest
 from refold.gateway.conversations.failures import log_passthrough
@@ -35,7 +35,7 @@ class Decider:
     settings: Settings
     turns: Turns
     matcher: ConversationMatcher
-    open: Callable[[Incoming], Envelope]
+    open: Callable[[Incoming], Payload]
     breaker: Breaker
 
     def decide(self, job: Job, incoming: Incoming) -> Outgoing:
@@ -66,7 +66,7 @@ class Decider:
             ):
                 side = side or "compaction"
                 if self.turns.fits_unedited(turn, view):
-                    said = view.said
+                    said = view.tokens_unedited
                     return Outgoing(incoming.body, (), said, said, "side", side, model=turn.model)
             view, reason = self.turns.compact_if_due(turn, view, reason, spare=not side)
             if not side:
@@ -85,11 +85,17 @@ class Decider:
         turn = Turn(incoming, envelope, conversation)
         with conversation.hold(self.settings.decide_timeout_seconds / 2):
             view = conversation.compactor(turn.history)
-        if not view.top:
+        if not view.visible_edits:
             return Outgoing(incoming.body)
-        edits = tuple(placed.edit.id for placed in view.top)
+        edits = tuple(placed.edit.id for placed in view.visible_edits)
         return Outgoing(
-            turn.encode(view), edits, view.said, view.tokens, "edited", "shown", model=turn.model
+            turn.encode(view),
+            edits,
+            view.tokens_unedited,
+            view.tokens,
+            "edited",
+            "shown",
+            model=turn.model,
         )
 
     # --- after a refusal --------------------------------------------------------------------------
@@ -166,7 +172,7 @@ class Decider:
     def _again(self) -> Retry:
         return Retry(self.turns)
 
-    def _delta(self, incoming: Incoming, envelope: Envelope, field: str) -> Outgoing:
+    def _delta(self, incoming: Incoming, envelope: Payload, field: str) -> Outgoing:
         answer = (
             refuse_server_history(field, envelope.body) if field in self.settings.refuse else None
         )
@@ -178,25 +184,39 @@ class Decider:
         """The request that *view* makes, its cap of output lowered where the window asks for it."""
         source, capped = self.turns.encode(turn, view)
         incoming, headers = turn.incoming, tuple[tuple[str, str], ...]()
-        if outcome == "edited" and not view.top:
+        if outcome == "edited" and not view.visible_edits:
             outcome, reason = ("edited", "cap") if capped else ("untouched", "")
         if wanted := self.settings.native.get(incoming.api):
             source, headers = native.add_native_fields(incoming, turn.envelope.body, source, wanted)
             if outcome == "untouched" and source is not incoming.body:
                 outcome, reason = "edited", "native"
-        edits = tuple(placed.edit.id for placed in view.top)
+        edits = tuple(placed.edit.id for placed in view.visible_edits)
         turn.conversation.latest = LatestRequest(
             turn.model,
             incoming.upstream,
             self.settings.clock(),
-            replace(view, envelope=None),
+            replace(view, source=None),
         )
         if source is not incoming.body and not is_strict(incoming.body):
             log_passthrough(incoming.api, "unstrict")
             return Outgoing(
-                incoming.body, (), view.said, view.said, "opaque", "unstrict", model=turn.model
+                incoming.body,
+                (),
+                view.tokens_unedited,
+                view.tokens_unedited,
+                "opaque",
+                "unstrict",
+                model=turn.model,
             )
         ticket = Ticket(turn.conversation, view)
         return Outgoing(
-            source, edits, view.said, view.tokens, outcome, reason, ticket, headers, turn.model
+            source,
+            edits,
+            view.tokens_unedited,
+            view.tokens,
+            outcome,
+            reason,
+            ticket,
+            headers,
+            turn.model,
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from refold.codecs.detect import decode_all
-from refold.codecs.payload import Envelope
+from refold.codecs.payload import Payload
 from refold.gateway.conversations.conversations import Conversation, Conversations, answer_hash
 from refold.gateway.conversations.identity import (
     SessionKey,
@@ -18,7 +18,7 @@ from refold.gateway.conversations.identity import (
 from refold.gateway.http.request_model import request_model
 from refold.gateway.messages import Incoming
 from refold.gateway.pipeline.turns import Turns
-from refold.transcript import digest
+from refold.transcript import hash_message
 
 ENTRY_BYTES = 500
 """Bytes of memory that an entry of a history takes at least, however short it is."""
@@ -31,7 +31,7 @@ class ConversationMatcher:
     conversations: Conversations
     turns: Turns
 
-    def find_or_create(self, incoming: Incoming, envelope: Envelope) -> Conversation:
+    def find_or_create(self, incoming: Incoming, envelope: Payload) -> Conversation:
         """The conversation of a request, made where it is not known. Raises `StoreError`."""
         key, family, make = self._identify(incoming, envelope)
         if key.name:
@@ -54,7 +54,7 @@ class ConversationMatcher:
         )  # to be known by, should this turn fail
         return conversation
 
-    def find_unkept(self, incoming: Incoming, envelope: Envelope) -> Conversation:
+    def find_unkept(self, incoming: Incoming, envelope: Payload) -> Conversation:
         """The conversation of a request that is only looked at; one that is not kept, where this process knows none."""
         key, family, make = self._identify(incoming, envelope)
         known = self.conversations.of_family(family)
@@ -62,7 +62,7 @@ class ConversationMatcher:
         return found or make("")
 
     def _identify(
-        self, incoming: Incoming, envelope: Envelope
+        self, incoming: Incoming, envelope: Payload
     ) -> tuple[SessionKey, str, Callable[[str], Conversation]]:
         """What a client calls its conversation, the family that has this name, and what makes it with a name of ours."""
         key = session_key(dict(incoming.headers), envelope.body)
@@ -74,12 +74,12 @@ class ConversationMatcher:
         return key, family, partial(opened, incoming=incoming, model=model)
 
 
-def _request_weight(incoming: Incoming, envelope: Envelope) -> int:
+def _request_weight(incoming: Incoming, envelope: Payload) -> int:
     """What a conversation counts for in `Settings.known_bytes`: a body of very many tiny entries takes far more than its bytes."""
     return max(len(incoming.body), ENTRY_BYTES * len(envelope))
 
 
-def find_continued(known: Sequence[Conversation], envelope: Envelope) -> Conversation | None:
+def find_continued(known: Sequence[Conversation], envelope: Payload) -> Conversation | None:
     """The one among conversations of one salt, the latest used first, that a history belongs to; None for another one:
     sessions of a caller whose client says nothing differ in their history alone.
 
@@ -106,17 +106,17 @@ def find_continued(known: Sequence[Conversation], envelope: Envelope) -> Convers
     )
 
 
-def first_entry_hash(envelope: Envelope) -> bytes:
+def first_entry_hash(envelope: Payload) -> bytes:
     """A hash of what a history begins with."""
-    return digest(envelope.codec.decode(envelope.item(0), ()))
+    return hash_message(envelope.codec.decode(envelope.entry(0), ()))
 
 
-def answer_hashes(envelope: Envelope) -> frozenset[bytes]:
+def answer_hashes(envelope: Payload) -> frozenset[bytes]:
     """The answers in a history that no other would have."""
     return frozenset(filter(None, map(answer_hash, decode_all(envelope))))
 
 
-def new_name(family: str, envelope: Envelope, taken: Iterable[str]) -> str:
+def new_name(family: str, envelope: Payload, taken: Iterable[str]) -> str:
     """A name for a new conversation, which says nothing of what was said: the same in every process, unless another
     that is known here began in the same words."""
     names, number, first = frozenset(taken), 0, first_entry_hash(envelope).hex()

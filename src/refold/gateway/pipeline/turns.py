@@ -11,7 +11,7 @@ from refold.compactor.hooks import OnEvent
 from refold.compactor.preview import Preview
 from refold.compactor.state import copy_of
 from refold.compactor.unanswered import is_premature
-from refold.core.refetched import refetched
+from refold.core.refetched import find_refetched
 from refold.core.strategy import is_local
 from refold.core.view import View
 from refold.economics.session_length import Survival
@@ -164,7 +164,7 @@ class Turns:
             if budget.check(view) != "hard":
                 return view, "prepared" if used else "shown"
             conversation.compactor.budget = budget
-            if again := len(refetched(view)):
+            if again := len(find_refetched(view)):
                 self.counters.add("refetched_kept", again, api=turn.incoming.api)
             view = conversation.compactor(turn.history)
             conversation.baseline_tokens = view.tokens
@@ -173,8 +173,8 @@ class Turns:
     def fits_unedited(self, turn: Turn, view: View) -> bool:
         """May the request be sent as it came? Not where signed thinking stands behind an edit that shows."""
         hard = self.limits(turn).hard
-        bound = view.lens.rules.binds and bool(view.top)
-        return not bound and (hard is None or view.said < hard)
+        bound = view.profile.rules.binds and bool(view.visible_edits)
+        return not bound and (hard is None or view.tokens_unedited < hard)
 
     def encode(self, turn: Turn, view: View) -> tuple[bytes, bool]:
         """The request's bytes, and whether its cap of output was lowered."""
@@ -225,7 +225,7 @@ class Turns:
         rates = economy.find_request_rates(self.settings, turn.model, turn.incoming.body)
         if rates is None:
             return view, reason
-        if conversation.baseline_tokens is None and view.top:
+        if conversation.baseline_tokens is None and view.visible_edits:
             conversation.baseline_tokens = view.tokens
         idle = (
             None
@@ -268,7 +268,7 @@ class Turns:
             ledger=NullLedger(),
         )
         preview = other.preview(turn.history, to=case.goal)
-        removed = view.tokens - view.lens.calibrate(view.lens.fixed + preview.view.estimate)
+        removed = view.tokens - view.profile.calibrate(view.profile.fixed_tokens + preview.view.estimate)
         found = case.with_edits(view, preview.edits, removed).judge()
         if not preview.edits or not found.pays:
             return view, reason
@@ -347,4 +347,4 @@ class Turns:
 
 def _is_usable(view: View, edit: Edit) -> bool:
     """Does *edit*, made ahead, hold for this history, and hide nothing of what the model is to answer now?"""
-    return view.transcript.holds(edit) and not is_premature(edit, view.transcript.messages)
+    return view.transcript.matches(edit) and not is_premature(edit, view.transcript.messages)

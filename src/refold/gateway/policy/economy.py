@@ -46,7 +46,7 @@ class Case(NamedTuple):
     def with_edits(self, view: View, edits: Sequence[Edit], removed: int) -> "Case":
         """The same case with what *edits* of *view* really remove and rewrite."""
         first = min((edit.start for edit in edits), default=len(view.transcript))
-        behind = view.lens.calibrate(view.ground.tokens(first, len(view.transcript)))
+        behind = view.profile.calibrate(view.base.tokens(first, len(view.transcript)))
         return self._replace(
             offer=replace(self.offer, removed=removed, rewritten=max(0, behind - removed))
         )
@@ -89,7 +89,7 @@ def find_case(
     two compactions, when the cache has lapsed, and before a price cliff.
     """
     past = count_calls(view)
-    fixed, tokens = view.lens.calibrate(view.lens.fixed), view.tokens
+    fixed, tokens = view.profile.calibrate(view.profile.fixed_tokens), view.tokens
     said = tokens - fixed
     goal = fixed + max(SMALLEST_TAIL, int(TAIL_SHARE * said))
     answered = SUMMARY_TOKENS if asks else 0
@@ -100,7 +100,7 @@ def find_case(
         removed=removed,
         rewritten=goal - fixed + answered,
         tokens=tokens,
-        growth=(view.said - fixed) / past,
+        growth=(view.tokens_unedited - fixed) / past,
         summary_input=tokens if asks else 0,
         summary_output=answered,
         refetched=REFETCHED_SHARE,

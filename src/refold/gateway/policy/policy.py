@@ -127,7 +127,7 @@ class OnTime:
 
     def __call__(self, view: View, since: int = 0) -> Edits:
         """The strategy's edits that are on time."""
-        first = _after_signed_thinking(view) if view.lens.rules.binds else 0
+        first = _after_signed_thinking(view) if view.profile.rules.binds else 0
         yield from (
             edit
             for edit in self.strategy(view, since)

@@ -8,11 +8,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from refold.codecs.payload import Envelope
+from refold.codecs.payload import Payload
 from refold.gateway.messages import Incoming
 from refold.messages import Message, Opaque, Text
 from refold.speakers.carriers import SUMMARISES
-from refold.transcript import digest
+from refold.transcript import hash_message
 
 RequestKind = Literal["", "compaction", "title", "classifier", "memory", "prewarm"]
 """What a request is beside a conversation; empty for one of the conversation's own."""
@@ -59,7 +59,7 @@ SYSTEM_WORDS: tuple[tuple[str, RequestKind], ...] = (
 """Words of the system prompt, likewise."""
 
 
-def request_kind(incoming: Incoming, envelope: Envelope) -> RequestKind:
+def request_kind(incoming: Incoming, envelope: Payload) -> RequestKind:
     """What this request is beside a conversation, as far as it says so itself."""
     if envelope.body.get("generate") is False:
         return "prewarm"
@@ -84,7 +84,7 @@ def is_added_summary_request(before: Sequence[Message], after: Sequence[Message]
     if (
         not 0 <= at < len(before)
         or not before[at].results
-        or digest(before[at]) == digest(after[at])
+        or hash_message(before[at]) == hash_message(after[at])
     ):
         return False
     old, new = before[at].parts, after[at].parts
@@ -103,10 +103,10 @@ def _codex_kind(incoming: Incoming) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-def _last_message(envelope: Envelope) -> Message | None:
+def _last_message(envelope: Payload) -> Message | None:
     if not len(envelope):
         return None
-    message: Message = envelope.codec.decode(envelope.item(len(envelope) - 1), ())
+    message: Message = envelope.codec.decode(envelope.entry(len(envelope) - 1), ())
     return message
 
 
@@ -115,7 +115,7 @@ def _user_text(message: Message) -> str:
     return "\n".join(_texts(message.parts)) if message.role == "user" else ""
 
 
-def _system_text(envelope: Envelope) -> str:
+def _system_text(envelope: Payload) -> str:
     return "\n".join(_texts(envelope.system))
 
 

@@ -14,9 +14,7 @@ from refold.gateway.policy.error_text import error_sentences
 from refold.messages import Thinking
 
 _BOUND_WORDS = "bound to a different conversation"
-_INVALID_SIGNATURE = re.compile(
-    r"invalid (?:''|signature) in (?:''|(?:redacted_)?thinking) block", re.IGNORECASE
-)
+_INVALID_SIGNATURE = re.compile(r"invalid (?:''|signature) in (?:''|(?:redacted_)?thinking) block", re.IGNORECASE)
 """The same of older models, who say no more; the names stand in quotation marks."""
 _PLACE = re.compile(r"messages\.(\d{1,9})\.content\.(\d{1,9})")
 _KINDS = ("thinking", "redacted_thinking")
@@ -27,9 +25,7 @@ def is_thinking_refused(api: str, status: int, body: bytes) -> bool:
     if api != "anthropic" or status != 400:
         return False
     said = error_sentences(body)
-    return _BOUND_WORDS in said or (
-        b"signature" in body and _INVALID_SIGNATURE.search(said) is not None
-    )
+    return _BOUND_WORDS in said or (b"signature" in body and _INVALID_SIGNATURE.search(said) is not None)
 
 
 def refused_block(sent: bytes, error: bytes) -> int:
@@ -43,8 +39,8 @@ def refused_block(sent: bytes, error: bytes) -> int:
 
 def block_position(view: View, place: int) -> int:
     """Where in the transcript the block of thinking stands that is shown as number *place*; 0 where there are not so many."""
-    for item in view.each():
-        place -= sum(isinstance(part, Thinking) for message in item.shown for part in message.parts)
+    for item in view.iter_items():
+        place -= sum(isinstance(part, Thinking) for message in item.messages for part in message.parts)
         if place < 0:
             return item.start
     return 0

@@ -47,13 +47,13 @@ def digest(found: Material) -> Digest:
 
 def fitted(known: Digest, view: View, max_tokens: int, shares: Mapping[str, float] = SHARES) -> str | None:
     """The text of *known*, as long as *max_tokens* for the wrapped message allows; None if nothing fits."""
-    empty = view.lens.count(wrap_summary(""))
+    empty = view.profile.count(wrap_summary(""))
     costs: dict[str, int] = {}
-    bare = view.lens.count(user(""))
+    bare = view.profile.count(user(""))
 
     def cost(text: str) -> int:
         if text not in costs:
-            costs[text] = max(0, view.lens.count(user(text)) - bare)
+            costs[text] = max(0, view.profile.count(user(text)) - bare)
         return costs[text]
 
     if shares is SHARES and known.talk and not known.calls:
@@ -62,7 +62,7 @@ def fitted(known: Digest, view: View, max_tokens: int, shares: Mapping[str, floa
     room, found = max_tokens - empty, ""
     for _ in range(TRIES):
         text = render(known, room, cost, shares, best)
-        over = view.lens.count(wrap_summary(text)) - max_tokens
+        over = view.profile.count(wrap_summary(text)) - max_tokens
         if over > 0 and found:
             break
         if over <= 0:

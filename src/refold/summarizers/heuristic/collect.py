@@ -209,10 +209,10 @@ def material(view: View, start: int, stop: int) -> Material:
     back as history, alone or merged with the user's words."""
     said, earlier, messages = view.transcript.messages, list[str](), list[tuple[int, Message]]()
     begins = opening_length(said)
-    for item in view.each():
+    for item in view.iter_items():
         if item.start < start or item.stop > stop:
             continue
-        covered = [text for text in map(summary_in, item.shown) if text is not None] if item.edit else []
+        covered = [text for text in map(summary_in, item.messages) if text is not None] if item.edit else []
         earlier += covered
         if covered:
             continue

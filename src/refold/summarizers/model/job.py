@@ -67,19 +67,19 @@ class Job:
 
     def cost(self, text: str) -> int:
         """Tokens of *text* as a message."""
-        return self.view.lens.count(user(text))
+        return self.view.profile.count(user(text))
 
     def weight(self, ask: Ask) -> int:
         """Tokens of a request and its answer, by our estimate."""
         if ask.view is not None:
-            return self.view.lens.fixed + self.view.estimate + self.cost(ask.prompt) + ask.max_tokens + REASK
-        said = sum(map(self.view.lens.count, ask.messages))
+            return self.view.profile.fixed_tokens + self.view.estimate + self.cost(ask.prompt) + ask.max_tokens + REASK
+        said = sum(map(self.view.profile.count, ask.messages))
         return self.cost(ask.system) + said + self.cost(ask.prompt) + ask.max_tokens + REASK
 
     def capacity(self, window: int) -> int:
         """How many tokens by our estimate surely fit into *window*: what the provider was seen to count
         for each of ours, and a margin, taken off."""
-        estimated = self.view.lens.fixed + self.view.estimate
+        estimated = self.view.profile.fixed_tokens + self.view.estimate
         ratio = max(1.0, self.view.tokens / max(1, estimated))
         return int(window / ratio / MARGIN)
 
@@ -90,13 +90,13 @@ def job_of(view: View, start: int, stop: int, max_tokens: int, *, record: bool) 
     found = material(view, start, stop)
     known = replace(digest(found), notes=())
     kept = fitted(known, view, max_tokens // 2, BESIDE) if record else None
-    used = view.lens.count(wrap_summary(join_record("", kept or "") if record else ""))
+    used = view.profile.count(wrap_summary(join_record("", kept or "") if record else ""))
     return Job(view, start, stop, max_tokens, found, known, max_tokens - used)
 
 
 def composed(job: Job, told: str, *, record: bool) -> str:
     """The model's words and the record beside them, within the cap; empty if the words alone exceed it."""
-    count, room = job.view.lens.count, job.max_tokens
+    count, room = job.view.profile.count, job.max_tokens
     if not record:
         return told if count(wrap_summary(told)) <= room else ""
     room -= count(wrap_summary(join_record(told, ""))) - count(wrap_summary(""))

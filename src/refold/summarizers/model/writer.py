@@ -158,7 +158,7 @@ class Writer:
             room = limit - self.job.weight(bare)
             if tokens < LEAST or room <= 0:
                 return []
-            cut = chunks(record, self.job.view.ground.cuts, room, cost)
+            cut = chunks(record, self.job.view.base.cuts, room, cost)
             if 0 < len(cut) <= count:
                 closing, total = prompt("part"), len(cut)
                 return [
