@@ -9,7 +9,7 @@ from benchmarks.billing import PRICES
 from refold.core.strategy import Answer, Ask, Summary
 from refold.core.view import View
 from refold.messages import Message, Text, user
-from refold.models.model import priced
+from refold.models.model import with_cost
 from refold.text.plain import readable_text
 from refold.text.summary_wrapper import wrap_summary
 from refold.text.terms import terms
@@ -68,7 +68,7 @@ class Extract:
                 break
             size = int(size / over * 0.98)
         usage = Usage(sum(map(count_message, (*ask.messages, user(ask.prompt)))), count_message(user(text)))
-        return priced(Answer(text, usage=usage, model="scripted"), PRICES.row)
+        return with_cost(Answer(text, usage=usage, model="scripted"), PRICES.row)
 
 
 def sentences(text: str) -> list[str]:

@@ -27,7 +27,7 @@ from refold.core.strategy import Answer, Ask, Strategy
 from refold.core.view import View
 from refold.messages import user
 from refold.models.driver import drive
-from refold.models.model import priced
+from refold.models.model import with_cost
 from refold.retrieval import Index
 from refold.strategies import Chunked, FromLastN, RetrieveFacts, WholeHistory
 from refold.summarizers.forms.facts import Concept
@@ -74,7 +74,7 @@ class Finder:
         }
         text = json.dumps(facts, ensure_ascii=False)
         usage = Usage(sum(count_message(user(part)) for part in (ask.system, ask.prompt)), count_message(user(text)))
-        return priced(Answer(text, usage=usage, model="scripted"), PRICES.row)
+        return with_cost(Answer(text, usage=usage, model="scripted"), PRICES.row)
 
 
 @dataclass(frozen=True)

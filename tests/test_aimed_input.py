@@ -28,7 +28,7 @@ import refold
 from backtracking import Attack, Machine, TooMuch, attacks
 from refold.gateway.api.schemas import EDIT_ID, NAME
 from refold.gateway.policy.output_cap import Cap
-from refold.models.responses import unthought
+from refold.models.responses import strip_reasoning
 from refold.retrieval.search import words
 from refold.summarizers.forms.sections import HANDOVER
 from refold.summarizers.forms.tags import closing, opening, without_asides
@@ -456,7 +456,7 @@ def test_c3_counts_are_read_whatever_stands_among_them() -> None:
 def test_c20_what_a_model_answers_is_read_in_time_linear_in_its_length(blank: str) -> None:
     """60 KB of newlines took 3.2 s, 30 KB of blanks more than 8."""
     sizes = 2_000, 8_000, 32_000
-    assert grows(unthought, lambda size: "a" + blank * (size // len(blank)) + "b", sizes) <= WORST
+    assert grows(strip_reasoning, lambda size: "a" + blank * (size // len(blank)) + "b", sizes) <= WORST
     line = lambda size: "The user asked: " + blank.replace("\n", " ") * (size // len(blank)) + "x"  # noqa: E731 - a shape
     assert grows(lambda text: check_quotes(text, ["never"]), line, sizes) <= WORST
 

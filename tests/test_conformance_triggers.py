@@ -7,7 +7,7 @@ import pytest
 import refold
 from refold.budget.triggers import Fraction, Reserve, Tokens
 from refold.core.strategy import Answer
-from refold.models import Ladder
+from refold.models import Fallback
 from refold.strategies import ClearToolResults, Summarize
 from refold.testing import ScriptedModel
 from refold.tokens.windows import Window
@@ -165,7 +165,7 @@ def test_conformance_50_by_hand_is_allowed_whatever_failed_before() -> None:
 def test_conformance_50_the_breaker_opens_for_automatic_runs_and_a_success_by_hand_closes_it() -> None:
     answers = [None, None, None, Answer("A summary."), Answer("Another summary.")]
     model = ScriptedModel([Answer("", "error", "no route", calls=1) if a is None else a for a in answers])
-    ladder = Ladder(model, tries=1)
+    ladder = Fallback(model, tries=1)
     strategy = Summarize(keep=6, summarizer=ByModel())
     compact = refold.Compactor([strategy], refold.Budget(1_000, 500, hysteresis=0), ask=ladder)
     history = conversation(40)

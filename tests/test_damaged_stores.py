@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from refold import SidecarStore, SQLiteStore, StoreError
 from refold.edits import Edit
 from refold.messages import user
-from refold.stores.store import Row
+from refold.stores.store import LedgerRow
 
 EDITS = [Edit(0, n + 1, (user("a text, 你好 " * 30),), f"tip{n}", "Summarize()") for n in range(20)]
 ROWS = [
-    Row(when=1.0, outcome="applied", edit=edit.id, by="x", reason="你", before=1, after=1, tip=edit.tip)
+    LedgerRow(when=1.0, outcome="applied", edit=edit.id, by="x", reason="你", before=1, after=1, tip=edit.tip)
     for edit in EDITS
 ]
 STORES = (SQLiteStore, SidecarStore)

@@ -46,7 +46,7 @@ def test_a_ledger_of_the_version_before_is_brought_forward(url):
     ledger.add({key._replace(hour=7_200): one, key._replace(basis="estimated"): one})
     assert ledger.sums(["s", "s", "nobody", ""]) == {"s": one + one}  # more than a BIGINT holds
     assert all(type(figure) is int for figure in ledger.sums(["s"])["s"].values())
-    with ledger._link.at("read") as connection:
+    with ledger._link.connection("read") as connection:
         assert connection.execute("SELECT to_regclass('refold_calls_by_latest')").fetchone() != (None,)
     ledger.close()
 

@@ -541,7 +541,7 @@ def test_the_sums_of_a_session_cost_what_it_has(count):
     """Whatever else the ledger holds, the same work: counted in steps of SQLite's machine."""
     ledger, steps = open_ledger(":memory:"), itertools.count()
     ledger.add(lines(count) | {Key(0, "t", "mine", "m", "reported"): Sums(calls=3)})
-    with ledger._link.at("read") as connection:
+    with ledger._link.connection("read") as connection:
         connection.set_progress_handler(lambda: next(steps) and None, 10)
     assert ledger.sums(["mine"]) == {"mine": Sums(calls=3)}
     assert next(steps) < 100
@@ -558,7 +558,7 @@ def test_a_ledger_of_the_version_before_is_brought_forward(tmp_path):
     ledger = open_ledger(str(tmp_path / "refold.db"))
     assert dict(ledger.entries()) == booked
     assert ledger.sums(["s1"]) == {"s1": Sums(calls=1, would_cost=1)}
-    with ledger._link.at("read") as connection:
+    with ledger._link.connection("read") as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (3,)
         assert connection.execute("PRAGMA index_info(refold_calls_by_latest)").fetchall()
     ledger.close()

@@ -15,7 +15,7 @@ from refold.edits import Edit
 from refold.gateway.conversations.conversations import Conversation, Conversations
 from refold.gateway.conversations.workers import Job
 from refold.stores.memory import MemoryStore
-from refold.stores.store import Row
+from refold.stores.store import LedgerRow
 from test_gateway_core import ERRORS, Driver, Failing, anthropic, chat, entries, request, violations
 
 WINDOW = 20_000
@@ -41,7 +41,7 @@ class Clocked(Failing):
         with self._counted():
             return super().version()
 
-    def record(self, rows: Iterable[Row]) -> None:
+    def record(self, rows: Iterable[LedgerRow]) -> None:
         self._check()
         super().record(rows)
 

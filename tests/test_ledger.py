@@ -13,7 +13,7 @@ import refold
 from refold.adapters.opentelemetry import spans
 from refold.compactor.hooks import Accepted, Ended, Instruct, Reverted, Started, Tried, Veto
 from refold.core.strategy import Answer
-from refold.stores.store import rows_of
+from refold.stores.store import rows_about
 from refold.strategies import ClearToolResults, ClipResults, Summarize
 from refold.testing import ScriptedModel
 from test_compactor import conversation
@@ -139,8 +139,8 @@ def test_a_ledger_of_two_methods_is_read_whole():
     compact(one)
     compact(two)
     assert [compact.records(history) for history in (one, two)] == [(book.rows[0],), (book.rows[1],)]
-    assert rows_of(book, [book.rows[1].tip] * 2) == (book.rows[1],)
-    assert rows_of(book, []) == ()
+    assert rows_about(book, [book.rows[1].tip] * 2) == (book.rows[1],)
+    assert rows_about(book, []) == ()
 
 
 def test_a_conversation_s_records_are_asked_for_and_no_others():

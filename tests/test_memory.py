@@ -27,14 +27,14 @@ from refold import (
     View,
 )
 from refold.memory import (
-    Extract,
-    Flushed,
-    Flushing,
+    Extraction,
+    FlushResult,
     Memory,
+    MemoryFlush,
     MemorySink,
-    ModelMemories,
+    ModelExtractor,
     ProcessMemories,
-    RuleMemories,
+    RuleExtractor,
     SQLiteMemories,
     aflush,
     flush,
@@ -113,7 +113,7 @@ def test_a_memory_says_where_and_when_it_was_said() -> None:
     (one,) = sink.search("Paris", 1)
     assert (one.start, one.stop, one.tip) == (2, 3, before.transcript.tips[3])
     assert one.when > 1_700_000_000
-    assert one.by == "RuleMemories(most=40)"
+    assert one.by == "RuleExtractor(most=40)"
 
 
 def test_only_what_became_hidden_is_taken() -> None:
@@ -135,11 +135,11 @@ def test_an_earlier_summary_is_not_taken_for_the_users_words() -> None:
 @given(transcripts())
 def test_rules_never_raise_and_are_deterministic(said: tuple[Message, ...]) -> None:
     view = View.of(said)
-    found = [_run(RuleMemories(), view, range(len(said))) for _ in range(2)]
+    found = [_run(RuleExtractor(), view, range(len(said))) for _ in range(2)]
     assert found[0] == found[1]
 
 
-def _run(extract: object, view: View, positions: Sequence[int]) -> Extract:
+def _run(extract: object, view: View, positions: Sequence[int]) -> Extraction:
     run = extract(view, list(positions))
     try:
         next(run)
@@ -171,10 +171,10 @@ class BrokenSink:
 def test_a_sink_that_fails_stops_nothing_and_is_reported() -> None:
     """C2-9: failure never blocks compaction but is reported."""
     flushed = flush(*views(), BrokenSink())
-    assert flushed == Flushed(0, True, "not stored: ConnectionError: the memory store is away", 11)
+    assert flushed == FlushResult(0, True, "not stored: ConnectionError: the memory store is away", 11)
 
 
-def broken_extractor(view: View, positions: Sequence[int]) -> Generator[Ask, Answer | None, Extract]:
+def broken_extractor(view: View, positions: Sequence[int]) -> Generator[Ask, Answer | None, Extraction]:
     yield from ()
     raise KeyError(positions[0])
 
@@ -187,8 +187,8 @@ def test_an_extractor_that_fails_stops_nothing_and_is_reported() -> None:
 
 def test_the_hook_flushes_and_reports() -> None:
     """S2-06 S2-19: memories are flushed inside the compaction, once for each that is kept."""
-    sink, told = ProcessMemories(), list[Flushed]()
-    hook = Flushing(sink, report=told.append)
+    sink, told = ProcessMemories(), list[FlushResult]()
+    hook = MemoryFlush(sink, report=told.append)
     history = [
         {"role": ("user", "assistant")[n % 2], "content": f"I live in town number {n}. " + "filler " * 30}
         for n in range(40)
@@ -204,8 +204,8 @@ def test_the_hook_flushes_and_reports() -> None:
 
 def test_a_compaction_goes_on_when_its_flush_fails() -> None:
     """C2-9: as above, through the hook."""
-    told = list[Flushed]()
-    compact = Compactor([Summarize(4, 300)], Budget(900, 700), memory=Flushing(BrokenSink(), report=told.append))
+    told = list[FlushResult]()
+    compact = Compactor([Summarize(4, 300)], Budget(900, 700), memory=MemoryFlush(BrokenSink(), report=told.append))
     view = compact(
         [{"role": ("user", "assistant")[n % 2], "content": f"I live at {n}. " + "filler " * 30} for n in range(40)]
     )
@@ -268,8 +268,8 @@ def test_a_model_fills_concepts_and_the_later_of_two_single_facts_wins() -> None
         asks.append(question)
         return Answer(answer)
 
-    flushed = flush(*views(), sink, extract=ModelMemories(CONCEPTS), ask=ask)
-    assert flushed == Flushed(3, False, "", 3)
+    flushed = flush(*views(), sink, extract=ModelExtractor(CONCEPTS), ask=ask)
+    assert flushed == FlushResult(3, False, "", 3)
     kept = {(one.concept, one.text, one.start) for one in sink.search("", 9)}
     assert kept == {
         ("home", "Lives in Paris.", 2),
@@ -289,7 +289,7 @@ def test_what_the_conversation_says_cannot_close_the_record_and_secrets_do_not_g
         None,
         view.apply(view.fold(0, 2, user("."), by="t")),
         ProcessMemories(),
-        extract=ModelMemories(),
+        extract=ModelExtractor(),
         ask=asks.append,
     )
     assert asks[0].prompt.count("</record>") == 1
@@ -308,7 +308,7 @@ def test_what_the_conversation_says_cannot_close_the_record_and_secrets_do_not_g
 )
 def test_without_a_usable_answer_the_rules_do_it_and_say_so(answer: Answer | None, why: str) -> None:
     sink = ProcessMemories()
-    flushed = flush(*views(), sink, extract=ModelMemories(), ask=lambda _: answer)
+    flushed = flush(*views(), sink, extract=ModelExtractor(), ask=lambda _: answer)
     assert why in flushed.reason
     assert (flushed.count, flushed.failed) == (11, False)
 
@@ -320,9 +320,9 @@ def test_an_asker_that_raises_is_an_answer_that_failed() -> None:
     async def aask(question: Ask) -> Answer:
         return ask(question)
 
-    flushed = flush(*views(), ProcessMemories(), extract=ModelMemories(), ask=ask)
+    flushed = flush(*views(), ProcessMemories(), extract=ModelExtractor(), ask=ask)
     assert "TimeoutError: too late" in flushed.reason and flushed.count == 11
-    assert asyncio.run(aflush(*views(), ProcessMemories(), extract=ModelMemories(), ask=aask)) == flushed
+    assert asyncio.run(aflush(*views(), ProcessMemories(), extract=ModelExtractor(), ask=aask)) == flushed
 
 
 def test_a_long_history_goes_out_in_pieces_and_what_is_too_much_is_left_to_the_rules() -> None:
@@ -333,7 +333,7 @@ def test_a_long_history_goes_out_in_pieces_and_what_is_too_much_is_left_to_the_r
         None,
         view.apply(view.fold(0, 30, user("."), by="t")),
         sink,
-        extract=ModelMemories(piece=4_000, asks=3),
+        extract=ModelExtractor(piece=4_000, asks=3),
         ask=model,
     )
     assert flushed.reason == "more than 3 pieces"
@@ -360,7 +360,7 @@ def test_f5_of_a_secret_where_a_memory_is_cut_nothing_is_kept(before: int) -> No
 @pytest.mark.parametrize("before", range(470, 500, 3))
 def test_f5_nor_of_one_that_a_model_writes_there_or_under_its_own_heading(before: int) -> None:
     found = [{"concept": f"key {KEY}", "kind": "fact", "text": f"{'y' * before} {KEY}", "position": 0}]
-    extract = ModelMemories()(View.of([user("hello")]), [0])
+    extract = ModelExtractor()(View.of([user("hello")]), [0])
     next(extract)
     with pytest.raises(StopIteration) as done:
         extract.send(Answer(json.dumps(found)))

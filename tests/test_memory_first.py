@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from refold import Budget, Compactor, Edit, MemoryStore, View
 from refold.compactor.hooks import Ended
 from refold.core.strategy import Answer, Ask
-from refold.memory import Extract, Flushed, Flushing, Memory, MemorySink, ProcessMemories
+from refold.memory import Extraction, FlushResult, Memory, MemoryFlush, MemorySink, ProcessMemories
 from refold.memory.flush import LONGEST_REST
 from refold.presets.soft_hard import CompactionConfig, SoftHardCompactor
 from refold.strategies import Summarize
@@ -66,20 +66,20 @@ def texts(sink: MemorySink) -> set[str]:
 
 
 def compacted(store: MemoryStore, sink: MemorySink) -> None:
-    Compactor([Summarize(keep=4)], BUDGET, store, memory=Flushing(sink))(talk(40))
+    Compactor([Summarize(keep=4)], BUDGET, store, memory=MemoryFlush(sink))(talk(40))
 
 
 def acompacted(store: MemoryStore, sink: MemorySink) -> None:
-    asyncio.run(Compactor([Summarize(keep=4)], BUDGET, store, memory=Flushing(sink)).acompact(talk(40)))
+    asyncio.run(Compactor([Summarize(keep=4)], BUDGET, store, memory=MemoryFlush(sink)).acompact(talk(40)))
 
 
 def accepted(store: MemoryStore, sink: MemorySink) -> None:
-    compact = Compactor([Summarize(keep=4)], BUDGET, store, memory=Flushing(sink))
+    compact = Compactor([Summarize(keep=4)], BUDGET, store, memory=MemoryFlush(sink))
     compact.accept(compact.preview(talk(40)))
 
 
 def in_session(store: MemoryStore, sink: MemorySink) -> None:
-    Compactor([Summarize(keep=4)], BUDGET, store, memory=Flushing(sink)).session(talk(40))
+    Compactor([Summarize(keep=4)], BUDGET, store, memory=MemoryFlush(sink)).session(talk(40))
 
 
 def soft_hard(store: MemoryStore, sink: MemorySink) -> None:
@@ -113,7 +113,7 @@ def test_f5_a_sink_that_fails_does_not_stop_the_compaction(way: Callable[[Memory
 def test_f5_a_failure_is_told_and_made_up_for(caplog: pytest.LogCaptureFixture) -> None:
     """C2-9: a sink that failed once lost memories for good, and neither view, log, event nor ledger said so."""
     sink, heard, store = Shaky(failures=1), list[Any](), MemoryStore()
-    compact = Compactor([Summarize(keep=4)], BUDGET, store, memory=Flushing(sink), on_event=heard.append)
+    compact = Compactor([Summarize(keep=4)], BUDGET, store, memory=MemoryFlush(sink), on_event=heard.append)
     with caplog.at_level(logging.WARNING, "refold"):
         view = compact(talk(40))
     why = "not stored: ConnectionError: the memory store is away"
@@ -133,7 +133,7 @@ def test_f5_a_failure_is_told_and_made_up_for(caplog: pytest.LogCaptureFixture) 
 def test_f5_what_waits_is_stored_at_a_turn_that_hides_nothing() -> None:
     """A conversation may never be compacted again."""
     sink = Shaky(failures=1)
-    compact = Compactor([Summarize(keep=4)], BUDGET, memory=Flushing(sink))
+    compact = Compactor([Summarize(keep=4)], BUDGET, memory=MemoryFlush(sink))
     edits = compact(talk(40)).edits
     assert edits and texts(sink) == set()
     for _ in range(3):
@@ -154,9 +154,9 @@ def test_f5_whenever_a_sink_fails_it_has_everything_in_the_end(fails: list[bool]
             return super().store(memories)
 
     shaky, sound = Sometimes(), ProcessMemories()
-    flushing = Flushing(shaky)
+    flushing = MemoryFlush(shaky)
     ours = Compactor([Summarize(keep=4)], BUDGET, memory=flushing)
-    theirs = Compactor([Summarize(keep=4)], BUDGET, memory=Flushing(sound))
+    theirs = Compactor([Summarize(keep=4)], BUDGET, memory=MemoryFlush(sound))
     length = 4
     for step in steps:
         length += step
@@ -170,7 +170,7 @@ def test_f5_whenever_a_sink_fails_it_has_everything_in_the_end(fails: list[bool]
 def test_f5_a_sink_that_is_down_does_not_hold_up_every_turn() -> None:
     """One that waits for its own timeout is asked at ever fewer turns, and never given up."""
     sink = Shaky(failures=10_000)
-    flushing = Flushing(sink)
+    flushing = MemoryFlush(sink)
     session = Compactor([Summarize(keep=4)], Budget(900, 700), memory=flushing).session(talk(40))
     before = sink.tries
     for n in range(400):
@@ -185,15 +185,15 @@ def test_f5_a_sink_that_is_down_does_not_hold_up_every_turn() -> None:
     assert len(texts(sink)) == waiting
 
 
-def unsteady(failures: int) -> Callable[[View, Sequence[int]], Generator[Ask, Answer | None, Extract]]:
+def unsteady(failures: int) -> Callable[[View, Sequence[int]], Generator[Ask, Answer | None, Extraction]]:
     left = [failures]
 
-    def extract(view: View, positions: Sequence[int]) -> Generator[Ask, Answer | None, Extract]:
+    def extract(view: View, positions: Sequence[int]) -> Generator[Ask, Answer | None, Extraction]:
         yield from ()
         if left[0]:
             left[0] -= 1
             raise OSError("its service is away")
-        return Extract(tuple(Memory(kind="fact", text=f"message {at}", start=at) for at in positions))
+        return Extraction(tuple(Memory(kind="fact", text=f"message {at}", start=at) for at in positions))
 
     return extract
 
@@ -201,8 +201,8 @@ def unsteady(failures: int) -> Callable[[View, Sequence[int]], Generator[Ask, An
 @pytest.mark.parametrize(("failures", "found"), [(1, "message 0"), (2, "message 0"), (3, "I live in town number 0.")])
 def test_f5_an_extractor_that_fails_gets_the_same_messages_again(failures: int, found: str) -> None:
     """Three times at most; then rules take them, so that nothing waits for ever."""
-    sink, told = ProcessMemories(), list[Flushed]()
-    flushing = Flushing(sink, unsteady(failures), report=told.append)
+    sink, told = ProcessMemories(), list[FlushResult]()
+    flushing = MemoryFlush(sink, unsteady(failures), report=told.append)
     Compactor([Summarize(keep=4)], BUDGET, memory=flushing)(talk(40))
     assert told[0].failed
     assert told[0].reason == "nothing extracted: OSError: its service is away"
@@ -216,10 +216,10 @@ def test_f5_an_extractor_that_fails_gets_the_same_messages_again(failures: int, 
 def test_f5_a_turn_that_is_interrupted_or_cancelled_loses_nothing_that_waits(*, late: bool) -> None:
     """What had waited since the sink failed was taken for the turn, and gone with it."""
 
-    def asking(view: View, positions: Sequence[int]) -> Generator[Ask, Answer | None, Extract]:
+    def asking(view: View, positions: Sequence[int]) -> Generator[Ask, Answer | None, Extraction]:
         answer = yield Ask("What is worth knowing?")
         assert answer is not None
-        return Extract(tuple(Memory(kind="fact", text=f"message {at}", start=at) for at in positions))
+        return Extraction(tuple(Memory(kind="fact", text=f"message {at}", start=at) for at in positions))
 
     def interrupted(_: Ask) -> Answer:
         raise KeyboardInterrupt
@@ -228,7 +228,7 @@ def test_f5_a_turn_that_is_interrupted_or_cancelled_loses_nothing_that_waits(*, 
         raise asyncio.CancelledError
 
     sink = Shaky(failures=1)
-    flushing = Flushing(sink, asking)
+    flushing = MemoryFlush(sink, asking)
     compact = Compactor([Summarize(keep=4)], BUDGET, memory=flushing, ask=lambda _: Answer("yes"))
     compact(talk(40))
     waiting = len(flushing.backlog)
@@ -269,6 +269,6 @@ def test_f5_agents_wait_apart_and_a_sink_that_cannot_be_opened_is_one_that_fails
 
 
 def test_f5_the_hook_of_before_is_refused_where_it_came_too_late() -> None:
-    """`after=Flushing(...)` would run when the edits are kept."""
+    """`after=MemoryFlush(...)` would run when the edits are kept."""
     with pytest.raises(ValueError, match="after must be something to call"):
-        Compactor([Summarize(keep=4)], BUDGET, after=Flushing(ProcessMemories()))  # type: ignore[arg-type]  # what was right once
+        Compactor([Summarize(keep=4)], BUDGET, after=MemoryFlush(ProcessMemories()))  # type: ignore[arg-type]  # what was right once

@@ -9,8 +9,8 @@ import pytest
 
 from refold import Budget, Compactor
 from refold.core.strategy import Answer, Ask
-from refold.memory import ModelMemories, ProcessMemories, aflush, flush
-from refold.models.callables import asking, calling
+from refold.memory import ModelExtractor, ProcessMemories, aflush, flush
+from refold.models.callables import as_model, as_text_model
 from refold.presets.gemini import Settings
 from refold.presets.gemini import compactor as gemini
 from refold.presets.koog import LLM, NoAnswer
@@ -197,8 +197,8 @@ def test_f6_memories_and_single_calls_go_on_too(fault):
     model = FAULTS[fault]
     view = Compactor([Summarize(keep=2)], Budget(600, 300))(history())
     sink = ProcessMemories()
-    assert not flush(None, view, sink, extract=ModelMemories(), ask=model).failed
-    assert not finished(aflush(None, view, sink, extract=ModelMemories(), ask=model)).failed
+    assert not flush(None, view, sink, extract=ModelExtractor(), ask=model).failed
+    assert not finished(aflush(None, view, sink, extract=ModelExtractor(), ask=model)).failed
     assert "5019" in generate_summary(history(), model)
 
     async def request() -> None:
@@ -209,7 +209,7 @@ def test_f6_memories_and_single_calls_go_on_too(fault):
     finished(request())
 
 
-@pytest.mark.parametrize("made", [asking, calling])
+@pytest.mark.parametrize("made", [as_model, as_text_model])
 @pytest.mark.parametrize("fault", [raises(ValueError("no such host")), araises(TimeoutError()), later(OSError("away"))])
 def test_f6_a_function_that_is_made_a_model_says_what_it_raised(made: Any, fault: Callable[[Any], Any]) -> None:
     """Also where it is asked by hand, or stands in a ladder of models."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from refold import Budget, Compactor
 from refold.core.strategy import Answer, Ask, Failure, FailureKind, Summary
-from refold.models import Breaker, HTTPModel, Ladder, OpenAIModel
+from refold.models import CircuitBreaker, Fallback, HTTPModel, OpenAIModel
 from refold.models.fallback import Clock
 from refold.strategies import Summarize
 from refold.testing import ScriptedModel
@@ -51,7 +51,7 @@ class Colour:
 
     name: str
 
-    def run(self, ladder: Ladder, ask: Ask = ASK) -> Answer | None:
+    def run(self, ladder: Fallback, ask: Ask = ASK) -> Answer | None:
         return asyncio.run(ladder.acall(ask)) if self.name == "async" else ladder(ask)
 
 
@@ -62,7 +62,7 @@ both_colours = pytest.mark.parametrize("colour", [Colour("sync"), Colour("async"
 def test_failures_that_pass_are_tried_again_with_growing_pauses(colour: Colour) -> None:
     """S2-10: a busy provider costs a pause, not the summary."""
     time, model = Time(), ScriptedModel([error("rate"), error("overload"), "a summary"])
-    answer = colour.run(Ladder(model, pause=1, clock=time.clock))
+    answer = colour.run(Fallback(model, pause=1, clock=time.clock))
     assert answer is not None
     assert (answer.text, answer.calls) == ("a summary", 3)
     assert len(time.slept) == 2
@@ -72,14 +72,14 @@ def test_failures_that_pass_are_tried_again_with_growing_pauses(colour: Colour) 
 @both_colours
 def test_the_servers_word_is_waited_for(colour: Colour) -> None:
     time, model = Time(), ScriptedModel([error("rate", 7), "a summary"])
-    colour.run(Ladder(model, clock=time.clock))
+    colour.run(Fallback(model, clock=time.clock))
     assert time.slept == [7]
 
 
 def test_seeded_pauses_are_the_same_for_every_ask() -> None:
     times = [Time(), Time(), Time()]
     first, second, other = (
-        Ladder(ScriptedModel([error("rate")] * 9), seed=seed, clock=time.clock)
+        Fallback(ScriptedModel([error("rate")] * 9), seed=seed, clock=time.clock)
         for seed, time in zip((4, 4, 5), times, strict=True)
     )
     for ladder in (first, first, second, other):
@@ -92,7 +92,7 @@ def test_seeded_pauses_are_the_same_for_every_ask() -> None:
 @pytest.mark.parametrize("kind", ["auth", "quota", "request", "overflow", "other"])
 def test_what_will_not_pass_goes_to_the_next_model_at_once(colour: Colour, kind: FailureKind) -> None:
     time, first, second = Time(), ScriptedModel([error(kind)] * 9), ScriptedModel(["from the second"])
-    answer = colour.run(Ladder(first, second, clock=time.clock))
+    answer = colour.run(Fallback(first, second, clock=time.clock))
     assert answer is not None
     assert (answer.text, answer.calls, len(first.asked), time.slept) == ("from the second", 2, 1, [])
 
@@ -101,7 +101,7 @@ def test_what_will_not_pass_goes_to_the_next_model_at_once(colour: Colour, kind:
 def test_a_wait_that_is_too_long_goes_to_the_next_model(colour: Colour) -> None:
     time = Time()
     answer = colour.run(
-        Ladder(ScriptedModel([error("rate", 600)]), ScriptedModel(["from the second"]), longest=60, clock=time.clock)
+        Fallback(ScriptedModel([error("rate", 600)]), ScriptedModel(["from the second"]), longest=60, clock=time.clock)
     )
     assert answer is not None
     assert (answer.text, time.slept) == ("from the second", [])
@@ -111,7 +111,7 @@ def test_a_wait_that_is_too_long_goes_to_the_next_model(colour: Colour) -> None:
 def test_conformance_36_calls_are_bounded_and_the_last_failure_is_typed(colour: Colour) -> None:
     time = Time()
     models = [ScriptedModel([error("overload")] * 99) for _ in range(5)]
-    answer = colour.run(Ladder(*models, tries=3, calls=4, clock=time.clock))
+    answer = colour.run(Fallback(*models, tries=3, calls=4, clock=time.clock))
     assert answer is not None
     assert sum(len(model.asked) for model in models) == answer.calls == 4
     assert (answer.finish, answer.error) == ("error", "it was overload")
@@ -121,7 +121,7 @@ def test_conformance_36_calls_are_bounded_and_the_last_failure_is_typed(colour: 
 @both_colours
 def test_conformance_36_an_overflow_is_told_though_another_model_failed_later(colour: Colour) -> None:
     """It is the one failure that a summarizer can do something about."""
-    answer = colour.run(Ladder(ScriptedModel([error("overflow")]), ScriptedModel([error("auth")])))
+    answer = colour.run(Fallback(ScriptedModel([error("overflow")]), ScriptedModel([error("auth")])))
     assert answer is not None and answer.fault is not None
     assert (answer.fault.kind, answer.calls) == ("overflow", 2)
 
@@ -130,7 +130,7 @@ def test_conformance_36_an_overflow_is_told_though_another_model_failed_later(co
 @pytest.mark.parametrize("finish", ["length", "filter", "tool", "pause_turn"])
 def test_an_answer_is_not_asked_again_however_it_ended(colour: Colour, finish: str) -> None:
     model = ScriptedModel([Answer("half a", finish), "whole"])
-    answer = colour.run(Ladder(model, ScriptedModel(["other"])))
+    answer = colour.run(Fallback(model, ScriptedModel(["other"])))
     assert answer is not None
     assert (answer.finish, len(model.asked)) == (finish, 1)
 
@@ -139,7 +139,7 @@ def test_an_answer_is_not_asked_again_however_it_ended(colour: Colour, finish: s
 def test_calls_tokens_and_cost_add_up(colour: Colour) -> None:
     first = ScriptedModel([Answer("", "error", "cut", usage=Usage(10, 2), cost=0.25, fault=Failure("connection"))] * 9)
     second = ScriptedModel([Answer("ok", usage=Usage(100, 20, 50), cost=0.5, model="m-2")])
-    answer = colour.run(Ladder(first, second, tries=2, clock=Time().clock))
+    answer = colour.run(Fallback(first, second, tries=2, clock=Time().clock))
     assert answer is not None
     assert (answer.calls, answer.cost, answer.model) == (3, 1.0, "m-2")
     assert answer.usage == Usage(120, 24, 50, 0, 3)
@@ -158,7 +158,7 @@ def test_no_call_begins_after_the_deadline(colour: Colour) -> None:
     def slow_too(ask: Ask) -> Answer:
         return slow(ask)
 
-    answer = colour.run(Ladder(slow, slow_too, deadline=100, pause=0.1, calls=99, tries=9, clock=time.clock))
+    answer = colour.run(Fallback(slow, slow_too, deadline=100, pause=0.1, calls=99, tries=9, clock=time.clock))
     assert answer is not None and answer.finish == "error"
     assert len(asked) == 3
     assert max(asked) < 100
@@ -166,7 +166,7 @@ def test_no_call_begins_after_the_deadline(colour: Colour) -> None:
 
 def test_a_pause_beyond_the_deadline_is_not_begun() -> None:
     time = Time()
-    Ladder(ScriptedModel([error("rate", 30)] * 9), deadline=20, longest=60, clock=time.clock)(ASK)
+    Fallback(ScriptedModel([error("rate", 30)] * 9), deadline=20, longest=60, clock=time.clock)(ASK)
     assert time.slept == []
 
 
@@ -180,25 +180,25 @@ def test_a_slow_model_is_cancelled_at_the_deadline() -> None:
             ended.append(True)
         return Answer("late")
 
-    answer = asyncio.run(Ladder(slow, deadline=1.0).acall(ASK))
+    answer = asyncio.run(Fallback(slow, deadline=1.0).acall(ASK))
     assert answer is not None and answer.fault is not None
     assert (answer.fault.kind, ended) == ("timeout", [True])
 
 
 def test_the_time_left_is_the_clients_timeout() -> None:
     with ScriptedServer([Reply("late", delay=3_600)]) as server:
-        answer = Ladder(HTTPModel(f"{server.url}/v1", "m"), deadline=1.0)(ASK)
+        answer = Fallback(HTTPModel(f"{server.url}/v1", "m"), deadline=1.0)(ASK)
     assert answer is not None and answer.fault is not None and answer.fault.kind == "timeout"
 
 
 @both_colours
 def test_nobody_to_ask_is_nobody(colour: Colour) -> None:
-    assert colour.run(Ladder(ScriptedModel(), ScriptedModel())) is None
+    assert colour.run(Fallback(ScriptedModel(), ScriptedModel())) is None
 
 
 def test_a_ladder_needs_a_model() -> None:
     with pytest.raises(ValueError, match="at least one model"):
-        Ladder()
+        Fallback()
 
 
 # --- the breaker -------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def test_a_ladder_needs_a_model() -> None:
 @both_colours
 def test_conformance_50_the_breaker_opens_for_automatic_runs_only_and_success_closes_it(colour: Colour) -> None:
     model = ScriptedModel([error("auth")] * 4 + ["by hand", "by itself"])
-    ladder = Ladder(model, clock=Time().clock)
+    ladder = Fallback(model, clock=Time().clock)
     assert [colour.run(ladder).error for _ in range(3)] == ["it was auth"] * 3
     refused = colour.run(ladder)
     assert refused is not None
@@ -221,28 +221,28 @@ def test_conformance_50_the_breaker_opens_for_automatic_runs_only_and_success_cl
 
 
 def test_conformance_50_a_success_in_between_starts_the_count_anew() -> None:
-    ladder = Ladder(ScriptedModel([error("auth")] * 2 + ["ok"] + [error("auth")] * 2 + ["ok"]), clock=Time().clock)
+    ladder = Fallback(ScriptedModel([error("auth")] * 2 + ["ok"] + [error("auth")] * 2 + ["ok"]), clock=Time().clock)
     assert [ladder(ASK).finish for _ in range(6)] == ["error", "error", "stop", "error", "error", "stop"]
 
 
 def test_a_breaker_with_a_rest_lets_one_run_through() -> None:
     time = Time()
-    breaker = Breaker(1, rest=60, clock=lambda: time.now)
-    breaker.failed("busy")
+    breaker = CircuitBreaker(1, cooldown=60, clock=lambda: time.now)
+    breaker.record_failure("busy")
     assert not breaker.allows()
     time.now = 61
     assert breaker.allows()
     assert not breaker.allows()
-    breaker.succeeded()
+    breaker.record_success()
     assert breaker.allows()
     assert breaker.allows()
 
 
 def test_ladders_may_share_a_breaker() -> None:
-    breaker = Breaker(failures=1)
-    Ladder(ScriptedModel([error("auth")]), breaker=breaker)(ASK)
+    breaker = CircuitBreaker(failures=1)
+    Fallback(ScriptedModel([error("auth")]), breaker=breaker)(ASK)
     other = ScriptedModel(["ok"])
-    assert Ladder(other, breaker=breaker)(ASK).fault == Failure("breaker")
+    assert Fallback(other, breaker=breaker)(ASK).fault == Failure("breaker")
     assert other.asked == []
 
 
@@ -256,10 +256,10 @@ def interrupted(*_: Any) -> Any:
 @pytest.mark.parametrize("where", ["call", "pause"])
 def test_conformance_37_an_interrupt_passes_through_and_leaves_nothing(where: str) -> None:
     model: Callable[[Ask], Any] = interrupted if where == "call" else ScriptedModel([error("rate")] * 9)
-    ladder = Ladder(model, clock=Clock(sleep=interrupted))
+    ladder = Fallback(model, clock=Clock(sleep=interrupted))
     with pytest.raises(KeyboardInterrupt):
         ladder(ASK)
-    assert ladder.breaker.row == 0
+    assert ladder.breaker.failures_in_a_row == 0
 
 
 @pytest.mark.parametrize("where", ["call", "pause"])
@@ -280,9 +280,9 @@ def test_conformance_37_cancelling_passes_through_and_leaves_nothing(where: str)
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     started = asyncio.Event()
-    ladder = Ladder(forever if where == "call" else busy, clock=Clock(asleep=forever))
+    ladder = Fallback(forever if where == "call" else busy, clock=Clock(asleep=forever))
     asyncio.run(main())
-    assert ladder.breaker.row == 0
+    assert ladder.breaker.failures_in_a_row == 0
 
 
 def by_model(view: Any, start: int, stop: int, max_tokens: int) -> Any:
@@ -313,12 +313,12 @@ def test_conformance_37_a_cancelled_compaction_keeps_the_history_and_stores_noth
 
     with ScriptedServer([Reply("late", delay=3_600), "A short summary."]) as server:
         client = openai.AsyncOpenAI(api_key="k", base_url=f"{server.url}/v1")
-        ladder = Ladder(OpenAIModel(client, model="m"))
+        ladder = Fallback(OpenAIModel(client, model="m"))
         compactor = Compactor([Summarize(keep=4, summarizer=by_model)], Budget(1_000, 800), ask=ladder)
         asyncio.run(main())
         tips = Compactor([], Budget(10**9, 10**9))(HISTORY).transcript.tips
         assert list(compactor.store.load(tips[1:])) == []
-        sync = Ladder(HTTPModel(f"{server.url}/v1", "m"))
+        sync = Fallback(HTTPModel(f"{server.url}/v1", "m"))
         view = Compactor(compactor.retrospective, compactor.budget, compactor.store, ask=sync)(HISTORY)
     assert len(view.edits) == 1
     assert list(compactor.store.load(tips[1:])) == list(view.edits)
@@ -336,7 +336,7 @@ def test_one_compactor_serves_sync_and_async_with_one_model() -> None:
 
     strategies = [Summarize(keep=4, summarizer=by_model)]
     with ScriptedServer(["A short summary."] * 3) as server:
-        ladder = Ladder(HTTPModel(f"{server.url}/v1", "m"))
+        ladder = Fallback(HTTPModel(f"{server.url}/v1", "m"))
         views = [
             asyncio.run(by_async_client()),
             asyncio.run(Compactor(strategies, Budget(1_000, 800), ask=ladder).acompact(HISTORY)),
@@ -361,7 +361,7 @@ def test_both_colours_do_the_same(scripts: list[list[Any]], tries: int, calls: i
     seen = []
     for name in ("sync", "async"):
         time, models = Time(), [ScriptedModel(script) for script in scripts]
-        ladder = Ladder(*models, tries=tries, calls=calls, seed=1, clock=time.clock)
+        ladder = Fallback(*models, tries=tries, calls=calls, seed=1, clock=time.clock)
         answer = Colour(name).run(ladder)
         asked = [len(model.asked) for model in models]
         assert answer is None or answer.calls <= calls

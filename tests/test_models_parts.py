@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from refold import models
 from refold.core.strategy import Answer, Ask, Failure
 from refold.messages import Message, Text
-from refold.models import HTTPModel, Model, asking, calling
-from refold.models.errors import fault_of, fault_of_status, retry_after, told
-from refold.models.model import priced
-from refold.models.requests import OPENING, turns_of
-from refold.models.responses import unthought
+from refold.models import HTTPModel, Model, as_model, as_text_model
+from refold.models.errors import fault_of_exception, fault_of_status, retry_after, shorten_error
+from refold.models.model import with_cost
+from refold.models.requests import OPENING, alternating_turns
+from refold.models.responses import strip_reasoning
 from refold.testing.scripted_server import Received, Reply, ScriptedServer
 from refold.tokens.usage import Usage
 
@@ -55,7 +55,7 @@ async def abroken(_: Any) -> str:
 @pytest.mark.parametrize("function", [echo, aecho])
 def test_a_function_of_a_text_is_a_model_in_both_colours(function: Any) -> None:
     """S2-49 S3-23: whatever a program already calls can write summaries, without tools."""
-    model = calling(function)
+    model = as_text_model(function)
     expected = Answer("got Be brief.\n\n[user]\n你好\n\n[assistant]\nHi.\n\nSummarise.")
     assert model(ASK) == expected
     assert asyncio.run(model.acall(ASK)) == expected
@@ -64,13 +64,13 @@ def test_a_function_of_a_text_is_a_model_in_both_colours(function: Any) -> None:
 
 @pytest.mark.parametrize("function", [of_ask, of_ask_async])
 def test_a_function_of_an_ask_is_a_model_in_both_colours(function: Any) -> None:
-    model = asking(function)
+    model = as_model(function)
     assert model(ASK) == asyncio.run(model.acall(ASK)) == Answer("Summarise.", "length")
 
 
 @pytest.mark.parametrize("function", [broken, abroken])
 def test_what_a_function_raises_is_an_answer(function: Any) -> None:
-    model = calling(function)
+    model = as_text_model(function)
     for answer in (model(ASK), asyncio.run(model.acall(ASK))):
         assert answer is not None
         assert (answer.finish, answer.fault) == ("error", Failure("connection"))
@@ -79,7 +79,7 @@ def test_what_a_function_raises_is_an_answer(function: Any) -> None:
 
 def test_an_async_function_refuses_sync_code_inside_a_loop() -> None:
     async def main() -> None:
-        calling(aecho)(ASK)
+        as_text_model(aecho)(ASK)
 
     with pytest.raises(TypeError, match="acompact"):
         asyncio.run(main())
@@ -87,7 +87,7 @@ def test_an_async_function_refuses_sync_code_inside_a_loop() -> None:
 
 def test_turns_alternate_and_the_user_begins() -> None:
     said = [Message(role, (Text(text),)) for role, text in (("assistant", "a"), ("user", "b"), ("user", "c"))]
-    assert turns_of(Ask("d", messages=tuple(said))) == [("user", OPENING), ("assistant", "a"), ("user", "b\n\nc\n\nd")]
+    assert alternating_turns(Ask("d", messages=tuple(said))) == [("user", OPENING), ("assistant", "a"), ("user", "b\n\nc\n\nd")]
 
 
 @pytest.mark.parametrize(
@@ -103,14 +103,14 @@ def test_turns_alternate_and_the_user_begins() -> None:
     ],
 )
 def test_conformance_32_reasoning_is_taken_out_where_a_reply_begins_with_it(text: str, left: str) -> None:
-    assert unthought(text) == left
+    assert strip_reasoning(text) == left
 
 
 @given(st.text(), st.text())
 def test_what_follows_reasoning_is_kept(thought: str, text: str) -> None:
     if "<" not in thought + text:
-        assert unthought(f"<think>{thought}</think>{text}") == text.strip()
-        assert unthought(text) == text
+        assert strip_reasoning(f"<think>{thought}</think>{text}") == text.strip()
+        assert strip_reasoning(text) == text
 
 
 SECRETS = [
@@ -125,7 +125,7 @@ SECRETS = [
 
 @pytest.mark.parametrize("secret", SECRETS)
 def test_what_looks_like_a_key_is_not_told(secret: str) -> None:
-    said = told(f"before {secret} after")
+    said = shorten_error(f"before {secret} after")
     assert "***" in said
     assert said.startswith("before") and said.endswith("after")
     for part in ("abcDEF", "eyJ", "AIza", "hunter2", "0f9c", "0123456789"):
@@ -134,8 +134,8 @@ def test_what_looks_like_a_key_is_not_told(secret: str) -> None:
 
 def test_ordinary_errors_are_told_whole() -> None:
     text = "NotFoundError: model claude-sonnet-4-5-20250929 does not exist (request req_011CQ)"
-    assert told(text) == text
-    assert len(told("x " * 9_000)) == 240
+    assert shorten_error(text) == text
+    assert len(shorten_error("x " * 9_000)) == 240
 
 
 @pytest.mark.parametrize(
@@ -179,15 +179,15 @@ def test_statuses_have_sorts(status: int, text: str, kind: str) -> None:
 
 
 def test_an_exception_of_no_known_kind_will_not_pass() -> None:
-    assert fault_of(ValueError("x")) == Failure("other")
-    assert fault_of(TimeoutError()).passes
+    assert fault_of_exception(ValueError("x")) == Failure("other")
+    assert fault_of_exception(TimeoutError()).passes
 
 
 def test_cache_writes_have_their_price() -> None:
     answer = Answer("x", usage=Usage(1_000_000, 100_000, cached=500_000, written=200_000))
-    assert priced(answer, (3.0, 15.0)).cost == pytest.approx(3 + 1.5)
-    assert priced(answer, (3.0, 15.0, 0.3, 3.75)).cost == pytest.approx(0.9 + 1.5 + 0.15 + 0.75)
-    assert priced(answer, None).cost == 0
+    assert with_cost(answer, (3.0, 15.0)).cost == pytest.approx(3 + 1.5)
+    assert with_cost(answer, (3.0, 15.0, 0.3, 3.75)).cost == pytest.approx(0.9 + 1.5 + 0.15 + 0.75)
+    assert with_cost(answer, None).cost == 0
 
 
 def test_the_server_answers_by_a_function() -> None:

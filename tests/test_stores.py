@@ -18,8 +18,8 @@ from refold.messages import user
 from refold.stores import MemoryStore, SidecarStore, SQLiteStore
 from refold.stores.edit_json import dump_edit, dump_row
 from refold.stores.sidecar import append
-from refold.stores.sqlite_schema import APPLICATION_ID, MIGRATIONS, prepare
-from refold.stores.store import Row
+from refold.stores.sqlite_schema import APPLICATION_ID, MIGRATIONS, prepare_schema
+from refold.stores.store import LedgerRow
 from refold.testing.store_laws import ODD, check_store
 
 KINDS = {"memory": lambda _: MemoryStore(), "sqlite": SQLiteStore, "sidecar": SidecarStore}
@@ -154,7 +154,7 @@ class SameAsMemory(RuleBasedStateMachine):
     @rule(tips=st.lists(TIPS, max_size=4), when=st.floats(0, 9))
     def record(self, tips, when):
         for store in (self.memory, self.sqlite):
-            store.record(Row(when=when, outcome="noop", tip=tip) for tip in tips)
+            store.record(LedgerRow(when=when, outcome="noop", tip=tip) for tip in tips)
 
     @rule(tips=st.lists(TIPS, max_size=4))
     def rows_by_tips_are_all_rows_filtered(self, tips):
@@ -176,22 +176,22 @@ TestSameAsMemory = SameAsMemory.TestCase
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_ledger_keeps_rows_in_order(kind, tmp_path):
-    first = Row(when=1.0, outcome="applied", edit="e1", before=90, after=10, grade="lossy", reason="\ud800 中")
-    second = Row(when=2.0, outcome="failed", reason="empty answer", calls=2, cost=0.01, model="m")
+    first = LedgerRow(when=1.0, outcome="applied", edit="e1", before=90, after=10, grade="lossy", reason="\ud800 中")
+    second = LedgerRow(when=2.0, outcome="failed", reason="empty answer", calls=2, cost=0.01, model="m")
     with closed(KINDS[kind](tmp_path / "s")) as store:
         store.record(iter([first, second]))
         store.record([])
         assert list(store.ledger()) == [first, second]
         assert list(store.ledger("e1")) == [first]
         assert not store.ledger("e2")
-        odd = Row(when=3.0, outcome="applied", edit="\ud800\x00")
+        odd = LedgerRow(when=3.0, outcome="applied", edit="\ud800\x00")
         store.record([odd])
         assert list(store.ledger("\ud800\x00")) == [odd]
 
 
 @pytest.mark.parametrize("kind", FILES)
 def test_everything_is_there_when_opened_again(kind, tmp_path):
-    row = Row(when=1.0, outcome="noop")
+    row = LedgerRow(when=1.0, outcome="noop")
     with closed(FILES[kind](tmp_path / "s")) as store:
         store.save([edit(1), edit(2)])
         store.remove([edit(1).id])
@@ -316,15 +316,15 @@ def test_a_file_of_the_first_schema_is_brought_forward(tmp_path):
         connection.execute("INSERT INTO edits (id, tip, json) VALUES (?, ?, ?)", (edit(1).id, "t", dump_edit(edit(1))))
     with SQLiteStore(path) as store:
         assert list(store.load(["t"])) == [edit(1)]
-        store.record([Row(when=0.0, outcome="noop")])
+        store.record([LedgerRow(when=0.0, outcome="noop")])
         assert len(store.ledger()) == 1
 
 
 def rows_of_odd_tips():
     """As a file of the third schema may hold them: of every kind of tip, and of texts that look like one."""
-    rows = [Row(when=float(n), outcome="noop", tip=tip) for n, tip in enumerate(ODD)]
-    rows += [Row(when=50.0, outcome="noop", tip=f"{n:032x}") for n in (1, 2, 1)]
-    return [*rows, Row(when=60.0, outcome="failed", reason='"tip":"a","tip":', by='{"tip":"a"}', tip="b")]
+    rows = [LedgerRow(when=float(n), outcome="noop", tip=tip) for n, tip in enumerate(ODD)]
+    rows += [LedgerRow(when=50.0, outcome="noop", tip=f"{n:032x}") for n in (1, 2, 1)]
+    return [*rows, LedgerRow(when=60.0, outcome="failed", reason='"tip":"a","tip":', by='{"tip":"a"}', tip="b")]
 
 
 def third_schema(path, rows):
@@ -349,17 +349,17 @@ def test_rows_of_the_third_schema_are_found_by_their_tips(tmp_path):
 
 def test_what_an_older_process_writes_meanwhile_is_found_too(tmp_path):
     """It opened the file as schema 3 and looks at that no more."""
-    path, late = tmp_path / "s", Row(when=1.0, outcome="noop", tip="a1")
+    path, late = tmp_path / "s", LedgerRow(when=1.0, outcome="noop", tip="a1")
     third_schema(path, [])
     with closing(sqlite3.connect(path, isolation_level=None)) as older, SQLiteStore(path) as store:
-        store.record([Row(when=0.0, outcome="noop", tip="b2")])
+        store.record([LedgerRow(when=0.0, outcome="noop", tip="b2")])
         older.execute("INSERT INTO ledger (edit, json) VALUES (NULL, ?)", (dump_row(late),))
         assert list(store.ledger_of(["a1"])) == [late]
         assert not store.ledger_of(["c3"])
 
 
 def test_a_damaged_row_of_the_third_schema_does_not_keep_a_file_from_opening(tmp_path):
-    path, good = tmp_path / "s", Row(when=1.0, outcome="noop", tip="a1")
+    path, good = tmp_path / "s", LedgerRow(when=1.0, outcome="noop", tip="a1")
     third_schema(path, [good])
     execute(path, "INSERT INTO ledger (json) VALUES ('nonsense')")
     with SQLiteStore(path) as store:
@@ -370,7 +370,7 @@ def test_a_damaged_row_of_the_third_schema_does_not_keep_a_file_from_opening(tmp
 def test_rows_are_looked_up_and_not_searched_for(rows, tmp_path):
     """Whatever else the ledger holds, the same work: counted in steps of SQLite's machine."""
     with SQLiteStore(tmp_path / "s") as store:
-        store.record(Row(when=0.0, outcome="noop", tip=f"{n:032x}") for n in range(rows))
+        store.record(LedgerRow(when=0.0, outcome="noop", tip=f"{n:032x}") for n in range(rows))
         steps = count()
         connection = store._link._connection
         connection.set_progress_handler(lambda: next(steps) and None, 10)
@@ -384,7 +384,7 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(tmp_path):
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         before = list(connection.iterdump())
         with pytest.raises(sqlite3.OperationalError, match="no such table"):
-            prepare(connection, 1.0, (*MIGRATIONS, ("CREATE TABLE more (a)", "INSERT INTO missing VALUES (1)")))
+            prepare_schema(connection, 1.0, (*MIGRATIONS, ("CREATE TABLE more (a)", "INSERT INTO missing VALUES (1)")))
         assert list(connection.iterdump()) == before
         assert connection.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
 

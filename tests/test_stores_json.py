@@ -11,7 +11,7 @@ from refold.edits import Edit
 from refold.errors import StoreError
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 from refold.stores.edit_json import dump_edit, dump_row, load_edit, load_row
-from refold.stores.store import Row
+from refold.stores.store import LedgerRow
 
 chars = st.characters() | st.sampled_from('\ud83d\ude00\ud800\udfff\x00\u2028\u0085\\"\n😀中')
 texts = st.text(chars, max_size=12)
@@ -27,7 +27,7 @@ messages = st.builds(Message, texts, st.lists(parts, max_size=4).map(tuple))
 edits = st.builds(Edit, naturals, naturals, st.lists(messages, max_size=3).map(tuple), texts, texts)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 rows = st.builds(
-    Row,
+    LedgerRow,
     when=numbers,
     outcome=st.sampled_from(["applied", "noop", "rejected", "degraded", "failed"]),
     edit=st.none() | texts,
@@ -131,8 +131,8 @@ def test_a_broken_edit_is_refused_in_words(line, says):
 
 
 def test_every_field_of_a_row_is_written():
-    row = Row(
+    row = LedgerRow(
         when=1.5, outcome="applied", edit="e", by="b", reason="r", before=9, after=3, calls=1, cost=0.25,
         model="m", prompt="p", grade="lossy", action="revert", actor="a", trigger="t", run="n", tip="h",
     )  # fmt: skip
-    assert list(json.loads(dump_row(row))) == ["refold", *(field.name for field in fields(Row))]
+    assert list(json.loads(dump_row(row))) == ["refold", *(field.name for field in fields(LedgerRow))]

@@ -15,11 +15,11 @@ from refold.errors import StoreError
 from refold.messages import user
 from refold.stores import MemoryStore, SidecarStore, SQLiteStore
 from refold.stores.edit_json import dump_row
-from refold.stores.open import file_of, open_store
+from refold.stores.open import file_path, open_store
 from refold.stores.postgresql import PostgreSQLStore
-from refold.stores.postgresql_pool import Pool
+from refold.stores.postgresql_pool import PostgreSQLPool
 from refold.stores.postgresql_schema import MIGRATIONS, migrate
-from refold.stores.store import Row
+from refold.stores.store import LedgerRow
 from refold.strategies import Summarize
 from refold.testing.store_laws import check_store
 from test_stores import rows_of_odd_tips
@@ -47,7 +47,7 @@ def test_it_keeps_the_laws(server):
 
 
 def test_edits_and_ledger_are_there_when_opened_again(url):
-    rows = [Row(when=1.0, outcome="applied", edit="e1", reason="\ud800 中 \x00"), Row(when=2.0, outcome="noop")]
+    rows = [LedgerRow(when=1.0, outcome="applied", edit="e1", reason="\ud800 中 \x00"), LedgerRow(when=2.0, outcome="noop")]
     with PostgreSQLStore(url) as store:
         store.save([edit(1), edit(2)])
         store.remove([edit(1).id])
@@ -60,15 +60,15 @@ def test_edits_and_ledger_are_there_when_opened_again(url):
 
 def test_what_is_kept_by_a_name_is_the_same_for_all(url):
     with PostgreSQLStore(url) as one, PostgreSQLStore(url) as two:
-        assert one.kept("salt", lambda: b"first") == b"first"
-        assert two.kept("salt", lambda: b"second") == b"first"
+        assert one.get_or_create("salt", lambda: b"first") == b"first"
+        assert two.get_or_create("salt", lambda: b"second") == b"first"
 
 
 def test_claims_and_the_ledger_are_no_reason_to_load_again(url):
     with PostgreSQLStore(url) as store:
         before = store.version()
         store.claim("a", "b", 1)
-        store.record([Row(when=1.0, outcome="noop")])
+        store.record([LedgerRow(when=1.0, outcome="noop")])
         assert store.version() == before
 
 
@@ -80,7 +80,7 @@ def test_the_address_says_which_store(url, tmp_path):
     assert isinstance(open_store(str(tmp_path / "a.refold")), SidecarStore)
     with open_store(str(tmp_path / "a.db")) as store:
         assert isinstance(store, SQLiteStore)
-    assert file_of(url) is None and file_of(":memory:") is None and file_of("a.db").edit_name == "a.db"
+    assert file_path(url) is None and file_path(":memory:") is None and file_path("a.db").edit_name == "a.db"
 
 
 def test_two_schemas_of_one_database_are_two_stores(url, server):
@@ -109,7 +109,7 @@ MORE = (*MIGRATIONS, ("CREATE TABLE more (a integer)", "INSERT INTO more VALUES 
 def test_a_database_of_an_older_schema_is_brought_forward_once(url, server):
     with PostgreSQLStore(url) as store:
         store.save([edit(1)])
-    pools = [Pool(url, 10, 1, MORE) for _ in range(6)]
+    pools = [PostgreSQLPool(url, 10, 1, MORE) for _ in range(6)]
     threads = [Thread(target=pool.version) for pool in pools]
     for thread in threads:
         thread.start()
@@ -152,9 +152,9 @@ class Watched:
 def test_a_step_that_takes_long_is_waited_for(url):
     """A ledger of millions of rows has to be read once; a call has its timeout all the same."""
     limit = "current_setting('statement_timeout')"
-    pool = Pool(url, 2.5, 1, ((f"CREATE TABLE refold_version AS SELECT 7 AS version, {limit} AS during",),))
+    pool = PostgreSQLPool(url, 2.5, 1, ((f"CREATE TABLE refold_version AS SELECT 7 AS version, {limit} AS during",),))
     assert pool.version() == 7
-    with pool.at("read") as connection:
+    with pool.connection("read") as connection:
         assert connection.execute(f"SELECT during, {limit} FROM refold_version").fetchone() == ("0", "2500ms")
         assert connection.patience == 3.5
     pool.close()
@@ -167,8 +167,8 @@ def test_a_step_that_takes_long_is_waited_for(url):
 def test_rows_are_looked_up_and_not_searched_for(url, server):
     """Though the server has no statistics yet, and would rather read the table."""
     with PostgreSQLStore(url) as store:
-        store.record(Row(when=0.0, outcome="noop", tip=f"{n:032x}") for n in range(3_000))
-        with store._link.at("read") as connection:
+        store.record(LedgerRow(when=0.0, outcome="noop", tip=f"{n:032x}") for n in range(3_000))
+        with store._link.connection("read") as connection:
             asked = store._say.keys(f"{n:032x}" for n in range(2_990, 3_010))
             plan = connection.execute(f"EXPLAIN {store._say.ledger_by_tip}", (asked,)).fetchall()
         assert len(store.ledger_of([f"{n:032x}" for n in range(2_990, 3_010)])) == 10
@@ -296,7 +296,7 @@ def test_another_writer_is_not_waited_for_without_end(url):
 
 def test_a_writer_that_hangs_in_mid_write_loses_its_lock(url):
     with PostgreSQLStore(url, timeout=0.3) as one, PostgreSQLStore(url) as two:
-        held = one._link.writing()
+        held = one._link.transaction()
         held.__enter__()
         two.save([edit(1)])
         with pytest.raises(StoreError, match="terminating connection"):
@@ -343,7 +343,7 @@ def test_the_same_as_memory_whatever_is_done(url):
             for one in (memory, store):
                 one.save(edit(k % 7, f"t{k % 3}", "ab"[n % 2]) for k in range(n % 5, n % 9))
                 one.remove([edit(n % 7, f"t{n % 3}").id])
-                one.record([Row(when=float(n), outcome="noop", tip=f"t{n % 3}")])
+                one.record([LedgerRow(when=float(n), outcome="noop", tip=f"t{n % 3}")])
             for tips in (["t0"], ["t2", "t1"], ["t0", "t1", "t2", "no"]):
                 assert memory.load(tips) == store.load(tips)
                 assert memory.ledger_of(tips) == store.ledger_of(tips)
@@ -362,7 +362,7 @@ def test_c12_tables_that_are_dropped_while_a_store_is_open_are_made_anew_and_tol
     with pytest.raises(StoreError):
         compact(said)
     assert {edit.id for edit in shown.edits} <= {edit.id for edit in compact(said).edits}
-    assert store.renewed == 1
+    assert store.replacements == 1
     again = PostgreSQLStore(url)
     assert Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), again)(said).payload == shown.payload
     again.close()
@@ -384,7 +384,7 @@ def test_c12_tables_that_are_emptied_while_a_store_is_open_are_told_and_filled_a
         assert shown.visible_edits
         emptied(url, *tables)
         assert {edit.id for edit in shown.edits} <= {edit.id for edit in compact(said).edits}
-        assert store.renewed == 1
+        assert store.replacements == 1
     with PostgreSQLStore(url) as again:
         assert Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), again)(said).payload == shown.payload
 

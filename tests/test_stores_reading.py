@@ -16,7 +16,7 @@ from refold.messages import user
 from refold.stores import SQLiteStore
 from refold.stores.open import open_store
 from refold.stores.sqlite_schema import MIGRATIONS
-from refold.stores.store import Row
+from refold.stores.store import LedgerRow
 
 NOBODY = 65_534
 
@@ -32,7 +32,7 @@ FIRST = edit("a")
 def file(tmp_path):
     with SQLiteStore(tmp_path / "edits.db") as store:
         store.save([edit("a")])
-        store.record([Row(when=1.0, outcome="applied", tip="t1", edit=FIRST.id)])
+        store.record([LedgerRow(when=1.0, outcome="applied", tip="t1", edit=FIRST.id)])
     return tmp_path / "edits.db"
 
 
@@ -57,7 +57,7 @@ def test_what_is_there_is_read_and_nothing_is_made(file) -> None:
 
 def test_what_would_write_is_refused(file) -> None:
     with SQLiteStore(file, read_only=True) as store:
-        for write in (lambda: store.save([edit("b")]), lambda: store.remove([FIRST.id]), lambda: store.record([Row(when=2.0, outcome="noop")])):  # fmt: skip
+        for write in (lambda: store.save([edit("b")]), lambda: store.remove([FIRST.id]), lambda: store.record([LedgerRow(when=2.0, outcome="noop")])):  # fmt: skip
             with pytest.raises(StoreError, match="readonly database"):
                 write()
         assert shown(store) == ["a"]
@@ -97,7 +97,7 @@ def test_a_writer_beside_is_seen(file) -> None:
 def test_what_changes_during_a_look_at_a_file_at_rest_is_an_error_not_a_wrong_answer(file) -> None:
     with SQLiteStore(file, read_only=True) as store:
         look = pytest.raises(StoreError, match="written to while it was read")
-        with look, store._link.at("read"), SQLiteStore(file) as writer:
+        with look, store._link.connection("read"), SQLiteStore(file) as writer:
             writer.save([edit("b")])
         assert shown(store) == ["a", "b"]
 

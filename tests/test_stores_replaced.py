@@ -66,7 +66,7 @@ def test_c12_what_is_saved_after_the_file_is_gone_is_in_the_new_one(tmp_path, ki
         way(path)
         store.version()
         store.save([edit("after")])
-    assert store.renewed == 1
+    assert store.replacements == 1
     assert store.version() != version
     assert [record.getMessage().partition(" ")[2][:11] for record in caplog.records] == ["was deleted"]
     again = make(path)
@@ -107,7 +107,7 @@ def test_c12_a_directory_that_is_gone_is_an_error_and_no_end(tmp_path):
         store.save([edit("1")])
     place.mkdir()
     store.save([edit("2")])
-    assert store.renewed == 1
+    assert store.replacements == 1
     store.close()
 
 
@@ -122,7 +122,7 @@ def test_c12_nothing_is_said_of_a_file_that_stays(tmp_path, caplog):
             other.save([edit("other")])
             close(other)
             assert store.load([edit("other").tip])
-            assert store.renewed == 0
+            assert store.replacements == 0
             close(store)
     assert not caplog.records
 

@@ -7,9 +7,9 @@ from refold.adapters.langchain_reading import SOURCE, slots_of
 from refold.core.strategy import Answer, Ask
 from refold.errors import install_hint
 from refold.messages import Text
-from refold.models.errors import failed
-from refold.models.requests import turns_of
-from refold.models.responses import unthought
+from refold.models.errors import answer_of_exception
+from refold.models.requests import alternating_turns
+from refold.models.responses import strip_reasoning
 from refold.tokens.usage import Usage
 
 try:
@@ -47,14 +47,14 @@ class ChatModel:
         try:
             return _answer(self.model.invoke(_prompt(ask), self._config(ask), **self._cap(ask)))
         except Exception as error:  # noqa: BLE001 - whatever it is, a model that fails must not stop an agent
-            return failed(error)
+            return answer_of_exception(error)
 
     async def acall(self, ask: Ask, within: float | None = None, /) -> Answer:  # noqa: ARG002 - a model's
         """As calling it, for async code."""
         try:
             return _answer(await self.model.ainvoke(_prompt(ask), self._config(ask), **self._cap(ask)))
         except Exception as error:  # noqa: BLE001 - likewise
-            return failed(error)
+            return answer_of_exception(error)
 
     def _config(self, ask: Ask) -> RunnableConfig:
         own = RunnableConfig(tags=["nostream"], metadata={"lc_source": SOURCE}, run_name=f"refold {ask.purpose}")
@@ -67,7 +67,7 @@ class ChatModel:
 def _prompt(ask: Ask) -> list[BaseMessage]:
     kinds: dict[str, type[BaseMessage]] = {"user": HumanMessage, "assistant": AIMessage}
     head: list[BaseMessage] = [SystemMessage(content=ask.system)] if ask.system else []
-    return [*head, *(kinds[role](content=text) for role, text in turns_of(ask))]
+    return [*head, *(kinds[role](content=text) for role, text in alternating_turns(ask))]
 
 
 def _answer(message: AIMessage) -> Answer:
@@ -75,7 +75,7 @@ def _answer(message: AIMessage) -> Answer:
     word = told.get("finish_reason") or told.get("stop_reason") or told.get("done_reason") or "stop"
     finish = "tool" if message.tool_calls else _WORDS.get(str(word).lower(), str(word))
     name = told.get("model_name") or told.get("model") or ""
-    return Answer(unthought(_words(message)).strip(), finish, model=str(name), usage=_usage(message))
+    return Answer(strip_reasoning(_words(message)).strip(), finish, model=str(name), usage=_usage(message))
 
 
 def _words(message: AIMessage) -> str:

@@ -20,7 +20,7 @@ from refold.errors import FormatError, RefoldError
 from refold.session_files import Session
 from refold.session_files.edited_session import EditedSession, list_session_files, open_edited
 from refold.stores import MemoryStore
-from refold.stores.open import file_of, insist_on, open_store
+from refold.stores.open import file_path, open_store, require_file
 from refold.stores.store import Store
 from refold.tokens.count import Counter, count_message, counter
 from refold.tokens.exact import exact
@@ -80,7 +80,7 @@ class Inputs:
         """
         files, many = self.files(), self.every or len(self.paths) > 1 or any(Path(p).is_dir() for p in self.paths)
         store, count, found = self._store(), self.count, 0
-        place = file_of(self.store) if self.store is not None else None
+        place = file_path(self.store) if self.store is not None else None
         for path in _tracked(files):
             try:
                 for session, data in self._sessions(path):
@@ -142,11 +142,11 @@ class Inputs:
     def _store(self) -> Store | None:
         if self.store is None:
             return None
-        file = file_of(self.store)
+        file = file_path(self.store)
         if self.use == "try" and file is not None and not file.exists():
             return MemoryStore()
         if self.use == "change":
-            insist_on(self.store)
+            require_file(self.store)
         return open_store(self.store, read_only=self.use in ("look", "try"))
 
 

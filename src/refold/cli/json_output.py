@@ -13,7 +13,7 @@ from refold.retrieval import Hit
 from refold.rules.rule import Violation
 from refold.session_files import Found
 from refold.session_files.edited_session import EditedSession, Share, savings_by_strategy, tokens_saved
-from refold.stores.store import Row
+from refold.stores.store import LedgerRow
 
 Document = dict[str, Any]
 
@@ -109,7 +109,7 @@ def discarded(work: EditedSession, found: bool) -> Document:
     return {**session(work), "discarded": found}
 
 
-def history(work: EditedSession, rows: Iterable[Row]) -> Document:
+def history(work: EditedSession, rows: Iterable[LedgerRow]) -> Document:
     """`refold history`: the ledger's rows, all of their fields."""
     return {**session(work), "rows": [asdict(row) for row in rows]}
 

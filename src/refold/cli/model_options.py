@@ -71,7 +71,7 @@ class ModelOptions:
             model = _MODELS[self.sdk](self, self.name.partition(":")[2] if self.sdk else self.name)
         except (ImportError, ValueError) as error:
             raise click.UsageError(f"--model: {error}") from error
-        return _shown(models.Ladder(model).by_hand, self.name)
+        return _shown(models.Fallback(model).by_hand, self.name)
 
     def strategies(self, named: Sequence[Strategy], view: View, to: int) -> tuple[Strategy, ...]:
         """The strategies that were named, or the default; their summaries by the model, if one is named."""

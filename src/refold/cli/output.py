@@ -18,7 +18,7 @@ from refold.compactor.preview import Preview
 from refold.core.view import View
 from refold.edits import Edit
 from refold.session_files.edited_session import EditedSession, Share
-from refold.stores.store import Row
+from refold.stores.store import LedgerRow
 
 MOST = 10
 """Things of a kind that are listed one by one."""
@@ -182,7 +182,7 @@ def reverted(rows: Sequence[tuple[EditedSession, Sequence[Edit], EditedSession]]
 STYLES = {"applied": "bold green", "degraded": "bold yellow", "failed": "bold red", "rejected": "bold red"}
 
 
-def histories(rows: Sequence[tuple[EditedSession, Sequence[Row]]]) -> None:
+def histories(rows: Sequence[tuple[EditedSession, Sequence[LedgerRow]]]) -> None:
     """Every attempt at each session, oldest first. Rows that differ in nothing but the edit are one entry."""
     console = screen.out()
     for work, found in rows:
@@ -193,11 +193,11 @@ def histories(rows: Sequence[tuple[EditedSession, Sequence[Row]]]) -> None:
             _entry(console, list(group))
 
 
-def _kind(row: Row) -> tuple[object, ...]:
+def _kind(row: LedgerRow) -> tuple[object, ...]:
     return row.when, row.run, row.action, row.outcome, row.by, row.actor, row.grade
 
 
-def _entry(console: Console, rows: Sequence[Row]) -> None:
+def _entry(console: Console, rows: Sequence[LedgerRow]) -> None:
     row = rows[0]
     console.print()
     when = datetime.fromtimestamp(row.when).astimezone().strftime("%Y-%m-%d %H:%M:%S")
@@ -207,7 +207,7 @@ def _entry(console: Console, rows: Sequence[Row]) -> None:
         line(console, f"    {text}")
 
 
-def _tokens(rows: Sequence[Row]) -> str:
+def _tokens(rows: Sequence[LedgerRow]) -> str:
     """Before and after, where one row begins with what the one before it left; else what they have in common:
     accepted and reverted edits are each compared with the whole."""
     first, last = rows[0], rows[-1]
@@ -216,7 +216,7 @@ def _tokens(rows: Sequence[Row]) -> str:
     return f"{first.before:,} → {last.after:,} tokens" if first.before != last.after else f"{first.before:,} tokens"
 
 
-def _details(rows: Sequence[Row]) -> Iterator[str]:
+def _details(rows: Sequence[LedgerRow]) -> Iterator[str]:
     row = rows[0]
     yield clean(row.by)
     if row.reason:
@@ -230,7 +230,7 @@ def _details(rows: Sequence[Row]) -> Iterator[str]:
         yield f"{len(edits):,} edit{'s' * (len(edits) > 1)}{grade}: {' '.join(edits)}"
 
 
-def _asked(rows: Iterable[Row]) -> Iterator[str]:
+def _asked(rows: Iterable[LedgerRow]) -> Iterator[str]:
     """Model, prompt, calls and cost."""
     listed = list(rows)
     calls, cost, row = sum(one.calls for one in listed), sum(one.cost for one in listed), listed[0]

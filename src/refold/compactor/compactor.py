@@ -24,10 +24,10 @@ from refold.core.strategy import Ask, Strategy, is_local
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import require_callable_or_none
-from refold.memory import Flushing
-from refold.models.driver import Asker, AsyncAsker, Effect, adrive, drive, guarded
+from refold.memory import MemoryFlush
+from refold.models.driver import Asker, AsyncAsker, Effect, adrive, call_safely, drive
 from refold.stores.memory import MemoryStore
-from refold.stores.store import Recorder, Row, Store, rows_of
+from refold.stores.store import LedgerRow, LedgerStore, Store, rows_about
 from refold.tokens.count import Counter, count_message
 
 AS_SAID = "as said"
@@ -51,7 +51,7 @@ class Compactor:
     one another. *salt* keeps the stored edits of different tenants apart. *ledger* takes a row for
     every attempt (else the store, where it keeps one). *before* may veto or instruct a compaction,
     *after* and *on_event* watch (`refold.compactor.hooks`). *memory* keeps what is worth knowing before
-    messages are hidden (`refold.memory.Flushing`). *clock* tells seconds since 1970. Calls may come
+    messages are hidden (`refold.memory.MemoryFlush`). *clock* tells seconds since 1970. Calls may come
     from several threads. Raises ValueError for a strategy, budget or store that is none.
     """
 
@@ -67,11 +67,11 @@ class Compactor:
         count: Counter = count_message,
         reports: Reports | None = None,
         salt: str = "",
-        ledger: Recorder | None = None,
+        ledger: LedgerStore | None = None,
         before: Before | None = None,
         after: After | None = None,
         on_event: OnEvent | None = None,
-        memory: Flushing | None = None,
+        memory: MemoryFlush | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         strategies = tuple(strategies)
@@ -81,7 +81,7 @@ class Compactor:
         retrospective = tuple(s for s in strategies if not is_local(s))
         self.ask, self.format, self.salt, self.count = ask, format, salt, count
         self.store: Store = MemoryStore() if store is None else store
-        self.ledger = ledger or (cast("Recorder", self.store) if hasattr(self.store, "record") else None)
+        self.ledger = ledger or (cast("LedgerStore", self.store) if hasattr(self.store, "record") else None)
         self.reports = reports or reports_by(count)
         self._known = Conversations(self.store, self.local, count, format, salt, self.reports, model)
         self._rounds = Rounds(self._known, retrospective, budget, clock, self.ledger, before, after, on_event, memory)
@@ -218,13 +218,13 @@ class Compactor:
         self._known.remember(state, None)
         return state.view
 
-    def records(self, history: Any) -> tuple[Row, ...]:
+    def records(self, history: Any) -> tuple[LedgerRow, ...]:
         """The ledger's rows about *history*, oldest first: every attempt, failed and vetoed ones included,
         previews, and what was accepted and reverted. Empty where no ledger is kept. Raises `StoreError`."""
         if self.ledger is None:
             return ()
         envelope, known = self._known.open(history)
-        return tuple(rows_of(self.ledger, drive(self._state(known, envelope)).kept.transcript.tips))
+        return tuple(rows_about(self.ledger, drive(self._state(known, envelope)).kept.transcript.tips))
 
     # --- one turn -----------------------------------------------------------------------------
 
@@ -262,9 +262,9 @@ class Compactor:
     async def _awaited(self, run: Generator[Ask | Effect, Any, T], ask: Asker | AsyncAsker | None) -> T:
         return await adrive(run, ask)
 
-    def _book(self, rows: Sequence[Row]) -> None:
+    def _book(self, rows: Sequence[LedgerRow]) -> None:
         if self.ledger is not None:
-            guarded(self.ledger.record, rows)
+            call_safely(self.ledger.record, rows)
 
 
 def _check(strategies: Iterable[Any], budget: Any, store: Any) -> None:

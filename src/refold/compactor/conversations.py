@@ -23,7 +23,7 @@ from refold.edits import Edit
 from refold.messages import Message, user
 from refold.models.driver import Effect
 from refold.speakers import heard_in
-from refold.stores.store import Store, renewals
+from refold.stores.store import Store, replacement_count
 from refold.tokens.count import Counter, count_fixed
 from refold.transcript import AppendLog, LazyTips, Transcript
 
@@ -140,7 +140,7 @@ class Conversations:
     ) -> Generator[Effect, Any, State]:
         """*state* grown by *new*, so that *seen* is what it has seen, with the edits that the store has for it."""
         since, version = len(state.kept.transcript), (yield self.store.version)
-        if state.renewed not in (None, renewals(self.store)):
+        if state.renewed not in (None, replacement_count(self.store)):
             version = yield from self._written_again(state)
         kept = state.kept.extend(new, envelope)
         said, spoken = kept.transcript.messages, partial(heard_in, kept)
@@ -156,7 +156,7 @@ class Conversations:
         else:
             view = state.view.rebase(kept.base, envelope).apply_valid(first_sight(kept, self.local, since))
             view = replace(view, attempts=()) if view.attempts else view
-        renewed = renewals(self.store)
+        renewed = replacement_count(self.store)
         return replace(state, kept=kept, view=view, seen=seen, version=version, renewed=renewed, held=held)
 
     def _written_again(self, state: State) -> Generator[Effect, Any, int]:

@@ -9,12 +9,12 @@ from refold.core.view import View
 from refold.edits import Attempt, Edit
 from refold.errors import EditError
 from refold.messages import Message, Part, Text, ToolCall, ToolResult
-from refold.stores.store import Action, Grade, Row
+from refold.stores.store import Action, Grade, LedgerRow
 
 
-def rows(started: Started, view: View, fresh: Sequence[Edit], attempts: Iterable[Attempt]) -> list[Row]:
+def rows(started: Started, view: View, fresh: Sequence[Edit], attempts: Iterable[Attempt]) -> list[LedgerRow]:
     """One row for each edit of *fresh*, made of *view* in this order, and for each attempt without one."""
-    out, kept = list[Row](), {edit.id: edit for edit in fresh if edit.by != settle.BY}
+    out, kept = list[LedgerRow](), {edit.id: edit for edit in fresh if edit.by != settle.BY}
     for attempt in attempts:
         made, free = list(_sized(attempt, kept)), _free(attempt)
         out += [_row(started, view, attempt, *made[0])] if made else [_row(started, view, attempt)]
@@ -36,7 +36,7 @@ def grade(edit: Edit, said: Sequence[Message]) -> Grade:
 
 def about(
     action: Action, when: float, actor: str, view: View, edits: Iterable[Edit], attempts: Iterable[Attempt] = ()
-) -> list[Row]:
+) -> list[LedgerRow]:
     """Rows for edits of *view* that were accepted or reverted: one after the other as they were put on, or taken off
     from the last to the first, each with the tokens before and after it. *attempts* say with which model and prompt they were
     made. What that cost is booked already."""
@@ -44,7 +44,7 @@ def about(
     steps = list(_applied(view.revert(*(edit.id for edit in edits)) if edits else view, edits))
     if action == "revert":
         steps = [(edit, after, before) for edit, before, after in reversed(steps)]
-    out = list[Row]()
+    out = list[LedgerRow]()
     for edit, before, after in steps:
         maker = _free(makers.get(edit.by, Attempt(edit.by, "applied")))
         started = Started(
@@ -87,8 +87,8 @@ def _row(
     edit: Edit | None = None,
     before: int | None = None,
     after: int | None = None,
-) -> Row:
-    return Row(
+) -> LedgerRow:
+    return LedgerRow(
         when=started.when,
         outcome=attempt.outcome,
         edit=edit.id if edit else None,

@@ -29,9 +29,9 @@ from refold.core.strategy import Ask, Strategy, map_steps
 from refold.core.view import View
 from refold.edits import Attempt, Edit
 from refold.errors import ModelNotNamed
-from refold.memory import Flushing
-from refold.models.driver import Effect, guarded
-from refold.stores.store import Recorder
+from refold.memory import MemoryFlush
+from refold.models.driver import Effect, call_safely
+from refold.stores.store import LedgerStore
 
 ROUNDS = 3
 """How often the strategies may run in one turn while they ask a model."""
@@ -71,11 +71,11 @@ class Rounds:
     strategies: tuple[Strategy, ...]
     budget: Budget
     clock: Callable[[], float]
-    ledger: Recorder | None = None
+    ledger: LedgerStore | None = None
     before: Before | None = None
     after: After | None = None
     on_event: OnEvent | None = None
-    memory: Flushing | None = None
+    memory: MemoryFlush | None = None
 
     def turn(self, state: State, order: Order) -> Generator[Ask | Effect, Any, State]:
         """*state* compacted where that is due, or where *order* says so."""
@@ -239,7 +239,7 @@ class Rounds:
         after = replace(after, view=replace(after.view, attempts=attempts))
         fresh = fresh_edits(before, after)
         if self.ledger is not None:
-            yield partial(guarded, self.ledger.record, rows(started, before.view, fresh, attempts))
+            yield partial(call_safely, self.ledger.record, rows(started, before.view, fresh, attempts))
         ended = Ended(
             run=started.run,
             began=started.when,
@@ -253,14 +253,14 @@ class Rounds:
             vetoed=vetoed,
         )
         if self.after is not None:
-            guarded(self.after, after.view, ended)
+            call_safely(self.after, after.view, ended)
         self.tell(ended)
         return after
 
     def tell(self, event: Event) -> None:
         """Pass an event on to who listens."""
         if self.on_event is not None:
-            guarded(self.on_event, event)
+            call_safely(self.on_event, event)
 
 
 def shown_edits(after: View, before: View) -> list[Edit]:

@@ -62,7 +62,7 @@ class State:
     version: int
     """The store's version when its edits were loaded."""
     renewed: int | None = None
-    """As `refold.stores.store.renewals` at that time; None where none were loaded yet."""
+    """As `refold.stores.store.replacement_count` at that time; None where none were loaded yet."""
     mark: Mark = UNMARKED
     """When it was compacted last, or seen first."""
     cap: int | None = None

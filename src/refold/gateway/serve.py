@@ -28,8 +28,8 @@ from refold.gateway.ops.multiprocess_metrics import Scrapes
 from refold.gateway.ops.processes import Supervisor, ignore_hangup
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.memory import SQLiteMemories
-from refold.stores.open import file_of, is_server, open_store
-from refold.stores.sql import Linked
+from refold.stores.open import file_path, is_server, open_store
+from refold.stores.sql import DatabaseClient
 from refold.stores.store import Store
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def create_gateway(config: Config, inner: Application | None = None, peers: Peer
     books = clerk(config.store, config.record, partial(find_rates, given=settings.prices), counters, settings.clock)
     store, memories = open_checked_store(config.store), SQLiteMemories(config.memory) if config.memory else None
     keep = partial(restore_salt, config, store) if config.is_salt_stored else _do_nothing
-    closes = [keep, *(held.close for held in (store, memories) if isinstance(held, Linked))]
+    closes = [keep, *(held.close for held in (store, memories) if isinstance(held, DatabaseClient))]
     pipeline = Pipeline(settings, store, counters, books, closes=closes, keep=keep)
     books.start()
     desk = Desk.of(pipeline, config, memories.within if memories else None)
@@ -110,7 +110,7 @@ def run(config: Config) -> None:
             return
         with TemporaryDirectory(prefix="refold-") as figures:
             first = open_checked_store(config.store)  # what is wrong with it is said once
-            if isinstance(first, Linked):
+            if isinstance(first, DatabaseClient):
                 first.close()
             # A socket that is still open here would take connections that nobody answers.
             Supervisor(config.workers, partial(_serve, config, listening, figures), listening.close).run()
@@ -155,7 +155,7 @@ def with_salt(config: Config) -> Config:
         return config
     if is_server(config.store):
         return replace(config, salt=_database_salt(config.store), is_salt_stored=True)
-    file = file_of(config.store)
+    file = file_path(config.store)
     if file is None:
         return replace(config, salt=random_salt())
     return replace(config, salt=read_or_create_salt(_salt_file(file)), is_salt_stored=True)
@@ -164,12 +164,12 @@ def with_salt(config: Config) -> Config:
 def restore_salt(config: Config, store: Store) -> None:
     """Put the salt back where it was deleted with the store, or alone: nobody finds an edit again without it (C12). Says
     in the log where that fails, and where another salt is there."""
-    file, found = file_of(config.store), config.salt
+    file, found = file_path(config.store), config.salt
     try:
         if file is not None:
             found = read_or_create_salt(_salt_file(file), patience=0.0, make=lambda: config.salt)
         elif is_server(config.store):
-            found = cast("PostgreSQLStore", store).kept("salt", lambda: config.salt)
+            found = cast("PostgreSQLStore", store).get_or_create("salt", lambda: config.salt)
     except (OSError, StoreError) as error:
         LOGGER.warning("the salt cannot be kept", extra={"fields": {"error": str(error)}})
     if found != config.salt:
@@ -187,6 +187,6 @@ def _salt_file(file: Path) -> Path:
 def _database_salt(address: str) -> bytes:
     try:
         with cast("PostgreSQLStore", open_store(address)) as store:
-            return store.kept("salt", random_salt)
+            return store.get_or_create("salt", random_salt)
     except StoreError as error:
         raise StoreError(f"{error}; with {SALT} set the gateway can start without it") from error

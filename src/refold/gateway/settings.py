@@ -45,7 +45,7 @@ class Settings:
     windows: Mapping[str, Window] = field(default_factory=dict)
     """Windows of models, by name; others are looked up in `refold.tokens.windows`."""
     ask: AsyncAsker | None = None
-    """Who writes summaries: `Ladder.acall`, or any coroutine function of an `Ask`. None: rules do."""
+    """Who writes summaries: `Fallback.acall`, or any coroutine function of an `Ask`. None: rules do."""
     soft: float = SOFT
     """Share of the usable window (what is left of it beside the answer) from which a summary is prepared in
     the background. Unless given, it and *target* come down with *hard*."""

@@ -1,22 +1,22 @@
 """What outlives a compaction: facts, preferences and decisions, kept before messages are hidden (docs/memory.md)."""
 
-from refold.memory.extract import Extract, Extractor, RuleMemories
-from refold.memory.flush import Backlog, Flushed, Flushing, aflush, flush
-from refold.memory.model import ModelMemories
+from refold.memory.extract import Extraction, Extractor, RuleExtractor
+from refold.memory.flush import Backlog, FlushResult, MemoryFlush, aflush, flush
+from refold.memory.model import ModelExtractor
 from refold.memory.redact import redact
 from refold.memory.stores import Memory, MemorySink, ProcessMemories, SQLiteMemories
 
 __all__ = [
     "Backlog",
-    "Extract",
+    "Extraction",
     "Extractor",
-    "Flushed",
-    "Flushing",
+    "FlushResult",
     "Memory",
+    "MemoryFlush",
     "MemorySink",
-    "ModelMemories",
+    "ModelExtractor",
     "ProcessMemories",
-    "RuleMemories",
+    "RuleExtractor",
     "SQLiteMemories",
     "aflush",
     "flush",

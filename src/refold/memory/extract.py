@@ -18,7 +18,7 @@ from refold.summarizers.heuristic.words import one_line, scanned, sentences
 from refold.text.summary_wrapper import without_summary
 
 
-class Extract(NamedTuple):
+class Extraction(NamedTuple):
     """What an extractor returns."""
 
     memories: tuple[Memory, ...]
@@ -26,14 +26,16 @@ class Extract(NamedTuple):
     """Why it did less than was asked for; empty if it did not."""
 
 
-Extractor = Callable[[View, Sequence[int]], Generator[Ask, Answer | None, Extract]]
+Extractor = Callable[[View, Sequence[int]], Generator[Ask, Answer | None, Extraction]]
 """Takes memories out of the messages of a view's transcript at some positions. It may `yield Ask`."""
 
 
-def memory(view: View, kind: Kind, text: str, at: int, by: str, concept: str = "") -> Memory:
+def make_memory(view: View, kind: Kind, text: str, at: int, by: str, concept: str = "") -> Memory:
     """A memory of what the message at *at* said, without secrets."""
     tip = view.transcript.tips[at + 1]
-    return Memory(kind=kind, text=redact(text), concept=concept, start=at, stop=at + 1, tip=tip, by=by)
+    return Memory(
+        kind=kind, text=redact(text), concept=concept, start=at, stop=at + 1, tip=tip, by=by
+    )
 
 
 LONGEST = 300
@@ -55,7 +57,7 @@ _STATES = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class RuleMemories:
+class RuleExtractor:
     """Takes memories out of messages by rules. Asks no model; deterministic.
 
     Preferences and standing constraints, statements about themselves and decisions out of the user's own words;
@@ -65,15 +67,26 @@ class RuleMemories:
     most: int = 40
     """At most so many decisions of the assistant's, the weightiest, and so many values, of one flush."""
 
-    def __call__(self, view: View, positions: Sequence[int]) -> Generator[Ask, Answer | None, Extract]:
+    def __call__(
+        self, view: View, positions: Sequence[int]
+    ) -> Generator[Ask, Answer | None, Extraction]:
         """The memories in the messages at *positions*."""
         yield from ()
         said = view.transcript.messages
         own = [(at, without_summary(said[at])) for at in positions]
-        found = [memory(view, kind, text, at, repr(self)) for at, one in own for kind, text in _by_user(one)]
-        found += [memory(view, "decision", text, at, repr(self)) for at, text in _weightiest(own, self.most)]
-        found += [memory(view, "fact", text, at, repr(self)) for at, text in _values(own, self.most)]
-        return Extract(_once(found))
+        found = [
+            make_memory(view, kind, text, at, repr(self))
+            for at, one in own
+            for kind, text in _by_user(one)
+        ]
+        found += [
+            make_memory(view, "decision", text, at, repr(self))
+            for at, text in _weightiest(own, self.most)
+        ]
+        found += [
+            make_memory(view, "fact", text, at, repr(self)) for at, text in _values(own, self.most)
+        ]
+        return Extraction(_once(found))
 
 
 def _by_user(message: Message) -> Iterator[tuple[Kind, str]]:
@@ -113,7 +126,8 @@ def _values(messages: Sequence[tuple[int, Message]], most: int) -> list[tuple[in
     now = messages[-1][0] + 1 if messages else 0
     entries = (entry for entry in ranked(tally, now) if entry.kind == "value")
     return [
-        (tally.last[entry.text], f"{entry.field}: {entry.text}") for entry, _ in zip(entries, range(most), strict=False)
+        (tally.last[entry.text], f"{entry.field}: {entry.text}")
+        for entry, _ in zip(entries, range(most), strict=False)
     ]
 
 

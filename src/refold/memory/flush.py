@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from refold.core.strategy import Ask, map_steps
 from refold.core.view import View
-from refold.memory.extract import Extractor, RuleMemories
+from refold.memory.extract import Extractor, RuleExtractor
 from refold.memory.stores import Memory, MemorySink
-from refold.models.callables import answer_of
-from refold.models.driver import Asker, AsyncAsker, Effect, adrive, drive, guarded
+from refold.models.callables import ask_safely
+from refold.models.driver import Asker, AsyncAsker, Effect, adrive, call_safely, drive
 from refold.retrieval.hidden import newly_hidden
 
 TRIES = 3
@@ -33,7 +33,7 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Flushed:
+class FlushResult:
     """How a flush went."""
 
     count: int = 0
@@ -53,14 +53,14 @@ def flush(
     *,
     extract: Extractor | None = None,
     ask: Asker | None = None,
-) -> Flushed:
-    """Put what *extract* (by default `RuleMemories()`) finds in the messages that *after* hides and
+) -> FlushResult:
+    """Put what *extract* (by default `RuleExtractor()`) finds in the messages that *after* hides and
     *before* does not into *sink*. Without *before*, in all that *after* hides.
 
     The same content is kept once, so a flush can be repeated. *ask* answers an extractor that needs a
     model. Never raises: what goes wrong is in the result, and compaction goes on.
     """
-    return drive(_flush(before, after, sink, extract or RuleMemories()), ask)
+    return drive(_flush(before, after, sink, extract or RuleExtractor()), ask)
 
 
 async def aflush(
@@ -70,9 +70,9 @@ async def aflush(
     *,
     extract: Extractor | None = None,
     ask: AsyncAsker | None = None,
-) -> Flushed:
+) -> FlushResult:
     """As `flush`, for async code: *ask* is awaited, the sink is used in a thread."""
-    return await adrive(_flush(before, after, sink, extract or RuleMemories()), ask)
+    return await adrive(_flush(before, after, sink, extract or RuleExtractor()), ask)
 
 
 @dataclass(slots=True)
@@ -124,8 +124,8 @@ class Backlog:
 
 
 @dataclass(frozen=True, slots=True)
-class Flushing:
-    """What a compactor does before it hides messages: `Compactor(..., memory=Flushing(sink))`.
+class MemoryFlush:
+    """What a compactor does before it hides messages: `Compactor(..., memory=MemoryFlush(sink))`.
 
     Runs for each compaction that is kept or accepted, within the same call and before its edits are (S2-06); a preview
     flushes nothing. What goes wrong stops nothing and loses nothing (C2-9): it is told by an attempt in the name of
@@ -134,34 +134,38 @@ class Flushing:
     """
 
     sink: MemorySink
-    extract: Extractor = field(default_factory=RuleMemories)
+    extract: Extractor = field(default_factory=RuleExtractor)
     ask: Asker | None = None
-    report: Callable[[Flushed], object] | None = None
+    report: Callable[[FlushResult], object] | None = None
     backlog: Backlog = field(default_factory=Backlog)
 
-    def run(self, before: View | None, after: View) -> Generator[Ask | Effect, Any, Flushed]:
+    def run(self, before: View | None, after: View) -> Generator[Ask | Effect, Any, FlushResult]:
         """The steps of flushing what waits, and what *after* hides and *before* does not."""
         return (yield from self._run(newly_hidden(before, after), after))
 
-    def again(self) -> Generator[Ask | Effect, Any, Flushed]:
+    def again(self) -> Generator[Ask | Effect, Any, FlushResult]:
         """The steps of flushing what waits."""
         return (yield from self._run([], None))
 
-    def retry(self) -> Flushed:
+    def retry(self) -> FlushResult:
         """Flush what waits, now."""
         return drive(self.again(), self.ask)
 
-    def _run(self, positions: Sequence[int], view: View | None) -> Generator[Ask | Effect, Any, Flushed]:
+    def _run(
+        self, positions: Sequence[int], view: View | None
+    ) -> Generator[Ask | Effect, Any, FlushResult]:
         found, spans = self.backlog.take()
         try:
             return (yield from self._flushed(list(found), spans, positions, view))
-        except BaseException:  # who cancels or interrupts a turn loses none: what it would hide is not hidden
+        except (
+            BaseException
+        ):  # who cancels or interrupts a turn loses none: what it would hide is not hidden
             self.backlog.put_back(found, spans)
             raise
 
     def _flushed(
         self, found: list[Memory], spans: list[Span], positions: Sequence[int], view: View | None
-    ) -> Generator[Ask | Effect, Any, Flushed]:
+    ) -> Generator[Ask | Effect, Any, FlushResult]:
         if view is not None and positions:
             spans = [*spans, Span(view, tuple(positions))]
         left, reasons = list[Span](), list[str]()
@@ -170,7 +174,9 @@ class Flushing:
             found += taken.memories
             reasons += [taken.reason] if taken.reason else []
             left += [taken.left] if taken.left else []
-        flushed = Flushed(reason="; ".join(dict.fromkeys(reasons)) if spans else "nothing is newly hidden")
+        flushed = FlushResult(
+            reason="; ".join(dict.fromkeys(reasons)) if spans else "nothing is newly hidden"
+        )
         if found:
             flushed = yield partial(_store, self.sink, found, flushed.reason)
         if flushed.failed or left:
@@ -180,11 +186,11 @@ class Flushing:
         else:
             self.backlog.passed()
         if self.report is not None:
-            guarded(self.report, flushed)
+            call_safely(self.report, flushed)
         return flushed
 
 
-class Taken(NamedTuple):
+class SpanResult(NamedTuple):
     """What came out of a span."""
 
     memories: Sequence[Memory]
@@ -193,48 +199,55 @@ class Taken(NamedTuple):
     """The span, where it is to be tried again."""
 
 
-def _extracted(extract: Extractor, span: Span) -> Generator[Ask | Effect, Any, Taken]:
+def _extracted(extract: Extractor, span: Span) -> Generator[Ask | Effect, Any, SpanResult]:
     """The memories of a span. Of one whose extractor raises for the last time, those that rules find."""
     try:
-        return Taken(*(yield from extract(span.view, span.positions)))
+        return SpanResult(*(yield from extract(span.view, span.positions)))
     except Exception as error:  # noqa: BLE001 - whatever an extractor does, compaction goes on
         reason = f"nothing extracted: {_said(error)}"
     if span.tries + 1 < TRIES:
-        return Taken((), reason, span._replace(tries=span.tries + 1))
-    return Taken((yield from RuleMemories()(span.view, span.positions)).memories, f"{reason}; by rules instead")
+        return SpanResult((), reason, span._replace(tries=span.tries + 1))
+    return SpanResult(
+        (yield from RuleExtractor()(span.view, span.positions)).memories,
+        f"{reason}; by rules instead",
+    )
 
 
-def _answered(run: Generator[Ask | Effect, Any, Taken], ask: Asker | None) -> Generator[Ask | Effect, Any, Taken]:
+def _answered(
+    run: Generator[Ask | Effect, Any, SpanResult], ask: Asker | None
+) -> Generator[Ask | Effect, Any, SpanResult]:
     """*run*, its questions answered by *ask*, if there is one, else by whoever drives this."""
     if ask is None:
         return run
-    return map_steps(run, lambda step: partial(answer_of, ask, step) if isinstance(step, Ask) else step)
+    return map_steps(
+        run, lambda step: partial(ask_safely, ask, step) if isinstance(step, Ask) else step
+    )
 
 
 def _flush(
     before: View | None, after: View, sink: MemorySink, extract: Extractor
-) -> Generator[Ask | Effect, Any, Flushed]:
+) -> Generator[Ask | Effect, Any, FlushResult]:
     """The steps of a flush: questions, and the writing as an effect."""
     try:
         positions = newly_hidden(before, after)
         if not positions:
-            return Flushed(reason="nothing is newly hidden")
+            return FlushResult(reason="nothing is newly hidden")
         found, reason = yield from extract(after, positions)
     except Exception as error:  # noqa: BLE001 - whatever an extractor does, compaction goes on
-        return Flushed(failed=True, reason=f"nothing extracted: {_said(error)}")
+        return FlushResult(failed=True, reason=f"nothing extracted: {_said(error)}")
     if not found:
-        return Flushed(reason=reason)
-    flushed: Flushed = yield partial(_store, sink, found, reason)
+        return FlushResult(reason=reason)
+    flushed: FlushResult = yield partial(_store, sink, found, reason)
     return flushed
 
 
-def _store(sink: MemorySink, found: Sequence[Memory], reason: str) -> Flushed:
+def _store(sink: MemorySink, found: Sequence[Memory], reason: str) -> FlushResult:
     now = time.time()
     try:
         count = sink.store([replace(one, when=one.when or now) for one in found])
     except Exception as error:  # noqa: BLE001 - whatever a sink does, compaction goes on
-        return Flushed(failed=True, reason=f"not stored: {_said(error)}", found=len(found))
-    return Flushed(count, reason=reason, found=len(found))
+        return FlushResult(failed=True, reason=f"not stored: {_said(error)}", found=len(found))
+    return FlushResult(count, reason=reason, found=len(found))
 
 
 def _said(error: Exception) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from refold.core.strategy import Answer, Ask
 from refold.core.view import View
-from refold.memory.extract import Extract, Extractor, RuleMemories, memory
+from refold.memory.extract import Extraction, Extractor, RuleExtractor, make_memory
 from refold.memory.redact import redact
 from refold.memory.stores import Memory
 from refold.text.clip import gap
@@ -50,7 +50,7 @@ class Topic(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ModelMemories:
+class ModelExtractor:
     """Has a model take memories out of messages, under *concepts* if any are given.
 
     The messages go out as data, in pieces of at most *piece* characters and at most *asks* of them; the
@@ -62,9 +62,11 @@ class ModelMemories:
     piece: int = 40_000
     asks: int = 8
     max_tokens: int = 2_000
-    otherwise: Extractor = field(default_factory=RuleMemories)
+    otherwise: Extractor = field(default_factory=RuleExtractor)
 
-    def __call__(self, view: View, positions: Sequence[int]) -> Generator[Ask, Answer | None, Extract]:
+    def __call__(
+        self, view: View, positions: Sequence[int]
+    ) -> Generator[Ask, Answer | None, Extraction]:
         """The memories in the messages at *positions*."""
         found, left, reasons = list[Memory](), list[int](), list[str]()
         for number, (chosen, record) in enumerate(_pieces(view, positions, self.piece)):
@@ -78,17 +80,24 @@ class ModelMemories:
                 left += chosen
         if left:
             found += (yield from self.otherwise(view, left)).memories
-        return Extract(self._settled(found), "; ".join(dict.fromkeys(reasons)))
+        return Extraction(self._settled(found), "; ".join(dict.fromkeys(reasons)))
 
     def _ask(self, record: str) -> Ask:
-        lines = [f"- {c.keyword}: {c.description}{' (one fact at most)' * _is_single(c)}" for c in self.concepts]
+        lines = [
+            f"- {c.keyword}: {c.description}{' (one fact at most)' * _is_single(c)}"
+            for c in self.concepts
+        ]
         topics = "\n".join(["Look only for these concepts:", *lines]) if lines else ANY
         prompt = PROMPT.format(topics=topics, record=record)
         return Ask(prompt, self.max_tokens, "memories", SYSTEM, prompt_id=PROMPT_ID)
 
     def _memories(self, view: View, item: Any, chosen: Sequence[int]) -> Iterator[Memory]:
         """The memory in one item of an answer, if it is one."""
-        if not isinstance(item, dict) or not isinstance(item.get("text"), str) or not item["text"].strip():
+        if (
+            not isinstance(item, dict)
+            or not isinstance(item.get("text"), str)
+            or not item["text"].strip()
+        ):
             return
         concept = str(item.get("concept") or "")
         if self.concepts and concept not in {topic.keyword for topic in self.concepts}:
@@ -97,14 +106,20 @@ class ModelMemories:
         at = item.get("position")
         at = at if isinstance(at, int) and at in chosen else chosen[-1]
         kind = next((kind for kind in _KINDS if kind == item.get("kind")), "fact")
-        text = redact(" ".join(item["text"].split()))[:LONGEST]  # of a secret that is cut its beginning would stay
-        yield memory(view, kind, text, at, repr(self), concept)  # type: ignore[arg-type]  # one of _KINDS
+        text = redact(" ".join(item["text"].split()))[
+            :LONGEST
+        ]  # of a secret that is cut its beginning would stay
+        yield make_memory(view, kind, text, at, repr(self), concept)  # type: ignore[arg-type]  # one of _KINDS
 
     def _settled(self, found: Sequence[Memory]) -> tuple[Memory, ...]:
         """Each content once, and of concepts that have one fact only the last."""
         single = {topic.keyword for topic in self.concepts if _is_single(topic)}
         kept = {
-            (one.concept if one.concept in single else "", one.concept not in single and one.id): one for one in found
+            (
+                one.concept if one.concept in single else "",
+                one.concept not in single and one.id,
+            ): one
+            for one in found
         }
         return tuple(kept.values())
 
@@ -133,7 +148,9 @@ def _rendered(view: View, at: int, size: int) -> str:
     text = redact(readable_text(message))
     out = gap(text, max(1, size - 100))
     if out.start < out.stop:
-        text = f"{text[: out.start]}[… {out.stop - out.start} characters left out …]{text[out.stop :]}"
+        text = (
+            f"{text[: out.start]}[… {out.stop - out.start} characters left out …]{text[out.stop :]}"
+        )
     body = text.replace("<", "&lt;")
     return f'<message position="{at}" role="{message.role}">\n{body}\n</message>'
 

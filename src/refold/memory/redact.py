@@ -14,7 +14,9 @@ _KEYS = re.compile(
     r"|\b(?:hf|npm|pypi|dop_v1|shpat)[_-][A-Za-z0-9_-]{20,}"
     r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"  # JSON Web Tokens
 )
-_LOGIN = re.compile(r"(?P<before>\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@]{0,100}:)[^\s/@]{1,200}(?=@)", re.IGNORECASE)
+_LOGIN = re.compile(
+    r"(?P<before>\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@]{0,100}:)[^\s/@]{1,200}(?=@)", re.IGNORECASE
+)
 _BEARER = re.compile(r"(?P<before>\b(?:Bearer|Basic)\s+)[A-Za-z0-9._~+/=-]{12,}", re.IGNORECASE)
 _NAMED = re.compile(
     r"(?P<before>(?:\b|_)(?:pass(?:word|wd|phrase)|pwd|secret(?:[_-]?(?:access[_-]?)?key)?|client[_-]?secret|"

@@ -11,8 +11,8 @@ from hashlib import blake2b
 from threading import Lock
 from typing import Any, Literal, Protocol
 
-from refold.stores.sql import Linked
-from refold.stores.sqlite_connection import Link, close_over_forks
+from refold.stores.sql import DatabaseClient
+from refold.stores.sqlite_connection import SQLiteDatabase, close_before_forks
 from refold.stores.sqlite_schema import MEMORIES_ID
 from refold.text.terms import any_word_query, fold, phrase_query, terms
 
@@ -81,11 +81,12 @@ BY_ID = "SELECT seq, concept, text FROM memories WHERE scope = ? AND id = ?"
 LATEST = SELECT + "WHERE scope = ? ORDER BY seq DESC LIMIT ?"
 HOLDING = SELECT + "WHERE scope = ? AND instr(lower(text), ?) ORDER BY seq DESC LIMIT ?"
 FIND = (
-    SELECT + "JOIN words ON words.rowid = seq WHERE words MATCH ? AND scope = ? ORDER BY bm25(words), seq DESC LIMIT ?"
+    SELECT
+    + "JOIN words ON words.rowid = seq WHERE words MATCH ? AND scope = ? ORDER BY bm25(words), seq DESC LIMIT ?"
 )
 
 
-class SQLiteMemories(Linked):
+class SQLiteMemories(DatabaseClient):
     """Keeps memories in the SQLite file at *path* (`:memory:` for none), those of each *scope* apart.
 
     A scope is whatever memories belong to: a user, a project. The file is another than a store's; it survives
@@ -93,7 +94,7 @@ class SQLiteMemories(Linked):
     writers. Usable from several threads, processes and forked children. Raises `StoreError`.
     """
 
-    _link: Link
+    _link: SQLiteDatabase
     _whole: "SQLiteMemories | None" = None
     """Whose connection this uses, so that it lives as long."""
 
@@ -106,9 +107,9 @@ class SQLiteMemories(Linked):
         synchronous: Literal["FULL", "NORMAL"] = "FULL",
     ) -> None:
         self.scope = _clean(scope)
-        self._link = Link(os.fspath(path), timeout, synchronous, MIGRATIONS, MEMORIES_ID)
-        with self._link.at("open"):
-            close_over_forks(self._link)
+        self._link = SQLiteDatabase(os.fspath(path), timeout, synchronous, MIGRATIONS, MEMORIES_ID)
+        with self._link.connection("open"):
+            close_before_forks(self._link)
         weakref.finalize(self, self._link.close)
 
     def within(self, scope: str) -> "SQLiteMemories":
@@ -120,32 +121,53 @@ class SQLiteMemories(Linked):
     def store(self, memories: Iterable[Memory]) -> int:
         """Keep *memories*, all or none; what is known stays as it is. How many were new. Raises `StoreError`."""
         new = list(memories)
-        with self._link.writing() as connection:
+        with self._link.transaction() as connection:
             return sum(self._keep(connection, one) for one in new)
 
     def search(self, query: str, limit: int = 10) -> Sequence[Memory]:
         """The *limit* memories that match best: those that hold *query* as it stands, then those that hold
         words of it; the latest ones for an empty query. Nothing in *query* is syntax. Raises `StoreError`."""
-        with self._link.at("read") as connection:
+        with self._link.connection("read") as connection:
             if not query.strip():
                 return self._select(connection, LATEST, self.scope, limit)
             wanted = [text for text in (phrase_query(query), any_word_query(query)) if text]
-            found = {m.id: m for text in wanted for m in self._select(connection, FIND, text, self.scope, limit)}
-            held = () if found else self._select(connection, HOLDING, self.scope, _clean(fold(query).strip()), limit)
+            found = {
+                m.id: m
+                for text in wanted
+                for m in self._select(connection, FIND, text, self.scope, limit)
+            }
+            held = (
+                ()
+                if found
+                else self._select(
+                    connection, HOLDING, self.scope, _clean(fold(query).strip()), limit
+                )
+            )
         return [*found.values(), *held][:limit]
 
     def forget(self, ids: Iterable[str]) -> int:
         """Forget the memories with these ids; how many there were. Raises `StoreError`."""
         gone = list(ids)
-        with self._link.writing() as connection:
+        with self._link.transaction() as connection:
             return sum(self._drop(connection, id) for id in gone)
 
     def _keep(self, connection: sqlite3.Connection, one: Memory) -> int:
         texts = map(_clean, (one.kind, one.concept, one.text))
-        row = (self.scope, one.id, *texts, one.start, one.stop, _clean(one.tip), one.when, _clean(one.by))
+        row = (
+            self.scope,
+            one.id,
+            *texts,
+            one.start,
+            one.stop,
+            _clean(one.tip),
+            one.when,
+            _clean(one.by),
+        )
         told = connection.execute(STORE, row)
         if told.rowcount:
-            connection.execute(LEARN, (told.lastrowid, _indexed(_clean(one.concept), _clean(one.text))))
+            connection.execute(
+                LEARN, (told.lastrowid, _indexed(_clean(one.concept), _clean(one.text)))
+            )
         return told.rowcount
 
     def _drop(self, connection: sqlite3.Connection, id: str) -> int:
@@ -185,7 +207,10 @@ class ProcessMemories:
         if not query.strip():
             return latest[:limit]
         wanted = set(terms(query))
-        points = [len(wanted & set(terms(f"{m.concept} {m.text}"))) + (fold(query) in fold(m.text)) for m in latest]
+        points = [
+            len(wanted & set(terms(f"{m.concept} {m.text}"))) + (fold(query) in fold(m.text))
+            for m in latest
+        ]
         ranked = sorted((-point, at) for at, point in enumerate(points) if point)
         return [latest[at] for _, at in ranked[:limit]]
 
@@ -197,7 +222,9 @@ class ProcessMemories:
 
 def _memory(row: tuple[Any, ...]) -> Memory:
     kind, concept, text, start, stop, tip, when, by = row
-    return Memory(kind=kind, concept=concept, text=text, start=start, stop=stop, tip=tip, when=when, by=by)
+    return Memory(
+        kind=kind, concept=concept, text=text, start=start, stop=stop, tip=tip, when=when, by=by
+    )
 
 
 def _indexed(concept: str, text: str) -> str:

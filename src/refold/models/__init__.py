@@ -9,35 +9,35 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from refold.models.anthropic import AnthropicModel
-    from refold.models.callables import asking, calling
+    from refold.models.callables import as_model, as_text_model
     from refold.models.endpoint import HTTPModel
-    from refold.models.fallback import Breaker, Ladder
+    from refold.models.fallback import CircuitBreaker, Fallback
     from refold.models.litellm import LiteLLMModel
     from refold.models.model import Model
     from refold.models.openai import OpenAIModel
 
 __all__ = [
     "AnthropicModel",
-    "Breaker",
+    "CircuitBreaker",
+    "Fallback",
     "HTTPModel",
-    "Ladder",
     "LiteLLMModel",
     "Model",
     "OpenAIModel",
-    "asking",
-    "calling",
+    "as_model",
+    "as_text_model",
 ]
 
 _HOMES = {
     "AnthropicModel": "refold.models.anthropic",
-    "Breaker": "refold.models.fallback",
+    "CircuitBreaker": "refold.models.fallback",
     "HTTPModel": "refold.models.endpoint",
-    "Ladder": "refold.models.fallback",
+    "Fallback": "refold.models.fallback",
     "LiteLLMModel": "refold.models.litellm",
     "Model": "refold.models.model",
     "OpenAIModel": "refold.models.openai",
-    "asking": "refold.models.callables",
-    "calling": "refold.models.callables",
+    "as_model": "refold.models.callables",
+    "as_text_model": "refold.models.callables",
 }
 
 

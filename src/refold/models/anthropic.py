@@ -8,15 +8,17 @@ from typing import Any
 
 from refold.core.strategy import Answer, Ask
 from refold.errors import install_hint
-from refold.models.errors import failed
-from refold.models.model import TIMEOUT, Price, priced, shorter
-from refold.models.requests import MESSAGES, continued, own
-from refold.models.responses import plain, read_messages
+from refold.models.errors import answer_of_exception
+from refold.models.model import TIMEOUT, Price, effective_timeout, with_cost
+from refold.models.requests import MESSAGES, continue_request, standalone_request
+from refold.models.responses import as_mapping, read_messages
 
 try:
     from anthropic import Anthropic, AsyncAnthropic
 except ImportError as error:
-    raise ImportError(f"AnthropicModel needs the Anthropic SDK: {install_hint('anthropic')}") from error
+    raise ImportError(
+        f"AnthropicModel needs the Anthropic SDK: {install_hint('anthropic')}"
+    ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +51,15 @@ class AnthropicModel:
     def __call__(self, ask: Ask, within: float | None = None, /) -> Answer:
         """Ask. Raises TypeError where the client is an async one."""
         if _is_async(self.client):
-            raise TypeError("this AnthropicModel has an async client: use `acompact`, or give it an Anthropic()")
+            raise TypeError(
+                "this AnthropicModel has an async client: use `acompact`, or give it an Anthropic()"
+            )
         try:
             with _sync(self.client) as client:
-                reply = _create(client, self._body(ask), shorter(self.timeout, within))
+                reply = _create(client, self._body(ask), effective_timeout(self.timeout, within))
         except Exception as error:  # noqa: BLE001 - whatever it is, a model that fails must not stop an agent
-            return failed(error, _keys(self.client))
-        return priced(read_messages(plain(reply)), self.price)
+            return answer_of_exception(error, _keys(self.client))
+        return with_cost(read_messages(as_mapping(reply)), self.price)
 
     async def acall(self, ask: Ask, within: float | None = None, /) -> Answer:
         """As calling it, for async code."""
@@ -63,15 +67,20 @@ class AnthropicModel:
             return await asyncio.to_thread(self, ask, within)
         try:
             async with _async(self.client) as client:
-                reply = await _create(client, self._body(ask), shorter(self.timeout, within))
+                reply = await _create(
+                    client, self._body(ask), effective_timeout(self.timeout, within)
+                )
         except Exception as error:  # noqa: BLE001 - likewise
-            return failed(error, _keys(self.client))
-        return priced(read_messages(plain(reply)), self.price)
+            return answer_of_exception(error, _keys(self.client))
+        return with_cost(read_messages(as_mapping(reply)), self.price)
 
     def _body(self, ask: Ask) -> dict[str, Any]:
         formats = (MESSAGES,) if self.same_model else ()
-        request = continued(ask, formats, self.model, self.window, self.spare)
-        return {**(request or own(ask, MESSAGES, self.model, self.spare)).body, **self.options}
+        request = continue_request(ask, formats, self.model, self.window, self.spare)
+        return {
+            **(request or standalone_request(ask, MESSAGES, self.model, self.spare)).body,
+            **self.options,
+        }
 
 
 _NAMED = ("model", "max_tokens", "messages")
@@ -82,7 +91,9 @@ def _create(client: Any, body: dict[str, Any], timeout: float) -> Any:
     """Send; with an async client what comes back is to be awaited."""
     named = {name: body[name] for name in _NAMED}
     rest = {name: value for name, value in body.items() if name not in _NAMED}
-    return client.with_options(max_retries=0).messages.create(**named, extra_body=rest, timeout=timeout)
+    return client.with_options(max_retries=0).messages.create(
+        **named, extra_body=rest, timeout=timeout
+    )
 
 
 def _is_async(client: Any) -> bool:

@@ -8,42 +8,42 @@ from inspect import isawaitable
 from typing import Any
 
 from refold.core.strategy import Answer, Ask
-from refold.models.errors import failed
-from refold.models.model import awaited
-from refold.models.responses import unthought
+from refold.models.errors import answer_of_exception
+from refold.models.model import as_async
+from refold.models.responses import strip_reasoning
 
 _log = logging.getLogger("refold")
 
 
-def calling(function: Callable[[str], Any]) -> "Function":
+def as_text_model(function: Callable[[str], Any]) -> "FunctionModel":
     """A model out of a function `str -> str` (or `-> Answer`), sync or async. The text it gets is the
     ask's system prompt, messages and prompt, one after the other."""
-    return Function(function, as_text)
+    return FunctionModel(function, ask_as_text)
 
 
-def asking(function: Callable[[Ask], Any]) -> "Function":
+def as_model(function: Callable[[Ask], Any]) -> "FunctionModel":
     """A model out of a function `Ask -> Answer | str | None`, sync or async."""
-    return Function(function)
+    return FunctionModel(function)
 
 
-def answer_of(ask: Callable[[Ask], Any], question: Ask) -> Answer | None:
+def ask_safely(ask: Callable[[Ask], Any], question: Ask) -> Answer | None:
     """Ask whatever answers, a model or a function of an `Ask`. Never raises for what that does (F6): an exception, or
     a reply that is no answer, is an `Answer` that says so."""
     try:
-        return asking(ask)(question)
+        return as_model(ask)(question)
     except Exception as error:  # noqa: BLE001 - whatever it is, a model that fails must not stop an agent
         return _fallen(error)
 
 
-async def aanswer_of(ask: Callable[[Ask], Any], question: Ask) -> Answer | None:
-    """As `answer_of`, for async code. Cancelling passes through."""
+async def aask_safely(ask: Callable[[Ask], Any], question: Ask) -> Answer | None:
+    """As `ask_safely`, for async code. Cancelling passes through."""
     try:
-        return await asking(ask).acall(question)
+        return await as_model(ask).acall(question)
     except Exception as error:  # noqa: BLE001 - likewise
         return _fallen(error)
 
 
-def as_text(ask: Ask) -> str:
+def ask_as_text(ask: Ask) -> str:
     """The ask as one text; of several messages each is headed by its role."""
     messages = [f"[{message.role}]\n{message.text}" for message in ask.messages]
     return "\n\n".join(text for text in (ask.system, *messages, ask.prompt) if text)
@@ -54,7 +54,7 @@ def _itself(ask: Ask) -> Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class FunctionModel:
     """A function as a model: what it raises becomes an `Answer` that says so.
 
     A function that blocks cannot be cut short: in sync code it takes what it takes, in async code
@@ -76,7 +76,7 @@ class Function:
     async def acall(self, ask: Ask, _within: float | None = None, /) -> Answer | None:
         """As calling it, for async code."""
         try:
-            return _answer(await awaited(self.function)(self.form(ask)))
+            return _answer(await as_async(self.function)(self.form(ask)))
         except Exception as error:  # noqa: BLE001 - likewise
             return _fallen(error)
 
@@ -106,12 +106,18 @@ def _in_a_loop() -> bool:
 
 def _answer(reply: Any) -> Answer | None:
     if isinstance(reply, str):
-        return Answer(unthought(reply))
+        return Answer(strip_reasoning(reply))
     if reply is None or isinstance(reply, Answer):
         return reply
-    return _fallen(TypeError(f"a model answers with an Answer, a text or None, not with {type(reply).__name__}"))
+    return _fallen(
+        TypeError(
+            f"a model answers with an Answer, a text or None, not with {type(reply).__name__}"
+        )
+    )
 
 
 def _fallen(error: Exception) -> Answer:
-    _log.warning("a model raised %s", type(error).__name__)  # what it says may quote the conversation
-    return failed(error)
+    _log.warning(
+        "a model raised %s", type(error).__name__
+    )  # what it says may quote the conversation
+    return answer_of_exception(error)

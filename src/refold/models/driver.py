@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Any, TypeVar
 
 from refold.core.strategy import Answer, Ask, End, advance
-from refold.models.callables import aanswer_of, answer_of
+from refold.models.callables import aask_safely, ask_safely
 
 _log = logging.getLogger("refold")
 T = TypeVar("T")
@@ -30,7 +30,7 @@ def drive(run: Generator[Ask | Effect, Any, T], ask: Asker | None = None) -> T:
         step = advance(run)
         while not isinstance(step, End):
             if isinstance(step, Ask):
-                reply = answer_of(ask, step) if ask else None
+                reply = ask_safely(ask, step) if ask else None
             else:
                 reply = step()
             step = advance(run, reply)
@@ -44,14 +44,14 @@ async def adrive(run: Generator[Ask | Effect, Any, T], ask: Asker | AsyncAsker |
         step = advance(run)
         while not isinstance(step, End):
             if isinstance(step, Ask):
-                reply = await aanswer_of(ask, step) if ask else None
+                reply = await aask_safely(ask, step) if ask else None
             else:
                 reply = await asyncio.to_thread(step)
             step = advance(run, reply)
         return step.value
 
 
-def guarded(act: Callable[..., Any], *values: Any) -> None:
+def call_safely(act: Callable[..., Any], *values: Any) -> None:
     """Call what only watches or keeps the books: its failure is logged, never raised, since a compaction
     that was made and kept must not be lost for it."""
     try:

@@ -10,12 +10,19 @@ from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.error import HTTPError, URLError
-from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, OpenerDirector, Request, build_opener
+from urllib.request import (
+    HTTPHandler,
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    OpenerDirector,
+    Request,
+    build_opener,
+)
 
 from refold.core.strategy import Answer, Ask, Failure
-from refold.models.errors import failed, refused
-from refold.models.model import TIMEOUT, Price, priced, shorter
-from refold.models.requests import CHAT, continued, own
+from refold.models.errors import answer_of_exception, answer_of_status
+from refold.models.model import TIMEOUT, Price, effective_timeout, with_cost
+from refold.models.requests import CHAT, continue_request, standalone_request
 from refold.models.responses import read_chat
 
 
@@ -69,25 +76,38 @@ class HTTPModel:
     def _ask(self, line: "_Line", ask: Ask, within: float | None) -> Answer:
         secrets = (self.key, *self.headers.values())
         try:
-            with line.opener().open(self._request(ask), timeout=shorter(self.timeout, within)) as reply:
-                return priced(_read(reply.read()), self.price)
+            with line.opener().open(
+                self._request(ask), timeout=effective_timeout(self.timeout, within)
+            ) as reply:
+                return with_cost(_read(reply.read()), self.price)
         except HTTPError as error:
             with error:
-                return refused(error.code, _body(error), dict(error.headers.items()), secrets)
+                return answer_of_status(
+                    error.code, _body(error), dict(error.headers.items()), secrets
+                )
         except URLError as error:
-            return failed(error.reason if isinstance(error.reason, Exception) else error, secrets)
+            return answer_of_exception(
+                error.reason if isinstance(error.reason, Exception) else error, secrets
+            )
         except HTTPException as error:
-            return failed(ConnectionError(f"the reply broke off: {type(error).__name__}"), secrets)
+            return answer_of_exception(
+                ConnectionError(f"the reply broke off: {type(error).__name__}"), secrets
+            )
         except Exception as error:  # noqa: BLE001 - whatever it is, a model that fails must not stop an agent
-            return failed(error, secrets)
+            return answer_of_exception(error, secrets)
 
     def _request(self, ask: Ask) -> Request:
         formats = (CHAT,) if self.same_model else ()
-        request = continued(ask, formats, self.model, self.window, self.spare, self.cap)
-        body = (request or own(ask, CHAT, self.model, self.spare, self.cap)).body
+        request = continue_request(ask, formats, self.model, self.window, self.spare, self.cap)
+        body = (request or standalone_request(ask, CHAT, self.model, self.spare, self.cap)).body
         data = json.dumps({**body, **self.options}, default=_plain).encode()
         key = {"Authorization": f"Bearer {self.key}"} if self.key else {}
-        headers = {"Content-Type": "application/json", "User-Agent": "refold", **key, **self.headers}
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "refold",
+            **key,
+            **self.headers,
+        }
         return Request(self._address(), data, headers, method="POST")  # noqa: S310 - the address is http or https
 
     def _address(self) -> str:
@@ -129,7 +149,9 @@ class _Line:
         """An opener that makes its connections here."""
         return build_opener(_Plain(self), _Secure(self), _NoRedirects)
 
-    def made(self, kind: Callable[..., HTTPConnection], *args: Any, **options: Any) -> HTTPConnection:
+    def made(
+        self, kind: Callable[..., HTTPConnection], *args: Any, **options: Any
+    ) -> HTTPConnection:
         """A new connection. Raises ConnectionAbortedError once the line is cut."""
         if self._is_cut:
             raise ConnectionAbortedError

@@ -12,7 +12,7 @@ from typing import Any
 
 from refold.core.strategy import Answer, Failure, FailureKind
 
-TOLD = 240
+ERROR_LIMIT = 240
 """Characters of a failure that are kept."""
 _READ = 4_000
 """Characters of a failure that are looked at."""
@@ -23,7 +23,9 @@ _OVERFLOW = re.compile(
     re.IGNORECASE,
 )
 """How providers say that a request is larger than the model's window."""
-_QUOTA = re.compile(r"insufficient_quota|exceeded your current quota|credit balance|billing", re.IGNORECASE)
+_QUOTA = re.compile(
+    r"insufficient_quota|exceeded your current quota|credit balance|billing", re.IGNORECASE
+)
 _SECRET = re.compile(
     r"(?i:bearer\s+)\S+"
     r"|(?i:(?:api|access|secret|auth)[-_ ]?(?:key|token)(?:\s+provided)?['\"]?\s*[:=]\s*['\"]?)[^\s'\",}]+"
@@ -48,30 +50,42 @@ _KINDS: Mapping[int, FailureKind] = {
 }
 
 
-def failed(error: Exception, secrets: Iterable[str | None] = ()) -> Answer:
+def answer_of_exception(error: Exception, secrets: Iterable[str | None] = ()) -> Answer:
     """The answer of a model whose call ended in *error*; *secrets* are struck out of what it says."""
-    return Answer("", "error", told(f"{type(error).__name__}: {error}", secrets), fault=fault_of(error))
+    return Answer(
+        "",
+        "error",
+        shorten_error(f"{type(error).__name__}: {error}", secrets),
+        fault=fault_of_exception(error),
+    )
 
 
-def refused(status: int, text: str, headers: Mapping[str, str], secrets: Iterable[str | None] = ()) -> Answer:
+def answer_of_status(
+    status: int, text: str, headers: Mapping[str, str], secrets: Iterable[str | None] = ()
+) -> Answer:
     """The answer of a server that replied with an error's status."""
-    return Answer("", "error", told(f"HTTP {status}: {text}", secrets), fault=fault_of_status(status, text, headers))
+    return Answer(
+        "",
+        "error",
+        shorten_error(f"HTTP {status}: {text}", secrets),
+        fault=fault_of_status(status, text, headers),
+    )
 
 
-def late(seconds: float) -> Answer:
+def answer_of_timeout(seconds: float) -> Answer:
     """The answer of a model that gave none in time."""
     return Answer("", "error", f"no answer within {seconds:.3g} seconds", fault=Failure("timeout"))
 
 
-def told(text: str, secrets: Iterable[str | None] = ()) -> str:
+def shorten_error(text: str, secrets: Iterable[str | None] = ()) -> str:
     """A failure's text on one short line, without *secrets* and without what looks like one."""
     for secret in secrets:
         if secret:
             text = text.replace(secret, "***")
-    return " ".join(_SECRET.sub("***", text[:_READ]).split())[:TOLD]
+    return " ".join(_SECRET.sub("***", text[:_READ]).split())[:ERROR_LIMIT]
 
 
-def fault_of(error: Exception) -> Failure:
+def fault_of_exception(error: Exception) -> Failure:
     """Of what sort an exception of any SDK is."""
     name, status = type(error).__name__, getattr(error, "status_code", None)
     if isinstance(error, TimeoutError) or "Timeout" in name:

@@ -11,56 +11,62 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from refold.core.strategy import Answer, Ask, End, Failure, advance
-from refold.models.callables import asking
-from refold.models.errors import late
+from refold.models.callables import as_model
+from refold.models.errors import answer_of_timeout
 from refold.models.model import Model
 from refold.tokens.usage import Usage
 
 
-class Breaker:
+class CircuitBreaker:
     """Opens after so many failures in a row; a success closes it (conformance 50).
 
     While it is open no automatic run asks a model; what a user starts by hand still does. With
     *rest*, one automatic run is let through every so many seconds; without, it stays open until
-    a success or `succeeded()`. Ladders that share a breaker share its state; calls may come from
+    a success or `record_success()`. Ladders that share a breaker share its state; calls may come from
     several threads.
     """
 
-    def __init__(self, failures: int = 3, rest: float = inf, clock: Callable[[], float] = time.monotonic) -> None:
-        self.failures, self.rest = failures, rest
-        self.row = 0
+    def __init__(
+        self, failures: int = 3, cooldown: float = inf, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.failures, self.cooldown = failures, cooldown
+        self.failures_in_a_row = 0
         """Failures in a row until now."""
-        self.why = ""
+        self.last_error = ""
         """What the last one said."""
         self._clock, self._lock, self._since = clock, Lock(), 0.0
 
     def __repr__(self) -> str:
-        return f"Breaker(failures={self.failures}, rest={self.rest:g})"
+        return f"CircuitBreaker(failures={self.failures}, cooldown={self.cooldown:g})"
 
     @property
     def is_open(self) -> bool:
         """Did so many runs fail in a row?"""
-        return self.row >= self.failures
+        return self.failures_in_a_row >= self.failures
 
     def allows(self) -> bool:
         """May an automatic run ask now? Where the rest is over, that is said once a rest."""
         with self._lock:
             if not self.is_open:
                 return True
-            if self._clock() - self._since < self.rest:
+            if self._clock() - self._since < self.cooldown:
                 return False
             self._since = self._clock()
             return True
 
-    def failed(self, why: str = "") -> None:
+    def record_failure(self, error: str = "") -> None:
         """One more failure; also for what only the caller can judge, as a summary that was no good."""
         with self._lock:
-            self.row, self.why, self._since = self.row + 1, why, self._clock()
+            self.failures_in_a_row, self.last_error, self._since = (
+                self.failures_in_a_row + 1,
+                error,
+                self._clock(),
+            )
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         """A success: closed again."""
         with self._lock:
-            self.row, self.why = 0, ""
+            self.failures_in_a_row, self.last_error = 0, ""
 
 
 class Call(NamedTuple):
@@ -87,10 +93,10 @@ class Clock(NamedTuple):
 CLOCK = Clock()
 """The real one."""
 
-Climb = Generator[Call | Wait, Answer | None, Answer | None]
+FallbackSteps = Generator[Call | Wait, Answer | None, Answer | None]
 
 
-class Ladder:
+class Fallback:
     """Models, the best first. A failure that may pass (rate limit, overload, timeout, connection) is
     tried again, with growing pauses; any other goes to the next model at once.
 
@@ -100,7 +106,7 @@ class Ladder:
     where any model said so, since that can be helped. `by_hand` is the same ladder for what a user
     starts: it asks though the breaker is open.
 
-    A function among *models* is one of `Ask` (see `refold.models.asking`). Raises ValueError without models.
+    A function among *models* is one of `Ask` (see `refold.models.as_model`). Raises ValueError without models.
     """
 
     def __init__(
@@ -112,7 +118,7 @@ class Ladder:
         pause: float = 1.0,
         longest: float = 60.0,
         seed: int | None = None,
-        breaker: Breaker | None = None,
+        breaker: CircuitBreaker | None = None,
         clock: Clock = CLOCK,
     ) -> None:
         """*tries* for each model, *calls* for all of them together, *deadline* seconds for one ask.
@@ -123,19 +129,19 @@ class Ladder:
         pauses the same for every ask.
         """
         if not models:
-            raise ValueError("a ladder needs at least one model")
-        self.models = tuple(m if isinstance(m, Model) else asking(m) for m in models)
+            raise ValueError("a fallback needs at least one model")
+        self.models = tuple(m if isinstance(m, Model) else as_model(m) for m in models)
         self.tries, self.calls, self.deadline = tries, calls, deadline
         self.pause, self.longest, self.seed = pause, longest, seed
-        self.breaker = Breaker(clock=clock.now) if breaker is None else breaker
+        self.breaker = CircuitBreaker(clock=clock.now) if breaker is None else breaker
         self._clock, self._manual = clock, False
 
     def __repr__(self) -> str:
         models = ", ".join(map(repr, self.models))
-        return f"Ladder({models}, tries={self.tries}, calls={self.calls}, deadline={self.deadline:g})"
+        return f"Fallback({models}, tries={self.tries}, calls={self.calls}, deadline={self.deadline:g})"
 
     @property
-    def by_hand(self) -> "Ladder":
+    def by_hand(self) -> "Fallback":
         """This ladder, breaker included, for runs that a user starts: an open breaker does not stop it."""
         other = copy(self)
         other._manual = True  # noqa: SLF001 - its own kind
@@ -167,27 +173,29 @@ class Ladder:
 
     # --- one ask --------------------------------------------------------------------------------
 
-    def _climb(self, within: float | None) -> Climb:
+    def _climb(self, within: float | None) -> FallbackSteps:
         if not (self._manual or self.breaker.allows()):
-            told = f"not asked: {self.breaker.row} failures in a row, the last: {self.breaker.why}"
+            told = f"not asked: {self.breaker.failures_in_a_row} failures in a row, the last: {self.breaker.last_error}"
             return Answer("", "error", told, calls=0, fault=Failure("breaker"))
-        answer = yield from self._all(self.deadline if within is None else min(within, self.deadline))
+        answer = yield from self._all(
+            self.deadline if within is None else min(within, self.deadline)
+        )
         if answer is not None and answer.finish == "error":
-            self.breaker.failed(answer.error)
+            self.breaker.record_failure(answer.error)
         elif answer is not None:
-            self.breaker.succeeded()
+            self.breaker.record_success()
         return answer
 
-    def _all(self, seconds: float) -> Climb:
+    def _all(self, seconds: float) -> FallbackSteps:
         """Every model in turn, until one answers."""
-        tally, end, random = Tally(), self._clock.now() + seconds, Random(self.seed)  # noqa: S311 - pauses
+        tally, end, random = CallTotals(), self._clock.now() + seconds, Random(self.seed)  # noqa: S311 - pauses
         for model in self.models:
             answer = yield from self._one(model, tally, end, random)
             if answer is not None and answer.finish != "error":
                 return tally.total(answer)
         return tally.total(tally.worst) if tally.worst else None
 
-    def _one(self, model: Model, tally: "Tally", end: float, random: Random) -> Climb:
+    def _one(self, model: Model, tally: "CallTotals", end: float, random: Random) -> FallbackSteps:
         """One model, tried as often as it is worth."""
         answer = None
         for past in range(self.tries):
@@ -197,14 +205,24 @@ class Ladder:
             answer = yield Call(model, left)
             tally.add(answer)
             wait = self._pause(answer, past, random)
-            if wait is None or past + 1 == self.tries or tally.calls >= self.calls or self._clock.now() + wait >= end:
+            if (
+                wait is None
+                or past + 1 == self.tries
+                or tally.calls >= self.calls
+                or self._clock.now() + wait >= end
+            ):
                 break
             yield Wait(wait)
         return answer
 
     def _pause(self, answer: Answer | None, past: int, random: Random) -> float | None:
         """Seconds until the next try; None where there is no sense in one."""
-        if answer is None or answer.finish != "error" or answer.fault is None or not answer.fault.passes:
+        if (
+            answer is None
+            or answer.finish != "error"
+            or answer.fault is None
+            or not answer.fault.passes
+        ):
             return None
         grown = min(self.pause * 2**past, self.longest) * random.uniform(0.5, 1)
         wait = max(grown, answer.fault.retry_after or 0.0)
@@ -212,7 +230,7 @@ class Ladder:
 
 
 @dataclass
-class Tally:
+class CallTotals:
     """What the calls for one ask came to."""
 
     calls: int = 0
@@ -227,7 +245,9 @@ class Tally:
             return
         self.calls, self.cost = self.calls + answer.calls, self.cost + answer.cost
         self.usages += [answer.usage] if answer.usage else []
-        if answer.finish == "error" and not (self.worst and self.worst.fault and self.worst.fault.kind == "overflow"):
+        if answer.finish == "error" and not (
+            self.worst and self.worst.fault and self.worst.fault.kind == "overflow"
+        ):
             self.worst = answer
 
     def total(self, answer: Answer) -> Answer:
@@ -247,4 +267,4 @@ async def _timed(call: Call, ask: Ask) -> Answer | None:
         async with asyncio.timeout(call.within):
             return await call.model.acall(ask, call.within)
     except TimeoutError:
-        return late(call.within)
+        return answer_of_timeout(call.within)

@@ -6,10 +6,10 @@ from typing import Any
 
 from refold.core.strategy import Answer, Ask
 from refold.errors import install_hint
-from refold.models.errors import failed
-from refold.models.model import TIMEOUT, Price, priced, shorter
-from refold.models.requests import CHAT, own
-from refold.models.responses import plain, read_chat
+from refold.models.errors import answer_of_exception
+from refold.models.model import TIMEOUT, Price, effective_timeout, with_cost
+from refold.models.requests import CHAT, standalone_request
+from refold.models.responses import as_mapping, read_chat
 
 try:
     from litellm import acompletion, completion
@@ -42,7 +42,7 @@ class LiteLLMModel:
         try:
             reply = completion(**self._arguments(ask, within))
         except Exception as error:  # noqa: BLE001 - whatever it is, a model that fails must not stop an agent
-            return failed(error, self._secrets())
+            return answer_of_exception(error, self._secrets())
         return self._answer(reply)
 
     async def acall(self, ask: Ask, within: float | None = None, /) -> Answer:
@@ -50,23 +50,27 @@ class LiteLLMModel:
         try:
             reply = await acompletion(**self._arguments(ask, within))
         except Exception as error:  # noqa: BLE001 - likewise
-            return failed(error, self._secrets())
+            return answer_of_exception(error, self._secrets())
         return self._answer(reply)
 
     def _arguments(self, ask: Ask, within: float | None) -> dict[str, Any]:
-        body = own(ask, CHAT, self.model, self.spare, cap="max_tokens").body
-        timeout = shorter(self.timeout, within)
+        body = standalone_request(ask, CHAT, self.model, self.spare, cap="max_tokens").body
+        timeout = effective_timeout(self.timeout, within)
         return body | {"timeout": timeout, "max_retries": 0, "num_retries": 0} | dict(self.options)
 
     def _answer(self, reply: Any) -> Answer:
-        answer, hidden = read_chat(_chat(plain(reply))), getattr(reply, "_hidden_params", None)
+        answer, hidden = read_chat(_chat(as_mapping(reply))), getattr(reply, "_hidden_params", None)
         said = hidden.get("response_cost") if isinstance(hidden, Mapping) else None
         if self.price is None and isinstance(said, int | float):
             return replace(answer, cost=float(said))
-        return priced(answer, self.price)
+        return with_cost(answer, self.price)
 
     def _secrets(self) -> list[str]:
-        return [value for name, value in self.options.items() if "key" in name and isinstance(value, str)]
+        return [
+            value
+            for name, value in self.options.items()
+            if "key" in name and isinstance(value, str)
+        ]
 
 
 def _chat(reply: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -78,6 +82,8 @@ def _chat(reply: Mapping[str, Any]) -> Mapping[str, Any]:
     return {
         **reply,
         "usage": {
-            name: value for name, value in usage.items() if not name.startswith("cache_") and name != "iterations"
+            name: value
+            for name, value in usage.items()
+            if not name.startswith("cache_") and name != "iterations"
         },
     }

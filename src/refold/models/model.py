@@ -29,7 +29,7 @@ TIMEOUT = 120.0
 """Seconds that a call may take unless told otherwise."""
 
 
-def priced(answer: Answer, price: Price | None) -> Answer:
+def with_cost(answer: Answer, price: Price | None) -> Answer:
     """The answer with what it cost."""
     usage = answer.usage
     if price is None or usage is None:
@@ -40,12 +40,12 @@ def priced(answer: Answer, price: Price | None) -> Answer:
     return replace(answer, cost=dollars / 1_000_000)
 
 
-def shorter(timeout: float, within: float | None) -> float:
+def effective_timeout(timeout: float, within: float | None) -> float:
     """Seconds that a call may take: its own limit, or what is left where that is less."""
     return timeout if within is None else min(timeout, within)
 
 
-def awaited(ask: Callable[[Ask], Any]) -> Callable[[Ask], Awaitable[Answer | None]]:
+def as_async(ask: Callable[[Ask], Any]) -> Callable[[Ask], Awaitable[Answer | None]]:
     """*ask* for async code: a model by its `acall`, an async function as it is, any other in a thread."""
     acall = getattr(ask, "acall", None)
     if acall is not None:

@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 from refold.core.strategy import Answer, Ask
 from refold.errors import install_hint
-from refold.models.errors import failed
-from refold.models.model import TIMEOUT, Price, priced, shorter
-from refold.models.requests import CHAT, RESPONSES, Request, continued, own
-from refold.models.responses import plain, read_chat, read_responses
+from refold.models.errors import answer_of_exception
+from refold.models.model import TIMEOUT, Price, effective_timeout, with_cost
+from refold.models.requests import CHAT, RESPONSES, Request, continue_request, standalone_request
+from refold.models.responses import as_mapping, read_chat, read_responses
 
 try:
     from openai import AsyncOpenAI, OpenAI
@@ -53,13 +53,15 @@ class OpenAIModel:
     def __call__(self, ask: Ask, within: float | None = None, /) -> Answer:
         """Ask. Raises TypeError where the client is an async one."""
         if isinstance(self.client, AsyncOpenAI):
-            raise TypeError("this OpenAIModel has an async client: use `acompact`, or give it an OpenAI()")
+            raise TypeError(
+                "this OpenAIModel has an async client: use `acompact`, or give it an OpenAI()"
+            )
         try:
             request = self._request(ask)
             with _sync(self.client) as client:
-                reply = _create(client, request, shorter(self.timeout, within))
+                reply = _create(client, request, effective_timeout(self.timeout, within))
         except Exception as error:  # noqa: BLE001 - whatever it is, a model that fails must not stop an agent
-            return failed(error, (_key(self.client),))
+            return answer_of_exception(error, (_key(self.client),))
         return self._answer(request, reply)
 
     async def acall(self, ask: Ask, within: float | None = None, /) -> Answer:
@@ -69,22 +71,24 @@ class OpenAIModel:
         try:
             request = self._request(ask)
             async with _async(self.client) as client:
-                reply = await _create(client, request, shorter(self.timeout, within))
+                reply = await _create(client, request, effective_timeout(self.timeout, within))
         except Exception as error:  # noqa: BLE001 - likewise
-            return failed(error, (_key(self.client),))
+            return answer_of_exception(error, (_key(self.client),))
         return self._answer(request, reply)
 
     def _request(self, ask: Ask) -> Request:
         formats = (CHAT, RESPONSES) if self.same_model else ()
-        request = continued(ask, formats, self.model, self.window, self.spare, self.cap)
+        request = continue_request(ask, formats, self.model, self.window, self.spare, self.cap)
         if request is None:
             own_format = RESPONSES if self.api == "responses" else CHAT
-            request = own(ask, own_format, self.model, self.spare, self.cap if own_format == CHAT else "")
+            request = standalone_request(
+                ask, own_format, self.model, self.spare, self.cap if own_format == CHAT else ""
+            )
         return Request(request.format, {**request.body, **self.options})
 
     def _answer(self, request: Request, reply: Any) -> Answer:
         read = read_responses if request.format == RESPONSES else read_chat
-        return priced(read(plain(reply)), self.price)
+        return with_cost(read(as_mapping(reply)), self.price)
 
 
 def _create(client: Any, request: Request, timeout: float) -> Any:

@@ -35,10 +35,10 @@ class Request(NamedTuple):
     body: dict[str, Any]
 
 
-def own(ask: Ask, format: str, model: str, spare: int = 0, cap: str = "") -> Request:
+def standalone_request(ask: Ask, format: str, model: str, spare: int = 0, cap: str = "") -> Request:
     """The ask as a request of its own, with room for *spare* tokens of reasoning. *cap* is the field
     that caps the answer, where that is not the usual one."""
-    turns = [{"role": role, "content": text} for role, text in turns_of(ask)]
+    turns = [{"role": role, "content": text} for role, text in alternating_turns(ask)]
     body: dict[str, Any] = {"model": model, (cap or CAPS[format]): ask.max_tokens + spare}
     match format:
         case "openai_responses":
@@ -51,7 +51,7 @@ def own(ask: Ask, format: str, model: str, spare: int = 0, cap: str = "") -> Req
     return Request(format, body | {"messages": head + turns})
 
 
-def turns_of(ask: Ask) -> list[tuple[str, str]]:
+def alternating_turns(ask: Ask) -> list[tuple[str, str]]:
     """Role and text of each turn, the prompt last: roles alternate and the user begins."""
     turns: list[tuple[str, str]] = []
     for message in (*ask.messages, user(ask.prompt)):
@@ -62,7 +62,7 @@ def turns_of(ask: Ask) -> list[tuple[str, str]]:
     return turns if turns[0][0] == "user" else [("user", OPENING), *turns]
 
 
-def continued(
+def continue_request(
     ask: Ask, formats: Iterable[str], model: str, window: int | None, spare: int = 0, cap: str = ""
 ) -> Request | None:
     """The request of the conversation itself, with the prompt as its last user message: what the
@@ -71,13 +71,27 @@ def continued(
     not answered yet, or request and answer would exceed *window* tokens."""
     view = ask.view
     envelope = view.source if view is not None else None
-    if view is None or envelope is None or not envelope.parcel.field or envelope.codec.NAME not in formats:
+    if (
+        view is None
+        or envelope is None
+        or not envelope.parcel.field
+        or envelope.codec.NAME not in formats
+    ):
         return None
-    if any(envelope.body.get(name) for name in _SERVER_HELD) or not _fits(view, ask, window) or _broken(view, ask):
+    if (
+        any(envelope.body.get(name) for name in _SERVER_HELD)
+        or not _fits(view, ask, window)
+        or _broken(view, ask)
+    ):
         return None
-    body, format = parsed(view.payload), envelope.codec.NAME
-    fields = {name: value for name, value in body.items() if name not in _DROPPED and value is not None}
-    fields |= {envelope.codec.FIELD: _wires(envelope, body, ask.prompt), "model": fields.get("model") or model}
+    body, format = parse_body(view.payload), envelope.codec.NAME
+    fields = {
+        name: value for name, value in body.items() if name not in _DROPPED and value is not None
+    }
+    fields |= {
+        envelope.codec.FIELD: _wires(envelope, body, ask.prompt),
+        "model": fields.get("model") or model,
+    }
     named = cap if cap and format == CHAT else CAPS[format]
     field = next((name for name in ("max_tokens", "max_completion_tokens") if name in body), named)
     fields[field if format == CHAT else named] = ask.max_tokens + spare + _thinking(body)
@@ -85,7 +99,9 @@ def continued(
 
 
 def _fits(view: View, ask: Ask, window: int | None) -> bool:
-    return window is None or view.tokens + view.profile.count(user(ask.prompt)) + ask.max_tokens <= window
+    return (
+        window is None or view.tokens + view.profile.count(user(ask.prompt)) + ask.max_tokens <= window
+    )
 
 
 def _broken(view: View, ask: Ask) -> bool:
@@ -102,11 +118,13 @@ def _with_prompt(view: View, prompt: str) -> tuple[Message, ...]:
     return (*messages, user(prompt))
 
 
-def parsed(payload: Any) -> Mapping[str, Any]:
+def parse_body(payload: Any) -> Mapping[str, Any]:
     """A request body, whether it came as an object or as JSON text."""
     if isinstance(payload, bytes):
         payload = payload.decode("utf-8", "replace")
-    body: Mapping[str, Any] = json.loads(payload, strict=False) if isinstance(payload, str) else payload
+    body: Mapping[str, Any] = (
+        json.loads(payload, strict=False) if isinstance(payload, str) else payload
+    )
     return body
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from refold.core.strategy import Answer, Failure
-from refold.models.errors import refused, told
+from refold.models.errors import answer_of_status, shorten_error
 from refold.tokens.usage import read_usage
 
 _TAGS = r"(?:think|thinking|thought|thoughts|reasoning)"
@@ -15,7 +15,7 @@ _HEADLESS = re.compile(rf"^[^\S\n]*+</{_TAGS}>[ \t]*+(?:\n|\Z)", re.IGNORECASE |
 _OPENING = re.compile(rf"<{_TAGS}>", re.IGNORECASE)
 
 
-def unthought(text: str) -> str:
+def strip_reasoning(text: str) -> str:
     """*text* without the reasoning that it begins with: `<think>…</think>`, such a block that never
     closes (then nothing is left), or one whose opening tag the chat template swallowed. Tags further
     down, as in a summary that speaks of them, stay. Without reasoning the text comes back as it is."""
@@ -46,7 +46,7 @@ _FINISHES = {
 """Providers' words for why a model stopped."""
 
 
-def plain(reply: Any) -> Mapping[str, Any]:
+def as_mapping(reply: Any) -> Mapping[str, Any]:
     """An SDK's reply as parsed JSON; empty where it is no object."""
     if isinstance(reply, Mapping):
         return reply
@@ -72,7 +72,9 @@ def read_responses(reply: Mapping[str, Any]) -> Answer:
     status, output = reply.get("status"), reply.get("output")
     if not isinstance(output, list) or status not in ("completed", "incomplete"):
         return _unreadable(reply)
-    finish = _finish(status if status == "completed" else _object(reply.get("incomplete_details")).get("reason"))
+    finish = _finish(
+        status if status == "completed" else _object(reply.get("incomplete_details")).get("reason")
+    )
     kinds = [str(_object(item).get("type")) for item in output]
     blocks = [block for item in output for block in _list(_object(item).get("content"))]
     if any(kind.endswith("_call") for kind in kinds):
@@ -94,7 +96,9 @@ def read_messages(reply: Mapping[str, Any]) -> Answer:
 
 def _answer(reply: Mapping[str, Any], text: str, finish: str) -> Answer:
     model = str(reply.get("model") or "")
-    return Answer(unthought(text).strip(), finish, model=model, usage=read_usage(reply.get("usage")))
+    return Answer(
+        strip_reasoning(text).strip(), finish, model=model, usage=read_usage(reply.get("usage"))
+    )
 
 
 def _finish(word: Any) -> str:
@@ -106,7 +110,9 @@ def _text(content: Any, kind: str) -> str:
     if isinstance(content, str):
         return content
     blocks: Iterable[Mapping[str, Any]] = map(_object, _list(content))
-    return "".join(b["text"] for b in blocks if b.get("type") == kind and isinstance(b.get("text"), str))
+    return "".join(
+        b["text"] for b in blocks if b.get("type") == kind and isinstance(b.get("text"), str)
+    )
 
 
 def _unreadable(reply: Mapping[str, Any]) -> Answer:
@@ -114,8 +120,8 @@ def _unreadable(reply: Mapping[str, Any]) -> Answer:
     error = _object(reply.get("error"))
     code, text = error.get("code"), str(error.get("message") or "the reply holds no answer")
     if isinstance(code, int) and code >= 400:
-        return refused(code, text, {})
-    return Answer("", "error", told(text), fault=Failure("reply"))
+        return answer_of_status(code, text, {})
+    return Answer("", "error", shorten_error(text), fault=Failure("reply"))
 
 
 def _object(value: Any) -> Mapping[str, Any]:

@@ -20,7 +20,7 @@ from refold.compactor.preview import Preview
 from refold.core.strategy import Strategy, Summarizer
 from refold.core.view import View
 from refold.errors import EditError
-from refold.memory import Backlog, Extractor, Flushed, Flushing, Memory, MemorySink, RuleMemories
+from refold.memory import Backlog, Extractor, FlushResult, Memory, MemoryFlush, MemorySink, RuleExtractor
 from refold.models.driver import Asker, drive
 from refold.presets.keeping import KeepFrom, LastMessages, OnlyBeyond
 from refold.presets.soft_hard_config import (
@@ -38,7 +38,7 @@ from refold.presets.soft_hard_summary import Language, TopicSummary
 from refold.presets.token_formulas import rather_over
 from refold.scorers.scorer import Scorer
 from refold.stores.memory import MemoryStore
-from refold.stores.store import Row, Store
+from refold.stores.store import LedgerRow, Store
 from refold.strategies import ClearToolResults, KeepImportant, Summarize
 from refold.summarizers.model import ModelSummary, Prompt
 from refold.summarizers.model import prompt as named_prompt
@@ -98,7 +98,7 @@ class SoftHardCompactor:
         instruction: Prompt | str | None = None,
     ) -> None:
         self.config, self.window = clamped(merged(PRODUCTION, config), window), window
-        self.model, self.memory, self.extract = model, memory, extract or RuleMemories()
+        self.model, self.memory, self.extract = model, memory, extract or RuleExtractor()
         self.rules, self.scorer = TopicSummary(language), scorer
         self.store: Store = MemoryStore() if store is None else store
         self.count, self.format, self.on_event = count, format, on_event
@@ -145,7 +145,7 @@ class SoftHardCompactor:
         first: once for each content; whatever goes wrong there stops nothing, is told in the result and made up
         for at the agent's next compaction (C2-9). Raises `FormatError`, `StoreError`, and ValueError for the
         configuration."""
-        settled, told, talk = self.settled(config), list[Flushed](), (agent_id, conversation_id)
+        settled, told, talk = self.settled(config), list[FlushResult](), (agent_id, conversation_id)
         memory = self._flushing(settled, agent_id, told)
         said = self._talks.said(talk, messages)
         compactor = self._compactor(settled, *talk, memory=memory)
@@ -164,13 +164,13 @@ class SoftHardCompactor:
 
     def accept(self, preview: Preview, agent_id: str = "", conversation_id: str | None = None) -> CompactionResult:
         """Keep exactly what *preview* shows, with memories flushed first. No model is asked for a summary."""
-        told, talk = list[Flushed](), (agent_id, conversation_id)
+        told, talk = list[FlushResult](), (agent_id, conversation_id)
         memory = self._flushing(self.config, agent_id, told)
         view = self._compactor(self.config, *talk, memory=memory).accept(preview)
         said, shown = preview.before.revert().payload, preview.before.payload
         return self._result(talk, shown, said, preview.before.tokens, view, self._settled(agent_id, memory, told))
 
-    def history(self, messages: Any, agent_id: str = "", conversation_id: str | None = None) -> Sequence[Row]:
+    def history(self, messages: Any, agent_id: str = "", conversation_id: str | None = None) -> Sequence[LedgerRow]:
         """Every attempt on *messages*, the whole history or the compacted list of a named conversation, oldest first,
         with reason, tokens and model (S2-53)."""
         talk = (agent_id, conversation_id)
@@ -201,7 +201,7 @@ class SoftHardCompactor:
         agent_id: str = "",
         conversation_id: str | None = None,
         store: Store | None = None,
-        memory: Flushing | None = None,
+        memory: MemoryFlush | None = None,
     ) -> Compactor:
         soft, hard = config.soft_threshold_tokens, config.hard_threshold_tokens
         return Compactor(
@@ -217,7 +217,7 @@ class SoftHardCompactor:
         )
 
     def _result(
-        self, talk: Conversation, given: Any, said: Any, before: int, view: View, flushed: Flushed
+        self, talk: Conversation, given: Any, said: Any, before: int, view: View, flushed: FlushResult
     ) -> CompactionResult:
         """*given* said *said*, was shown in *before* tokens, and is shown as *view* now."""
         texts = (summary_in(message) for placed in view.visible_edits for message in placed.edit.insert)
@@ -234,7 +234,7 @@ class SoftHardCompactor:
             memory_failure=flushed.reason if flushed.failed else "",
         )
 
-    def _flushing(self, config: CompactionConfig, agent_id: str, told: list[Flushed]) -> Flushing | None:
+    def _flushing(self, config: CompactionConfig, agent_id: str, told: list[FlushResult]) -> MemoryFlush | None:
         """What is done for an agent's memory before messages are hidden."""
         memory = self.memory
         if memory is None or not config.memory_flush_enabled:
@@ -242,12 +242,12 @@ class SoftHardCompactor:
         sink = _Sink(partial(memory, agent_id)) if callable(memory) else memory
         with self._lock:
             backlog = self._waiting.setdefault(agent_id, Backlog())
-        return Flushing(sink, self.extract, report=told.append, backlog=backlog)
+        return MemoryFlush(sink, self.extract, report=told.append, backlog=backlog)
 
-    def _settled(self, agent_id: str, memory: Flushing | None, told: Sequence[Flushed]) -> Flushed:
+    def _settled(self, agent_id: str, memory: MemoryFlush | None, told: Sequence[FlushResult]) -> FlushResult:
         """How the flushes of one call went together. Only agents for whom something waits are remembered."""
         if memory is None:
-            return Flushed()
+            return FlushResult()
         with self._lock:
             known = self._waiting.get(agent_id)
             if known is memory.backlog and not known:
@@ -255,13 +255,13 @@ class SoftHardCompactor:
             elif known is not memory.backlog and memory.backlog:  # another call of this agent's ended meanwhile
                 self._waiting.setdefault(agent_id, Backlog()).put_back(*memory.backlog.take())
         failures = [one.reason for one in told if one.failed]
-        return Flushed(sum(one.count for one in told), bool(failures), "; ".join(failures))
+        return FlushResult(sum(one.count for one in told), bool(failures), "; ".join(failures))
 
 
 def extract_memories(messages: Any, *, format: str | Codec | None = None) -> Sequence[Memory]:
     """The memories in *messages*, for who stores them by hand (S2-40); what `compact` does by itself."""
     view = Compactor([], Budget(Never(), 0), format=format)(messages)
-    return drive(RuleMemories()(view, range(len(view.transcript)))).memories
+    return drive(RuleExtractor()(view, range(len(view.transcript)))).memories
 
 
 __all__ = [

@@ -10,7 +10,7 @@ from refold.memory import MemorySink
 from refold.presets.soft_hard import Overrides
 from refold.presets.soft_hard_config import CompactionConfig
 from refold.presets.soft_hard_results import CompactionCheck, CompactionResult, PreviewResult
-from refold.stores.store import Row
+from refold.stores.store import LedgerRow
 
 Wire = dict[str, Any]
 """A JSON object."""
@@ -74,10 +74,10 @@ class CompactorClient:
 
     async def history(
         self, messages: Sequence[Any], agent_id: str, conversation_id: str | None = None
-    ) -> Sequence[Row]:
+    ) -> Sequence[LedgerRow]:
         """What was done, oldest first (S2-53)."""
         whose = {"agent_id": agent_id, "conversation_id": conversation_id}
-        return [Row(**row) for row in await self._call("compactor_history", messages=list(messages), **whose)]
+        return [LedgerRow(**row) for row in await self._call("compactor_history", messages=list(messages), **whose)]
 
     async def revert(
         self, messages: Sequence[Any], *edits: str, agent_id: str, conversation_id: str | None = None
@@ -150,7 +150,7 @@ class ChatStore:
         self._show(result.compacted_messages, preview.original_count)
         return result
 
-    async def history(self) -> Sequence[Row]:
+    async def history(self) -> Sequence[LedgerRow]:
         """What was done to this chat, oldest first (S2-53). Raises `CommandError`."""
         return await self.compactor.history(self.messages, self.agent_id, self.conversation_id)
 

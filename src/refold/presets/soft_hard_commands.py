@@ -22,7 +22,7 @@ from refold.presets.soft_hard_client import (
 )
 from refold.presets.soft_hard_results import PreviewResult
 from refold.presets.token_formulas import rather_over
-from refold.stores.store import Row
+from refold.stores.store import LedgerRow
 
 
 def compactor_estimate_tokens(text: str) -> int:
@@ -117,7 +117,7 @@ def compactor_accept(
 
 def compactor_history(
     by: SoftHardCompactor, messages: Sequence[Any], agent_id: str, conversation_id: str | None = None
-) -> list[Row]:
+) -> list[LedgerRow]:
     """What was done to *messages*, oldest first (S2-53)."""
     return list(by.history(list(messages), agent_id, conversation_id))
 
@@ -217,7 +217,7 @@ def _as_json(result: Any) -> Any:
     if isinstance(result, int):
         return result
     return (
-        [asdict(one) if isinstance(one, Row) else one for one in result] if isinstance(result, list) else asdict(result)
+        [asdict(one) if isinstance(one, LedgerRow) else one for one in result] if isinstance(result, list) else asdict(result)
     )
 
 

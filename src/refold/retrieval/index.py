@@ -10,8 +10,8 @@ import sqlite3
 import weakref
 from collections.abc import Mapping
 
-from refold.stores.sql import Linked
-from refold.stores.sqlite_connection import Link, close_over_forks
+from refold.stores.sql import DatabaseClient
+from refold.stores.sqlite_connection import SQLiteDatabase, close_before_forks
 from refold.stores.sqlite_schema import INDEX_ID
 from refold.text.plain import readable_text
 from refold.text.terms import any_word_query, phrase_query, terms
@@ -31,19 +31,19 @@ EXACT = 100.0
 """What a message that holds the query as it stands scores more than one that holds words of it."""
 
 
-class Index(Linked):
+class Index(DatabaseClient):
     """Finds messages by their words, in the file at *path* or (`:memory:`) in memory alone.
 
     *timeout* is how many seconds to wait for other writers. Usable from several threads and processes. The
     file can be deleted at any time: it is made again from the transcripts. Raises `StoreError`.
     """
 
-    _link: Link
+    _link: SQLiteDatabase
 
     def __init__(self, path: str | os.PathLike[str] = ":memory:", *, timeout: float = 30.0) -> None:
-        self._link = Link(os.fspath(path), timeout, "NORMAL", MIGRATIONS, INDEX_ID)
-        with self._link.at("open"):
-            close_over_forks(self._link)
+        self._link = SQLiteDatabase(os.fspath(path), timeout, "NORMAL", MIGRATIONS, INDEX_ID)
+        with self._link.connection("open"):
+            close_before_forks(self._link)
         weakref.finalize(self, self._link.close)
 
     def add(self, transcript: Transcript, stop: int | None = None) -> int:
@@ -53,7 +53,7 @@ class Index(Linked):
         start = self._known(transcript, end)
         if start == end:
             return 0
-        with self._link.writing() as connection:
+        with self._link.transaction() as connection:
             return sum(_learn(connection, transcript, at) for at in range(start, end))
 
     def find(self, hidden: Mapping[str, int], query: str) -> dict[int, float]:
@@ -69,13 +69,13 @@ class Index(Linked):
     def _matches(self, wanted: str) -> list[tuple[str, float]]:
         if not wanted:
             return []
-        with self._link.at("read") as connection:
+        with self._link.connection("read") as connection:
             return connection.execute(FIND, (wanted,)).fetchall()
 
     def _known(self, transcript: Transcript, end: int) -> int:
         """How many messages from the beginning are indexed: who knows one tip knows all before it."""
         low, high = 0, end
-        with self._link.at("read") as connection:
+        with self._link.connection("read") as connection:
             while low < high:
                 middle = (low + high + 1) // 2
                 known = connection.execute(KNOWN, (transcript.tips[middle],)).fetchone()

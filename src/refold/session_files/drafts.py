@@ -20,8 +20,8 @@ from refold.errors import EditError, StoreError
 from refold.models.driver import Asker
 from refold.session_files.edited_session import EditedSession, read_only_compactor, scratch_compactor
 from refold.stores import MemoryStore
-from refold.stores.edit_json import FORMAT, dump, edit_fields, edit_of, load
-from refold.stores.store import Action, Row
+from refold.stores.edit_json import FORMAT, dump, edit_fields, load, read_edit
+from refold.stores.store import Action, LedgerRow
 
 SUFFIX = ".refold-draft"
 """Not `.jsonl`: agents take every `*.jsonl` in their folders for a session."""
@@ -56,7 +56,7 @@ def try_strategies(
     ask: Asker | None = None,
     actor: str = "manual",
     action: Action = "preview",
-) -> tuple[Preview, tuple[Row, ...]]:
+) -> tuple[Preview, tuple[LedgerRow, ...]]:
     """What *strategies* would make of a session so that it fits *to* tokens, and the ledger's rows about it.
 
     *ask* answers strategies that need a model. Nothing is written. A session that fits already is
@@ -76,13 +76,13 @@ def try_strategies(
     return Preview(work.view, made.view, edits), (*about(action, when, actor, sighted, local), *booked)
 
 
-def record_rows(work: EditedSession, rows: Sequence[Row]) -> None:
+def record_rows(work: EditedSession, rows: Sequence[LedgerRow]) -> None:
     """Put rows into the session's ledger, where its store keeps one. Raises `StoreError`."""
     if rows and (record := getattr(work.store, "record", None)):
         record(rows)
 
 
-def save_compaction(work: EditedSession, made: Preview, rows: Sequence[Row]) -> EditedSession:
+def save_compaction(work: EditedSession, made: Preview, rows: Sequence[LedgerRow]) -> EditedSession:
     """Keep a compaction at once: its edits and what the ledger says about it. Raises `StoreError`."""
     if made.edits:
         work.store.save(made.edits)
@@ -205,7 +205,7 @@ def _draft(line: bytes) -> Draft:
         session=(path, id),
         to=int(value["to"]),
         base=tuple(value["base"]),
-        edits=tuple(edit_of(edit) for edit in value["edits"]),
+        edits=tuple(read_edit(edit) for edit in value["edits"]),
         attempts=tuple(Attempt(**{k: v for k, v in one.items() if k in names}) for one in value["attempts"]),
     )
 

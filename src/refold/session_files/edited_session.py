@@ -23,7 +23,7 @@ from refold.models.driver import Asker
 from refold.session_files import Session
 from refold.session_files.discover import Refused, files_below
 from refold.stores import MemoryStore, SidecarStore
-from refold.stores.store import Recorder, Row, Store
+from refold.stores.store import LedgerRow, LedgerStore, Store
 from refold.tokens.count import Counter, count_message
 from refold.tokens.priors import no_prior
 
@@ -113,7 +113,7 @@ def scratch_compactor(
     strategies: Iterable[Strategy],
     to: int,
     ask: Asker | None = None,
-    ledger: Recorder | None = None,
+    ledger: LedgerStore | None = None,
 ) -> Compactor:
     """A compactor that starts from the session's edits and keeps new ones in memory alone."""
     memory = MemoryStore()
@@ -178,7 +178,7 @@ def _is_unseen(work: EditedSession, ids: Iterable[str]) -> bool:
     return set(ids) <= late - early
 
 
-def ledger_rows(work: EditedSession) -> tuple[Row, ...]:
+def ledger_rows(work: EditedSession) -> tuple[LedgerRow, ...]:
     """What the ledger says of the session, oldest first. Raises `StoreError`."""
     return read_only_compactor(work).records(work.payload)
 

@@ -23,7 +23,7 @@ from refold.messages import (
     ToolCall,
     ToolResult,
 )
-from refold.stores.store import Action, Row
+from refold.stores.store import Action, LedgerRow
 
 FORMAT = 1
 """Version of the form written here: the field `refold` of every document and line."""
@@ -45,17 +45,17 @@ def dump_edit(edit: Edit) -> str:
 
 def load_edit(text: str | bytes) -> Edit:
     """Read what `dump_edit` wrote. Raises `StoreError`."""
-    return edit_of(load(text))
+    return read_edit(load(text))
 
 
-def dump_row(row: Row) -> str:
+def dump_row(row: LedgerRow) -> str:
     """One ledger row as one line of JSON, without a line end."""
     return dump({"refold": FORMAT, **row_fields(row)})
 
 
-def load_row(text: str | bytes) -> Row:
+def load_row(text: str | bytes) -> LedgerRow:
     """Read what `dump_row` wrote. Raises `StoreError`."""
-    return row_of(load(text))
+    return read_row(load(text))
 
 
 # --- documents -------------------------------------------------------------------------------
@@ -76,13 +76,19 @@ def load(text: str | bytes) -> Json:
     """A document of this format or an older one. Raises `StoreError`: `NewerFormatError` for a newer one."""
     try:
         document = json.loads(text)
-    except (ValueError, TypeError, RecursionError) as error:  # TypeError: a damaged row holds no text
+    except (
+        ValueError,
+        TypeError,
+        RecursionError,
+    ) as error:  # TypeError: a damaged row holds no text
         raise StoreError(f"malformed JSON: {error}") from error
     if not isinstance(document, dict):
         raise StoreError(f"a JSON object was expected, not {type(document).__name__}")
     version = _get(document, "refold", int)
     if version > FORMAT:
-        raise NewerFormatError(f"written in format {version}; this version of Refold reads formats up to {FORMAT}")
+        raise NewerFormatError(
+            f"written in format {version}; this version of Refold reads formats up to {FORMAT}"
+        )
     return document
 
 
@@ -103,21 +109,38 @@ def _split(value: Any) -> Any:
 
 def edit_fields(edit: Edit) -> Json:
     """An edit's fields, as they stand in a document or a list of edits."""
-    insert = [{"role": m.role, "parts": [_part_fields(part) for part in m.parts]} for m in edit.insert]
-    return {"id": edit.id, "start": edit.start, "stop": edit.stop, "tip": edit.tip, "by": edit.by, "insert": insert}
+    insert = [
+        {"role": m.role, "parts": [_part_fields(part) for part in m.parts]} for m in edit.insert
+    ]
+    return {
+        "id": edit.id,
+        "start": edit.start,
+        "stop": edit.stop,
+        "tip": edit.tip,
+        "by": edit.by,
+        "insert": insert,
+    }
 
 
-def edit_of(value: Json) -> Edit:
+def read_edit(value: Json) -> Edit:
     """Read what `edit_fields` made. Raises `StoreError`, also when the id is not that of the fields."""
     insert = tuple(_message_of(message) for message in _get(value, "insert", list))
-    edit = Edit(_get(value, "start", int), _get(value, "stop", int), insert, _text(value, "tip"), _text(value, "by"))
+    edit = Edit(
+        _get(value, "start", int),
+        _get(value, "stop", int),
+        insert,
+        _text(value, "tip"),
+        _text(value, "by"),
+    )
     if "id" in value and value["id"] != edit.id:
         raise StoreError(f"damaged: it says edit {value['id']!r}, its fields make edit {edit.id}")
     return edit
 
 
 def _message_of(value: Any) -> Message:
-    return Message(_text(value, "role"), tuple(_part_of(part) for part in _get(value, "parts", list)))
+    return Message(
+        _text(value, "role"), tuple(_part_of(part) for part in _get(value, "parts", list))
+    )
 
 
 def _part_fields(part: Part) -> Json:
@@ -155,12 +178,17 @@ def _result_of(value: Json) -> ToolResult:
 KINDS: Mapping[str, tuple[type[Part], Callable[[Json], Part]]] = {
     "text": (Text, lambda v: Text(_text(v, "text"))),
     "thinking": (Thinking, lambda v: Thinking(_text(v, "text", ""), _text(v, "signature", ""))),
-    "tool_call": (ToolCall, lambda v: ToolCall(_text(v, "id"), _text(v, "name"), _text(v, "arguments"))),
+    "tool_call": (
+        ToolCall,
+        lambda v: ToolCall(_text(v, "id"), _text(v, "name"), _text(v, "arguments")),
+    ),
     "tool_result": (ToolResult, _result_of),
     "media": (Media, _media_of),
     "opaque": (
         Opaque,
-        lambda v: Opaque(_text(v, "kind"), _text(v, "json"), _text(v, "opens", ""), _text(v, "closes", "")),
+        lambda v: Opaque(
+            _text(v, "kind"), _text(v, "json"), _text(v, "opens", ""), _text(v, "closes", "")
+        ),
     ),
 }
 TYPES: Mapping[type[Part], str] = {made: kind for kind, (made, _) in KINDS.items()}
@@ -169,7 +197,7 @@ TYPES: Mapping[type[Part], str] = {made: kind for kind, (made, _) in KINDS.items
 # --- ledger rows -----------------------------------------------------------------------------
 
 
-def row_fields(row: Row) -> Json:
+def row_fields(row: LedgerRow) -> Json:
     """A ledger row's fields."""
     return _fields(row)
 
@@ -177,7 +205,7 @@ def row_fields(row: Row) -> Json:
 _ROW_TEXTS = ("by", "reason", "model", "prompt", "grade", "actor", "trigger", "run", "tip")
 
 
-def row_of(value: Json) -> Row:
+def read_row(value: Json) -> LedgerRow:
     """Read what `row_fields` made. Raises `StoreError`."""
     when, cost = _get(value, "when", float | int), _get(value, "cost", float | int, 0.0)
     texts = {name: _text(value, name, "") for name in _ROW_TEXTS}
@@ -185,13 +213,15 @@ def row_of(value: Json) -> Row:
     edit = None if value.get("edit") is None else _text(value, "edit")
     outcome = cast("Outcome", _text(value, "outcome"))
     action = cast("Action", _text(value, "action", "compact"))
-    return Row(when=when, outcome=outcome, action=action, edit=edit, cost=cost, **counts, **texts)  # type: ignore[arg-type]  # grade
+    return LedgerRow(
+        when=when, outcome=outcome, action=action, edit=edit, cost=cost, **counts, **texts  # type: ignore[arg-type]  # grade
+    )
 
 
 # --- one field -------------------------------------------------------------------------------
 
 
-def _fields(value: Part | Row) -> Json:
+def _fields(value: Part | LedgerRow) -> Json:
     """The fields of a value that are not at their default, in the order of its class."""
     found = ((field.name, getattr(value, field.name), field.default) for field in fields(value))
     return {name: data for name, data, default in found if data != default}

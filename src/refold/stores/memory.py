@@ -5,7 +5,7 @@ from itertools import count
 from threading import Lock
 
 from refold.edits import Edit
-from refold.stores.store import Row
+from refold.stores.store import LedgerRow
 
 
 class MemoryStore:
@@ -16,7 +16,7 @@ class MemoryStore:
         self._order = count()
         self._edits: dict[str, tuple[int, Edit]] = {}
         self._by_tip: dict[str, tuple[str, ...]] = {}
-        self._rows: list[Row] = []
+        self._rows: list[LedgerRow] = []
         self._rows_by_tip: dict[str, list[int]] = {}
         self._version = 0
 
@@ -51,7 +51,7 @@ class MemoryStore:
         """Grows with every write."""
         return self._version
 
-    def record(self, rows: Iterable[Row]) -> None:
+    def record(self, rows: Iterable[LedgerRow]) -> None:
         """Add *rows* to the ledger, all or none."""
         new = list(rows)
         with self._lock:
@@ -59,12 +59,12 @@ class MemoryStore:
                 self._rows_by_tip.setdefault(row.tip, []).append(place)
             self._rows.extend(new)
 
-    def ledger(self, edit: str | None = None) -> Sequence[Row]:
+    def ledger(self, edit: str | None = None) -> Sequence[LedgerRow]:
         """All rows, or those about the edit with this full id, in the order of recording."""
         with self._lock:
             return tuple(row for row in self._rows if edit is None or row.edit == edit)
 
-    def ledger_of(self, tips: Sequence[str]) -> Sequence[Row]:
+    def ledger_of(self, tips: Sequence[str]) -> Sequence[LedgerRow]:
         """The rows whose tip is one of *tips*, in the order of recording."""
         with self._lock:
             wanted = self._rows_by_tip.keys() & set(tips)

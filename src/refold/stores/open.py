@@ -11,7 +11,7 @@ from refold.stores.sqlite import SQLiteStore
 from refold.stores.sqlite_connection import MEMORY
 from refold.stores.store import Store
 
-SERVER = re.compile("postgres(ql)?://")
+SERVER_URL = re.compile("postgres(ql)?://")
 
 
 def open_store(address: str, *, connect: bool = True, read_only: bool = False) -> Store:
@@ -23,22 +23,26 @@ def open_store(address: str, *, connect: bool = True, read_only: bool = False) -
         make = import_module("refold.stores.postgresql").PostgreSQLStore
         return cast("Store", make(address, connect=connect))
     if read_only:
-        insist_on(address)
-    return SidecarStore(address) if address.endswith(SUFFIX) else SQLiteStore(address, read_only=read_only)
+        require_file(address)
+    return (
+        SidecarStore(address)
+        if address.endswith(SUFFIX)
+        else SQLiteStore(address, read_only=read_only)
+    )
 
 
-def insist_on(address: str) -> None:
+def require_file(address: str) -> None:
     """Raise `StoreError` for the address of a file that is not there."""
-    file = file_of(address)
+    file = file_path(address)
     if file is not None and not file.exists():
         raise StoreError(f"{address}: there is no such store")
 
 
 def is_server(address: str) -> bool:
     """Does *address* name a database on a server?"""
-    return SERVER.match(address) is not None
+    return SERVER_URL.match(address) is not None
 
 
-def file_of(address: str) -> Path | None:
+def file_path(address: str) -> Path | None:
     """The file that *address* names; None where it names none."""
     return None if is_server(address) or address == MEMORY else Path(address)

@@ -16,7 +16,9 @@ try:
     import psycopg
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
 except ImportError as missing:
-    raise ImportError(f"a PostgreSQL store needs psycopg: {install_hint('postgresql')}") from missing
+    raise ImportError(
+        f"a PostgreSQL store needs psycopg: {install_hint('postgresql')}"
+    ) from missing
 
 T = TypeVar("T")
 _log = logging.getLogger("refold")
@@ -61,7 +63,7 @@ def _bounded(gen: Generator[Any, Any, T], deadline: float) -> Generator[Any, Any
         return done.value  # type: ignore[no-any-return]
 
 
-class Pool:
+class PostgreSQLPool:
     """At most *most* connections, made when they are needed and kept. *timeout* is how many seconds to wait
     for one, for a server to let us in, and for a statement. A server that went away is noticed before
     a connection is used again. Raises `StoreError`, which never holds a password."""
@@ -81,11 +83,11 @@ class Pool:
         self._idle = list[Connection]()
         self._busy, self._closed, self._ready, self._process = 0, False, False, os.getpid()
         self._tables: tuple[int | None, ...] | None = None
-        self.renewed = 0
+        self.replacements = 0
         """How often the tables were found to be others than before: dropped, emptied by TRUNCATE, or of another database (C12)."""
 
     @contextmanager
-    def at(self, doing: str) -> Iterator[Connection]:
+    def connection(self, doing: str) -> Iterator[Connection]:
         """A connection for this thread alone; what goes wrong becomes a `StoreError`."""
         try:
             with self._lent() as connection:
@@ -96,16 +98,16 @@ class Pool:
             raise StoreError(f"{self.name}: {error}") from None
 
     @contextmanager
-    def writing(self, *, edits: bool = True) -> Iterator[Connection]:
+    def transaction(self, *, edits: bool = True) -> Iterator[Connection]:
         """A connection in a transaction: kept whole at the end, or not at all. The version changes with *edits*."""
-        with self.at("write") as connection, connection.transaction():
+        with self.connection("write") as connection, connection.transaction():
             if edits and not connection.execute(BUMP).rowcount:
                 connection.execute(BEGIN)
             yield connection
 
     def version(self) -> int:
         """How often edits were written."""
-        with self.at("read") as connection:
+        with self.connection("read") as connection:
             version, *tables = connection.execute(VERSION).fetchone() or (None,)
             self._notice(tuple(tables))
             return int(version or 0)
@@ -113,9 +115,10 @@ class Pool:
     def _notice(self, tables: tuple[int | None, ...]) -> None:
         before, self._tables = self._tables, tables
         if before is not None and before != tables:
-            self.renewed += 1
+            self.replacements += 1
             _log.warning(
-                "the tables of %s were dropped, emptied or replaced; what is known is written again", self.name
+                "the tables of %s were dropped, emptied or replaced; what is known is written again",
+                self.name,
             )
 
     def close(self) -> None:
@@ -124,12 +127,12 @@ class Pool:
             self._closed = True
             self._drop_idle()
 
-    def pause(self) -> None:
+    def before_fork(self) -> None:
         """Before a fork: parent and child must not speak over one connection."""
         self._free.acquire()
         self._drop_idle()
 
-    def resume(self) -> None:
+    def after_fork(self) -> None:
         """After a fork. What other threads were using stays with the parent, who has those threads."""
         if self._process != os.getpid():
             self._process, self._busy = os.getpid(), 0
@@ -142,7 +145,9 @@ class Pool:
             yield connection
         except psycopg.Error as error:
             connection.close()
-            if isinstance(error, psycopg.errors.UndefinedTable):  # they were dropped: the next connection makes them
+            if isinstance(
+                error, psycopg.errors.UndefinedTable
+            ):  # they were dropped: the next connection makes them
                 with self._free:
                     self._ready = False
                     self._drop_idle()
@@ -153,8 +158,12 @@ class Pool:
 
     def _take(self) -> Connection:
         with self._free:
-            if not self._free.wait_for(lambda: self._busy < self._most or self._closed, self._timeout):
-                raise StoreError(f"all {self._most} connections were in use for {self._timeout:g} seconds")
+            if not self._free.wait_for(
+                lambda: self._busy < self._most or self._closed, self._timeout
+            ):
+                raise StoreError(
+                    f"all {self._most} connections were in use for {self._timeout:g} seconds"
+                )
             if self._closed:
                 raise StoreError("the store is closed")
             self._busy += 1
@@ -185,8 +194,14 @@ class Pool:
             f"{self._said.get('options', '')} -c statement_timeout={milliseconds} "
             f"-c idle_in_transaction_session_timeout={milliseconds}"
         )
-        said = {"application_name": "refold", "connect_timeout": max(2, round(self._timeout)), **self._said}
-        connection = Connection.connect(make_conninfo(**{**said, "options": options.strip()}), autocommit=True)
+        said = {
+            "application_name": "refold",
+            "connect_timeout": max(2, round(self._timeout)),
+            **self._said,
+        }
+        connection = Connection.connect(
+            make_conninfo(**{**said, "options": options.strip()}), autocommit=True
+        )
         connection.patience, connection.prepare_threshold = self._timeout + 1.0, None
         try:
             if not self._ready:

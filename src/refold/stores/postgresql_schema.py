@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from refold.stores.sqlite_schema import APPLICATION_ID, check_version
+from refold.stores.sqlite_schema import APPLICATION_ID, refuse_newer_schema
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -38,7 +38,9 @@ LOCK = "SELECT pg_advisory_xact_lock(%s)"
 UNTIMED = "SET LOCAL statement_timeout = 0"
 PATIENCE = 3_600.0
 """Seconds that a step may take: a ledger of millions of rows has to be read. Who waits for its end has a timeout still."""
-CREATE = "CREATE TABLE IF NOT EXISTS refold_schema (part text PRIMARY KEY, version integer NOT NULL)"
+CREATE = (
+    "CREATE TABLE IF NOT EXISTS refold_schema (part text PRIMARY KEY, version integer NOT NULL)"
+)
 VERSION = "SELECT version FROM refold_schema WHERE part = %s"
 NOTE = (
     "INSERT INTO refold_schema (part, version) VALUES (%s, %s) "
@@ -46,7 +48,9 @@ NOTE = (
 )
 
 
-def migrate(connection: Any, migrations: Sequence[Sequence[str]] = MIGRATIONS, part: str = "store") -> None:
+def migrate(
+    connection: Any, migrations: Sequence[Sequence[str]] = MIGRATIONS, part: str = "store"
+) -> None:
     """Give the database behind *connection* (autocommit) the tables of *migrations*; *part* is what they are for.
     Several processes may do so at once: one does, the others wait for it. Raises `StoreError`, `psycopg.Error`."""
     if _version(connection, len(migrations), part) == len(migrations):
@@ -54,7 +58,9 @@ def migrate(connection: Any, migrations: Sequence[Sequence[str]] = MIGRATIONS, p
     with connection.transaction():
         connection.execute(LOCK, (APPLICATION_ID,))
         connection.execute(UNTIMED)
-        connection.patience = PATIENCE  # of `refold.stores.postgresql_pool.Connection`, which sets it back
+        connection.patience = (
+            PATIENCE  # of `refold.stores.postgresql_pool.Connection`, which sets it back
+        )
         connection.execute(CREATE)
         for step in migrations[_version(connection, len(migrations), part) :]:
             for statement in step:
@@ -67,5 +73,5 @@ def _version(connection: Any, newest: int, part: str) -> int:
     if not connection.execute(FOUND).fetchone()[0]:
         return 0
     found = connection.execute(VERSION, (part,)).fetchone()
-    check_version(found[0] if found else 0, newest)
+    refuse_newer_schema(found[0] if found else 0, newest)
     return int(found[0]) if found else 0

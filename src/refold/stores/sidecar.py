@@ -22,12 +22,12 @@ from refold.stores.edit_json import (
     NewerFormatError,
     dump,
     edit_fields,
-    edit_of,
     load,
+    read_edit,
+    read_row,
     row_fields,
-    row_of,
 )
-from refold.stores.store import Row
+from refold.stores.store import LedgerRow
 
 _log = logging.getLogger("refold")
 SUFFIX = ".refold"
@@ -52,9 +52,9 @@ class SidecarStore:
         self._lock = Lock()
         self._seen: int | None = None
         self._file: tuple[int, int] | None = None
-        self.renewed = 0
+        self.replacements = 0
         """How often another file, or none, was found in the place of the one that was there before (C12)."""
-        self._content = Content()
+        self._content = SidecarContent()
 
     @classmethod
     def beside(cls, session: str | os.PathLike[str]) -> Self:
@@ -96,34 +96,34 @@ class SidecarStore:
         one that was missed already is not told again."""
         before, self._file = self._file, file
         if before is not None and (file is None or before[0] != file[0] or before[1] > file[1]):
-            self.renewed += 1
+            self.replacements += 1
             _log.warning("%s was deleted or replaced; what is known is written again", self.path)
 
-    def record(self, rows: Iterable[Row]) -> None:
+    def record(self, rows: Iterable[LedgerRow]) -> None:
         """Add *rows* to the ledger, all or none. Raises `StoreError`."""
         self._append("ledger", [row_fields(row) for row in rows])
 
-    def ledger(self, edit: str | None = None) -> Sequence[Row]:
+    def ledger(self, edit: str | None = None) -> Sequence[LedgerRow]:
         """All rows, or those about the edit with this full id, in the order of recording. Raises `StoreError`."""
         return tuple(row for row in self._read().rows if edit is None or row.edit == edit)
 
-    def ledger_of(self, tips: Sequence[str]) -> Sequence[Row]:
+    def ledger_of(self, tips: Sequence[str]) -> Sequence[LedgerRow]:
         """The rows whose tip is one of *tips*, in the order of recording. Raises `StoreError`."""
         wanted = set(tips)
         return tuple(row for row in self._read().rows if row.tip in wanted)
 
-    def _read(self) -> "Content":
+    def _read(self) -> "SidecarContent":
         with self._lock:
             version = self.version()
             if version != self._seen:
                 self._content, self._seen = self._replay(), version
             return self._content
 
-    def _replay(self) -> "Content":
+    def _replay(self) -> "SidecarContent":
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
-            return Content()
+            return SidecarContent()
         except (OSError, ValueError) as error:
             raise self._error("read", error) from error
         try:
@@ -150,25 +150,27 @@ class SidecarStore:
 
     def _error(self, doing: str, error: OSError | ValueError) -> StoreError:
         """A ValueError is a path that no file can have: with a NUL, or half a character (C16)."""
-        return StoreError(f"{self.path}: cannot {doing}: {getattr(error, 'strerror', None) or error}")
+        return StoreError(
+            f"{self.path}: cannot {doing}: {getattr(error, 'strerror', None) or error}"
+        )
 
 
 # --- reading ---------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
-class Content:
+class SidecarContent:
     """What the lines of a file say, one after another."""
 
     edits: dict[str, Edit] = field(default_factory=dict)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[LedgerRow] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     def apply(self, line: bytes) -> None:
         """Do what a line says, all or nothing. Raises `StoreError`."""
         document = load(line)
-        saved = [edit_of(item) for item in _items(document, "save")]
-        rows = [row_of(item) for item in _items(document, "ledger")]
+        saved = [read_edit(item) for item in _items(document, "save")]
+        rows = [read_row(item) for item in _items(document, "ledger")]
         removed = _items(document, "remove")
         for edit in saved:
             self.edits.pop(edit.id, None)
@@ -178,10 +180,10 @@ class Content:
         self.rows.extend(rows)
 
 
-def replay(data: bytes) -> Content:
+def replay(data: bytes) -> SidecarContent:
     """Everything a sidecar file says. Raises `StoreError` for a file that is none, or a newer one."""
     refuse_foreign(data)
-    content = Content()
+    content = SidecarContent()
     lines = data.split(b"\n")
     for number, line in enumerate(lines, 1):
         if line.endswith(TORN[:-1]) or (line and number == len(lines)):

@@ -8,18 +8,18 @@ from typing import Literal
 
 from refold.errors import StoreError
 from refold.stores import sql as tables
-from refold.stores.sqlite_connection import Link, close_over_forks
+from refold.stores.sqlite_connection import SQLiteDatabase, close_before_forks
 
 NOW = "((julianday('now') - 2440587.5) * 86400.0)"
 """Seconds since 1970."""
 
 
-def array(names: Iterable[str]) -> str:
+def json_array(names: Iterable[str]) -> str:
     """The different ones of *names* as a JSON list."""
     asked = set(names)
-    if tables.is_plain("".join(asked)):
+    if tables.is_alphanumeric("".join(asked)):
         return '["' + '","'.join(name or r"\"\"" for name in asked) + '"]'
-    return json.dumps([tables.key(name) for name in asked])
+    return json.dumps([tables.to_key(name) for name in asked])
 
 
 STATEMENTS = tables.Statements(
@@ -34,11 +34,11 @@ STATEMENTS = tables.Statements(
     "ON ledger.tip = asked.value UNION ALL SELECT seq, json FROM ledger WHERE tip IS NULL) ORDER BY seq",
     claim=tables.CLAIM.format(now=NOW),
     release=tables.RELEASE.format(now=NOW),
-    keys=array,
+    keys=json_array,
 )
 
 
-class SQLiteStore(tables.Tables):
+class SQLiteStore(tables.SQLStore):
     """Keeps edits and ledger in the SQLite file at *path* (`:memory:` for none).
 
     What `save` acknowledged survives a kill of the process and, with *synchronous* `FULL`, a power
@@ -48,7 +48,7 @@ class SQLiteStore(tables.Tables):
     Usable from several threads, processes and forked children. Raises `StoreError`.
     """
 
-    _link: Link
+    _link: SQLiteDatabase
     _say = STATEMENTS
 
     def __init__(
@@ -61,12 +61,12 @@ class SQLiteStore(tables.Tables):
     ) -> None:
         if not os.fspath(path):
             raise StoreError("a store needs the path of a file (or ':memory:')")
-        self._link = Link(os.fsdecode(path), timeout, synchronous, read_only=read_only)
-        with self._link.at("open"):
-            close_over_forks(self._link)
+        self._link = SQLiteDatabase(os.fsdecode(path), timeout, synchronous, read_only=read_only)
+        with self._link.connection("open"):
+            close_before_forks(self._link)
         weakref.finalize(self, self._link.close)
 
     @property
-    def renewed(self) -> int:
+    def replacements(self) -> int:
         """How often the file was found deleted or replaced while it was open: then another was opened or made in its place."""
-        return self._link.renewed
+        return self._link.replacements

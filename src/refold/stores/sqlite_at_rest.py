@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from refold.errors import StoreError
-from refold.stores.sqlite_schema import brought_forward
+from refold.stores.sqlite_schema import upgrade_copy
 
 Stamp = tuple[int, int, int]
 """Inode, size and time of the last change of a file: another one after each change."""
@@ -44,9 +44,11 @@ def connect(
     """
     mode = "mode=ro&immutable=1" if resting else "mode=ro"
     address = f"{Path(path).absolute().as_uri()}?{mode}"
-    connection = sqlite3.connect(address, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(
+        address, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False
+    )
     try:
-        connection = brought_forward(connection, time.monotonic() + timeout, migrations, owner)
+        connection = upgrade_copy(connection, time.monotonic() + timeout, migrations, owner)
         connection.execute("PRAGMA query_only = 1")
     except BaseException:
         connection.close()

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from refold.errors import StoreError
 from refold.stores import sqlite_at_rest as reading
-from refold.stores.sqlite_schema import APPLICATION_ID, MIGRATIONS, prepare
+from refold.stores.sqlite_schema import APPLICATION_ID, MIGRATIONS, prepare_schema
 
 MEMORY = ":memory:"
 FAILURES = (sqlite3.Error, OSError, ValueError)
@@ -21,7 +21,7 @@ text that damage made unreadable where Python's own module reads it (C16)."""
 _log = logging.getLogger("refold")
 
 
-class Link:
+class SQLiteDatabase:
     """A connection, its lock and its count of writes. With *read_only* the file is there already, and stays as it is."""
 
     def __init__(
@@ -43,11 +43,11 @@ class Link:
         self._read_only = read_only and path != MEMORY
         self._rests: reading.Stamp | None = None
         self._files: _Files | None = None
-        self.renewed = 0
+        self.replacements = 0
         """How often another file, or none, was found in the place of the one that was open (C12)."""
 
     @contextmanager
-    def at(self, doing: str) -> Iterator[sqlite3.Connection]:
+    def connection(self, doing: str) -> Iterator[sqlite3.Connection]:
         """The connection, for this thread alone; what goes wrong becomes a `StoreError`."""
         with self._lock:
             try:
@@ -59,14 +59,14 @@ class Link:
                 raise StoreError(f"{self.path}: {error}") from error
 
     @contextmanager
-    def writing(self, *, edits: bool = True) -> Iterator[sqlite3.Connection]:
+    def transaction(self, *, edits: bool = True) -> Iterator[sqlite3.Connection]:
         """The connection in a transaction: kept whole at the end, or not at all. Own writes of other things
         than *edits* do not change the version.
 
         The write lock is taken at the start, where SQLite waits for other writers; a transaction that
         begins by reading could only fail when it comes to write.
         """
-        with self.at("write") as connection:
+        with self.connection("write") as connection:
             self._writes += edits
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -79,7 +79,7 @@ class Link:
 
     def version(self) -> int:
         """Own writes, and SQLite's count of what other connections have committed: both only grow."""
-        with self.at("read") as connection:
+        with self.connection("read") as connection:
             return self._writes + int(connection.execute("PRAGMA data_version").fetchone()[0])
 
     def close(self) -> None:
@@ -88,14 +88,14 @@ class Link:
             self._closed = True
             self._disconnect()
 
-    def pause(self) -> None:
+    def before_fork(self) -> None:
         """Before a fork: SQLite's locks and its idea of them do not survive in a child, so none are open."""
         self._lock.acquire()
         self._paused = True
         if self.path != MEMORY:
             self._disconnect()
 
-    def resume(self) -> None:
+    def after_fork(self) -> None:
         """After a fork, in parent and child: the next use connects again."""
         if self._paused:
             self._paused = False
@@ -104,7 +104,12 @@ class Link:
     def _current(self) -> sqlite3.Connection:
         """The connection; another one after what was read at rest has changed, and where the file is not the one that was
         opened: it was deleted or replaced, and what is written to the old one is lost."""
-        if self._connection and self._files and not self._connection.in_transaction and self._files.are_gone(self.path):
+        if (
+            self._connection
+            and self._files
+            and not self._connection.in_transaction
+            and self._files.are_gone(self.path)
+        ):
             self._disconnect()
             self._is_gone = True  # the inode of the new one may be the same again from now on
             if not self._read_only:
@@ -124,8 +129,11 @@ class Link:
         """Remember which file it is, and tell where it is another than before."""
         before, self._files = self._files, None if self.path == MEMORY else _Files.at(self.path)
         if before and self._files and (self._is_gone or before.main != self._files.main):
-            self.renewed, self._is_gone = self.renewed + 1, False
-            _log.warning("%s was deleted or replaced while it was open; what is known is written again", self.path)
+            self.replacements, self._is_gone = self.replacements + 1, False
+            _log.warning(
+                "%s was deleted or replaced while it was open; what is known is written again",
+                self.path,
+            )
 
     def _insist_on_rest(self) -> None:
         """Raise `StoreError` if what was read without locks has changed meanwhile."""
@@ -139,15 +147,19 @@ class Link:
 
     def _to_read(self) -> sqlite3.Connection:
         self._rests = reading.at_rest(self.path)
-        return reading.connect(self.path, self._timeout, self._migrations, self._owner, resting=self._rests is not None)
+        return reading.connect(
+            self.path, self._timeout, self._migrations, self._owner, resting=self._rests is not None
+        )
 
     def _to_write(self) -> sqlite3.Connection:
         if self.path != MEMORY:
             _make_private(self.path)
-        connection = sqlite3.connect(self.path, timeout=self._timeout, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(
+            self.path, timeout=self._timeout, isolation_level=None, check_same_thread=False
+        )
         try:
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
-            prepare(connection, self._timeout, self._migrations, self._owner)
+            prepare_schema(connection, self._timeout, self._migrations, self._owner)
         except BaseException:
             connection.close()
             raise
@@ -197,17 +209,17 @@ def _make_private(path: str) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
-class Forking(Protocol):
+class ForkAware(Protocol):
     """What must know of forks."""
 
-    def pause(self) -> None:
+    def before_fork(self) -> None:
         """Before a fork, in the thread that forks."""
 
-    def resume(self) -> None:
+    def after_fork(self) -> None:
         """After it, in parent and child."""
 
 
-def close_over_forks(link: Forking) -> None:
+def close_before_forks(link: ForkAware) -> None:
     """Have *link* closed before each fork of this process, for as long as it lives."""
     if not hasattr(os, "register_at_fork"):
         return
@@ -215,11 +227,11 @@ def close_over_forks(link: Forking) -> None:
 
     def pause() -> None:
         if (alive := known()) is not None:
-            alive.pause()
+            alive.before_fork()
 
     def resume() -> None:
         if (alive := known()) is not None:
-            alive.resume()
+            alive.after_fork()
 
     os.register_at_fork(before=pause, after_in_parent=resume, after_in_child=resume)
 

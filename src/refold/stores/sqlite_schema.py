@@ -23,7 +23,9 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE ledger (seq INTEGER PRIMARY KEY, edit TEXT, json TEXT NOT NULL)",
         "CREATE INDEX ledger_by_edit ON ledger (edit)",
     ),
-    ("CREATE TABLE claims (name TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID",),
+    (
+        "CREATE TABLE claims (name TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID",
+    ),
     (
         "ALTER TABLE ledger ADD COLUMN tip TEXT",
         # In a row's JSON `"tip":` is the field and nothing else: inside a text a quotation mark has a stroke before it.
@@ -40,7 +42,7 @@ rows that schema 3 wrote, and rows that a process which opened the file as schem
 every look-up (`refold.stores.sql`)."""
 
 
-def prepare(
+def prepare_schema(
     connection: sqlite3.Connection,
     timeout: float,
     migrations: Sequence[Sequence[str]] = MIGRATIONS,
@@ -51,21 +53,21 @@ def prepare(
     may do so at once. Raises `StoreError`, `sqlite3.Error`.
     """
     deadline = time.monotonic() + timeout
-    insist(deadline, lambda: _inspect(connection, len(migrations), owner))
+    retry_while_locked(deadline, lambda: _inspect(connection, len(migrations), owner))
     # SQLite answers "locked" at once, busy timeout or not, when two connections change the journal mode.
-    insist(deadline, lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone())
+    retry_while_locked(deadline, lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone())
     if _pragma(connection, "user_version") < len(migrations):
-        insist(deadline, lambda: _migrate(connection, migrations, owner))
+        retry_while_locked(deadline, lambda: _migrate(connection, migrations, owner))
 
 
-def brought_forward(
+def upgrade_copy(
     connection: sqlite3.Connection, deadline: float, migrations: Sequence[Sequence[str]], owner: int
 ) -> sqlite3.Connection:
     """*connection*, or where its database is of an older version, one to a copy in memory with all of *migrations*.
 
     Nothing is written. Raises `StoreError`, `sqlite3.Error`.
     """
-    insist(deadline, lambda: _inspect(connection, len(migrations), owner))
+    retry_while_locked(deadline, lambda: _inspect(connection, len(migrations), owner))
     if _pragma(connection, "user_version") == len(migrations):
         return connection
     copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
@@ -75,7 +77,7 @@ def brought_forward(
     return copy
 
 
-def insist(deadline: float, act: Callable[[], object]) -> None:
+def retry_while_locked(deadline: float, act: Callable[[], object]) -> None:
     """Do *act*, again while the database is locked, until *deadline* (`time.monotonic`)."""
     while True:
         try:
@@ -110,17 +112,23 @@ def _refuse_foreign(connection: sqlite3.Connection, newest: int, owner: int) -> 
     found = _pragma(connection, "application_id")
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     if found != owner and (found or version or tables):
-        raise StoreError("an SQLite database, but not one of Refold's" + " of this kind" * (found in OURS))
-    check_version(version, newest)
+        raise StoreError(
+            "an SQLite database, but not one of Refold's" + " of this kind" * (found in OURS)
+        )
+    refuse_newer_schema(version, newest)
 
 
-def check_version(version: int, newest: int) -> None:
+def refuse_newer_schema(version: int, newest: int) -> None:
     """Raise `StoreError` for a schema that is newer than we are."""
     if version > newest:
-        raise StoreError(f"written with schema {version}; this version of Refold knows schemas up to {newest}")
+        raise StoreError(
+            f"written with schema {version}; this version of Refold knows schemas up to {newest}"
+        )
 
 
-def _migrate(connection: sqlite3.Connection, migrations: Sequence[Sequence[str]], owner: int) -> None:
+def _migrate(
+    connection: sqlite3.Connection, migrations: Sequence[Sequence[str]], owner: int
+) -> None:
     """Take the steps that are missing, in one transaction, under the write lock."""
     connection.execute("BEGIN IMMEDIATE")
     try:

@@ -27,13 +27,13 @@ class Store(Protocol):
         """A number that changes whenever anybody else may have changed the store; cheap to ask."""
 
 
-def renewals(store: object) -> int:
+def replacement_count(store: object) -> int:
     """How often *store* has noticed that its file or table is another than before, deleted or replaced while it was open
-    (its `renewed`, where it has that): what is known is then to be written again (C12)."""
-    return int(getattr(store, "renewed", 0))
+    (its `replacements`, where it has that): what is known is then to be written again (C12)."""
+    return int(getattr(store, "replacements", 0))
 
 
-class Claims(Protocol):
+class ClaimStore(Protocol):
     """A store in which several processes tell each other what they are at. Optional: a store without it is a
     whole store."""
 
@@ -54,7 +54,7 @@ Action = Literal["compact", "preview", "accept", "revert"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class LedgerRow:
     """One line of the ledger: one edit and how it came about, or one attempt that made none.
 
     Where an attempt made several edits, each has a row of its own with the tokens before and after
@@ -93,31 +93,31 @@ class Row:
     """The transcript's tip then: names the history that was compacted."""
 
 
-class Recorder(Protocol):
+class LedgerStore(Protocol):
     """A store that keeps a ledger too. Optional: a store without these two is a whole store."""
 
-    def record(self, rows: Iterable[Row]) -> None:
+    def record(self, rows: Iterable[LedgerRow]) -> None:
         """Add *rows* to the ledger, all or none. Raises `StoreError`."""
 
-    def ledger(self, edit: str | None = None) -> Sequence[Row]:
+    def ledger(self, edit: str | None = None) -> Sequence[LedgerRow]:
         """All rows, or those about the edit with this full id, in the order of recording.
 
         Raises `StoreError`.
         """
 
 
-class Indexed(Recorder, Protocol):
+class IndexedLedgerStore(LedgerStore, Protocol):
     """A ledger that finds the rows about one history among those of all others. Optional: one without it is read whole
-    for that (`rows_of`)."""
+    for that (`rows_about`)."""
 
-    def ledger_of(self, tips: Sequence[str]) -> Sequence[Row]:
+    def ledger_of(self, tips: Sequence[str]) -> Sequence[LedgerRow]:
         """The rows whose tip is one of *tips*, in the order of recording. Raises `StoreError`."""
 
 
-def rows_of(ledger: Recorder, tips: Sequence[str]) -> Sequence[Row]:
+def rows_about(ledger: LedgerStore, tips: Sequence[str]) -> Sequence[LedgerRow]:
     """The rows about the history with these *tips* and about what it branched from, in the order of recording. Costs
-    what is found where the ledger is `Indexed`, else what the ledger holds. Raises `StoreError`."""
+    what is found where the ledger is `IndexedLedgerStore`, else what the ledger holds. Raises `StoreError`."""
     if hasattr(ledger, "ledger_of"):
-        return cast("Indexed", ledger).ledger_of(tips)
+        return cast("IndexedLedgerStore", ledger).ledger_of(tips)
     wanted = set(tips)
     return tuple(row for row in ledger.ledger() if row.tip in wanted)

@@ -45,7 +45,9 @@ class Chunked:
         worst: Ending | None = None
         for start, stop in self.chunks(view):
             surroundings = keep_before(view, start, stop, memory)
-            _, ending = yield from summarize_span(view, surroundings, self.summarizer, self.max_tokens, repr(self))
+            _, ending = yield from summarize_span(
+                view, surroundings, self.summarizer, self.max_tokens, repr(self)
+            )
             worst = ending if ending and ending.outcome != "noop" else worst
             if ending and ending.outcome == "failed":
                 break

@@ -45,14 +45,18 @@ class ClearToolInputs:
     def __post_init__(self) -> None:
         require_int(0, keep=self.keep, min_tokens=self.min_tokens, longer_than=self.longer_than)
         require_callable_or_none(scorer=self.scorer)
-        object.__setattr__(self, "protect", as_names("protect", self.protect))  # so that the repr is always the same
+        object.__setattr__(
+            self, "protect", as_names("protect", self.protect)
+        )  # so that the repr is always the same
 
     def __call__(self, view: View) -> Edits:
         """An edit for each message with calls to shorten."""
         old, by = self._old(view), repr(self)
         stands = {stand.at: stand for stand in iter_slots(view) if stand.at in old}
         for at in least_first(self.scorer, view, stands):
-            change = partial(self._shortened, view=view, ids=old[at], name=view.edit_name(at, at + 1, by))
+            change = partial(
+                self._shortened, view=view, ids=old[at], name=view.edit_name(at, at + 1, by)
+            )
             yield from replace_if_smaller(view, stands[at], map_parts(stands[at].message, change), by)
 
     def _old(self, view: View) -> dict[int, set[str]]:
@@ -66,7 +70,11 @@ class ClearToolInputs:
         return ids
 
     def _shortened(self, part: Part, view: View, ids: set[str], name: str) -> Part:
-        if not isinstance(part, ToolCall) or part.id not in ids or len(part.arguments) < self.longer_than:
+        if (
+            not isinstance(part, ToolCall)
+            or part.id not in ids
+            or len(part.arguments) < self.longer_than
+        ):
             return part
         if view.profile.count(Message("assistant", (part,))) < self.min_tokens:
             return part

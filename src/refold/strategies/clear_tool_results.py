@@ -67,12 +67,18 @@ class ClearToolResults:
     stub: Stub | None = None
 
     def __post_init__(self) -> None:
-        figures = {"keep_tokens": self.keep_tokens, "at_least": self.at_least, "min_tokens": self.min_tokens}
+        figures = {
+            "keep_tokens": self.keep_tokens,
+            "at_least": self.at_least,
+            "min_tokens": self.min_tokens,
+        }
         require_int(0, keep=self.keep, **figures)
         require_callable_or_none(scorer=self.scorer, stub=self.stub)
         if self.media not in ("drop", "keep"):
             raise ValueError(f"media must be 'drop' or 'keep', not {self.media!r}")
-        object.__setattr__(self, "protect", as_names("protect", self.protect))  # so that the repr is always the same
+        object.__setattr__(
+            self, "protect", as_names("protect", self.protect)
+        )  # so that the repr is always the same
 
     def __call__(self, view: View) -> Edits:
         """An edit for each message with results to clear, or none at all."""
@@ -103,9 +109,15 @@ class ClearToolResults:
         """Calls whose results may be cleared, by position of the result and call id."""
         calls: dict[int, dict[str, ToolCall]] = {}
         again = find_refetched(view)
-        for group in clearable_groups(found, self._kept(view, found, stands), first_unseen(view.transcript.messages)):
+        for group in clearable_groups(
+            found, self._kept(view, found, stands), first_unseen(view.transcript.messages)
+        ):
             for pair in group:
-                if pair.result_at in stands and pair.result_at not in again and pair.call.name not in self.protect:
+                if (
+                    pair.result_at in stands
+                    and pair.result_at not in again
+                    and pair.call.name not in self.protect
+                ):
                     calls.setdefault(pair.result_at, {})[pair.call.id] = pair.call
         return calls
 
@@ -124,7 +136,11 @@ class ClearToolResults:
         for pair in group:
             if pair.result_at in stands and pair.call.name not in self.protect:
                 stand = stands[pair.result_at]
-                yield from (_tokens(view, stand, part) for part in _results(stand.message) if part.id == pair.call.id)
+                yield from (
+                    _tokens(view, stand, part)
+                    for part in _results(stand.message)
+                    if part.id == pair.call.id
+                )
 
     def _cleared(self, view: View, stand: MessageSlot, calls: dict[str, ToolCall], name: str) -> Message:
         said = {result.id: result for result in _results(view.transcript.messages[stand.at])}
@@ -137,7 +153,13 @@ class ClearToolResults:
         return map_parts(stand.message, change)
 
     def _shorter(
-        self, view: View, stand: MessageSlot, shown: ToolResult, said: ToolResult, call: ToolCall, name: str
+        self,
+        view: View,
+        stand: MessageSlot,
+        shown: ToolResult,
+        said: ToolResult,
+        call: ToolCall,
+        name: str,
     ) -> ToolResult:
         """The stub for a result, or the result as it is shown where no stub is smaller.
 
@@ -146,20 +168,31 @@ class ClearToolResults:
         bring back the other.
         """
         before = _tokens(view, stand, shown)
-        if before < self.min_tokens and (not stand.by or _count(view, stand, said) < self.min_tokens):
+        if before < self.min_tokens and (
+            not stand.by or _count(view, stand, said) < self.min_tokens
+        ):
             return shown
         stub = self._stub(shown, said, call, name)
         if stand.by and not self.stub and _count(view, stand, stub) >= before:
-            stub = _with_steering(replace(shown, content=(Text(f"[{call_title(call)}: cleared (edit {name})]"),)), said)
+            stub = _with_steering(
+                replace(shown, content=(Text(f"[{call_title(call)}: cleared (edit {name})]"),)),
+                said,
+            )
         alone = len(stand.message.parts) == 1  # then the message is counted, and says the same
         return stub if alone or _count(view, stand, stub) < before else shown
 
     def _stub(self, shown: ToolResult, said: ToolResult, call: ToolCall, name: str) -> ToolResult:
-        media = tuple(part for part in shown.content if isinstance(part, Media) and self.media == "keep")
-        gone = [part for part in said.content if not (isinstance(part, Media) and self.media == "keep")]
+        media = tuple(
+            part for part in shown.content if isinstance(part, Media) and self.media == "keep"
+        )
+        gone = [
+            part for part in said.content if not (isinstance(part, Media) and self.media == "keep")
+        ]
         failure = tuple(_failure(shown))
         if self.stub is None:
-            text = "\n".join((f"[{call_title(call)}: result of {_size(gone)} cleared (edit {name})]", *failure))
+            text = "\n".join(
+                (f"[{call_title(call)}: result of {_size(gone)} cleared (edit {name})]", *failure)
+            )
         else:
             text = self.stub(Cleared(call, said, name, failure))
         stub = ToolResult(shown.id, (Text(text), *media), shown.error, shown.name)

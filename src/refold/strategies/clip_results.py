@@ -53,10 +53,15 @@ class ClipResults:
     def __call__(self, view: View, since: int = 0) -> Edits:
         """An edit for each message from position *since* on with a result over the limit."""
         for at, message in iter_unedited(view, since):
-            if ToolResult in map(type, message.parts) and max(map(_length, message.parts)) > self.limit:
+            if (
+                ToolResult in map(type, message.parts)
+                and max(map(_length, message.parts)) > self.limit
+            ):
                 by = repr(self)
                 name = view.edit_name(at, at + 1, by)
-                clipped = map_parts(message, partial(self._clip, limit=self._limit(view, message), name=name))
+                clipped = map_parts(
+                    message, partial(self._clip, limit=self._limit(view, message), name=name)
+                )
                 yield from replace_if_smaller(
                     view, MessageSlot(at, message, view.base.tokens(at, at + 1), ""), clipped, by
                 )
@@ -80,7 +85,9 @@ class ClipResults:
             cut = gap(text, size, self.head)
         if cut.start >= cut.stop:
             return part
-        return replace(part, content=tuple(_spliced(part.content, cut, _mark(text, cut, lines, name))))
+        return replace(
+            part, content=tuple(_spliced(part.content, cut, _mark(text, cut, lines, name)))
+        )
 
 
 def _length(part: Part) -> int:

@@ -54,11 +54,17 @@ class DropDuplicates:
         if not wanted:
             return
         by = repr(self)
-        for _, run in groupby(iter_unedited(view, since - since % stretch), key=lambda found: found[0] // stretch):
+        for _, run in groupby(
+            iter_unedited(view, since - since % stretch), key=lambda found: found[0] // stretch
+        ):
             copies = Copies(view.transcript.messages, self.within)
             for at, message in run:
                 repeats = [part for part in _results(message) if part.content in wanted]
-                twins = {part.id: twin for part in repeats if (twin := copies.twin(at, part)) and at >= since}
+                twins = {
+                    part.id: twin
+                    for part in repeats
+                    if (twin := copies.twin(at, part)) and at >= since
+                }
                 if twins:
                     stand = MessageSlot(at, message, view.base.tokens(at, at + 1), "")
                     yield from replace_if_smaller(
@@ -69,7 +75,8 @@ class DropDuplicates:
         return [
             part
             for part in _results(message)
-            if sum(len(item.text) for item in part.content if isinstance(item, Text)) >= self.min_chars
+            if sum(len(item.text) for item in part.content if isinstance(item, Text))
+            >= self.min_chars
             and all(item.ref for item in part.content if isinstance(item, Media))
         ]
 
@@ -79,7 +86,11 @@ def _repeated(new: list[Said], view: View, since: int, back: int) -> set[Said]:
     quick look at how each begins, which in most turns is all that is needed."""
     openings = {_opening(said) for said in new}
     before = view.base.map_cached(_openings)[since - back : since] if new and back else ()
-    return set(new) if len(openings) < len(new) or not openings.isdisjoint(chain.from_iterable(before)) else set()
+    return (
+        set(new)
+        if len(openings) < len(new) or not openings.isdisjoint(chain.from_iterable(before))
+        else set()
+    )
 
 
 def _openings(message: Message) -> tuple[str, ...]:

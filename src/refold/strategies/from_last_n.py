@@ -45,5 +45,7 @@ class FromLastN:
         since = max((cut for cut in view.cuts if cut <= stop - self.n), default=0)
         memory = self.memory if self.preserve_memory else None
         surroundings = keep_before(view, 0, stop, memory)
-        result = yield from summarize_span(view, surroundings, self.summarizer, self.max_tokens, repr(self), since)
+        result = yield from summarize_span(
+            view, surroundings, self.summarizer, self.max_tokens, repr(self), since
+        )
         return result.ending

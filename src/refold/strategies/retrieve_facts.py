@@ -50,7 +50,9 @@ class RetrieveFacts:
         require_int(1, max_tokens=self.max_tokens, piece=self.piece, asks=self.asks)
         require_callable(memory=self.memory)
         require_callable_or_none(fallback=self.fallback)
-        if not isinstance(self.concepts, tuple | list) or not all(isinstance(one, Concept) for one in self.concepts):
+        if not isinstance(self.concepts, tuple | list) or not all(
+            isinstance(one, Concept) for one in self.concepts
+        ):
             raise ValueError(f"concepts must be a tuple of Concept, not {self.concepts!r}")
         object.__setattr__(self, "prompt", as_prompt(self.prompt))
         self._summarizer()
@@ -62,7 +64,9 @@ class RetrieveFacts:
             return Ending("noop", "nothing new to look through")
         memory = self.memory if self.preserve_memory else None
         surroundings = keep_before(view, 0, stop, memory)
-        result = yield from summarize_span(view, surroundings, self._summarizer(), self.max_tokens, repr(self))
+        result = yield from summarize_span(
+            view, surroundings, self._summarizer(), self.max_tokens, repr(self)
+        )
         if result.is_proposed or self.fallback is None:
             return result.ending
         why = result.ending.reason if result.ending else "no facts"

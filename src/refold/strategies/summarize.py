@@ -56,8 +56,12 @@ class Summarize:
         require_int(1, max_tokens=self.max_tokens)
         require_callable(summarizer=self.summarizer)
         require_callable_or_none(pin=self.pin)
-        if not isinstance(self.place, Placement) and not (isinstance(self.place, str) and self.place in PLACEMENTS):
-            raise ValueError(f"no placement is called {self.place!r}; there are {', '.join(PLACEMENTS)}")
+        if not isinstance(self.place, Placement) and not (
+            isinstance(self.place, str) and self.place in PLACEMENTS
+        ):
+            raise ValueError(
+                f"no placement is called {self.place!r}; there are {', '.join(PLACEMENTS)}"
+            )
 
     def __call__(self, view: View) -> Steps:
         """Propose one edit, or none."""
@@ -65,13 +69,17 @@ class Summarize:
         if not stop:
             return None
         surroundings = self.surround(view, stop)
-        result = yield from summarize_span(view, surroundings, self.summarizer, self.max_tokens, repr(self))
+        result = yield from summarize_span(
+            view, surroundings, self.summarizer, self.max_tokens, repr(self)
+        )
         return result.ending
 
     def surround(self, view: View, stop: int, room: int | None = None) -> Surroundings:
         """Return what stays around the summary of everything before *stop*, in about *room* tokens."""
         placement = PLACEMENTS[self.place] if isinstance(self.place, str) else self.place
-        return keep_behind(view, stop, placement, self._pinned(view, stop), staying(view, stop, room))
+        return keep_behind(
+            view, stop, placement, self._pinned(view, stop), staying(view, stop, room)
+        )
 
     def _pinned(self, view: View, stop: int) -> Sequence[int]:
         """Positions before *stop* that stay, each with what it cannot be parted from: what *pin* accepts, and results
@@ -80,6 +88,11 @@ class Summarize:
         chosen = {at for at in find_refetched(view) if at < stop}
         for at in range(stop) if self.pin is not None else ():
             own = without_summary(messages[at])
-            if own.parts and not belongs_to_summary(messages, at) and self.pin is not None and self.pin(own):
+            if (
+                own.parts
+                and not belongs_to_summary(messages, at)
+                and self.pin is not None
+                and self.pin(own)
+            ):
                 chosen.add(at)
         return whole_groups(view, chosen)

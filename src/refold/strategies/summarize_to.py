@@ -41,7 +41,9 @@ class SummarizeTo:
             raise ValueError(
                 "keep and at_most leave no tokens for a summary: keep is a share below 1, at_most one above 0"
             )
-        Summarize(summarizer=self.summarizer, place=self.place, pin=self.pin)  # looks at what it is given
+        Summarize(
+            summarizer=self.summarizer, place=self.place, pin=self.pin
+        )  # looks at what it is given
 
     def __call__(self, view: View) -> Steps:
         """Propose one edit, or none."""
@@ -60,10 +62,14 @@ class SummarizeTo:
         stay = surroundings.tokens(view)
         cap = min(room - stay, int(self.tokens * self.at_most))
         if cap <= 0:
-            return Ending("noop", f"what stays ({stay} tokens word for word) leaves no room for a summary")
+            return Ending(
+                "noop", f"what stays ({stay} tokens word for word) leaves no room for a summary"
+            )
         if not stop:
             return None
-        return (yield from summarize_span(view, surroundings, self.summarizer, cap, repr(self))).ending
+        return (
+            yield from summarize_span(view, surroundings, self.summarizer, cap, repr(self))
+        ).ending
 
     def _room(self, view: View, stop: int) -> int:
         """Tokens that the tail from *stop* on leaves for what stands before it."""

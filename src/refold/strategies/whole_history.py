@@ -41,4 +41,8 @@ class WholeHistory:
             return Ending("noop", "nothing new to summarise")
         memory = self.memory if self.preserve_memory else None
         surroundings = keep_before(view, 0, stop, memory)
-        return (yield from summarize_span(view, surroundings, self.summarizer, self.max_tokens, repr(self))).ending
+        return (
+            yield from summarize_span(
+                view, surroundings, self.summarizer, self.max_tokens, repr(self)
+            )
+        ).ending

@@ -6,7 +6,7 @@ from typing import cast
 
 from refold.edits import Edit
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult, user
-from refold.stores.store import Claims, Recorder, Row, Store, rows_of
+from refold.stores.store import ClaimStore, LedgerRow, LedgerStore, Store, rows_about
 
 PARTS: tuple[Part, ...] = (
     Text("a line\nanother, 中文 \x00 \u2028 \ud800 \ude00\ud83d\ude00 😀"),
@@ -155,10 +155,10 @@ def _serves_threads(store: Store) -> None:
 
 
 def _holds_claims(store: Store) -> None:
-    """Where it has claims at all (`refold.stores.store.Claims`)."""
+    """Where it has claims at all (`refold.stores.store.ClaimStore`)."""
     if not hasattr(store, "claim"):
         return
-    claims = cast("Claims", store)
+    claims = cast("ClaimStore", store)
     _expect("a claim is had once", [claims.claim("a", who, 60) for who in ("one", "two", "one")], [True, False, True])
     claims.release("a", "two")
     _expect("nobody can release another's claim", [claims.claim("a", "two", 60)], [False])
@@ -176,26 +176,26 @@ def _holds_claims(store: Store) -> None:
 
 
 def _finds_rows(store: Store) -> None:
-    """Where it keeps a ledger at all (`refold.stores.store.Recorder`)."""
+    """Where it keeps a ledger at all (`refold.stores.store.LedgerStore`)."""
     if not hasattr(store, "record"):
         return
-    ledger = cast("Recorder", store)
-    _expect("a new ledger is empty", rows_of(ledger, ["a", ""]), [])
-    rows = [Row(when=float(n), outcome="noop", tip=tip) for n, tip in enumerate(ODD * 2)]
+    ledger = cast("LedgerStore", store)
+    _expect("a new ledger is empty", rows_about(ledger, ["a", ""]), [])
+    rows = [LedgerRow(when=float(n), outcome="noop", tip=tip) for n, tip in enumerate(ODD * 2)]
     ledger.record(iter(rows[:-1]))
     ledger.record([])
     ledger.record(rows[-1:])
     _expect("the ledger gives its rows in the order of recording", ledger.ledger(), rows)
     for tip in ODD:
         _expect(
-            f"the rows of the tip {tip!r}, exactly", rows_of(ledger, [tip]), [row for row in rows if row.tip == tip]
+            f"the rows of the tip {tip!r}, exactly", rows_about(ledger, [tip]), [row for row in rows if row.tip == tip]
         )
-    _expect("the rows of all tips, each once, as recorded", rows_of(ledger, [*reversed(ODD), *ODD]), rows)
-    _expect("the rows of no tips are none", rows_of(ledger, []), [])
-    _expect("the rows of unknown tips are none", rows_of(ledger, ["b", "aa", "a\x00c", "\udfff"]), [])
+    _expect("the rows of all tips, each once, as recorded", rows_about(ledger, [*reversed(ODD), *ODD]), rows)
+    _expect("the rows of no tips are none", rows_about(ledger, []), [])
+    _expect("the rows of unknown tips are none", rows_about(ledger, ["b", "aa", "a\x00c", "\udfff"]), [])
     asked = [*map(str, range(10_000)), "中文", "a"]
     wanted = [row for row in rows if row.tip in asked]
-    _expect("the rows of ten thousand tips", rows_of(ledger, asked), wanted)
+    _expect("the rows of ten thousand tips", rows_about(ledger, asked), wanted)
 
 
 def _is_shared(store: Store, other: Store) -> None:

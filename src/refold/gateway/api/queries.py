@@ -14,7 +14,7 @@ from refold.gateway.api.lookup import find, known
 from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.ledger.report import Line, row
 from refold.retrieval import recall as search
-from refold.stores.store import Recorder, Row, rows_of
+from refold.stores.store import LedgerRow, LedgerStore, rows_about
 
 Json = dict[str, Any]
 
@@ -74,10 +74,10 @@ def _history(desk: Desk, asked: Json) -> Json:
     }
 
 
-def _rows(desk: Desk, view: View) -> Sequence[Row]:
+def _rows(desk: Desk, view: View) -> Sequence[LedgerRow]:
     """What the ledger says of this history; nothing where the store keeps none."""
     store = desk.pipeline.store
-    return rows_of(cast("Recorder", store), view.transcript.tips) if hasattr(store, "ledger") else ()
+    return rows_about(cast("LedgerStore", store), view.transcript.tips) if hasattr(store, "ledger") else ()
 
 
 def _words(desk: Desk, asked: Json) -> Json:

@@ -14,7 +14,7 @@ from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.ledger.cost import DOLLAR
 from refold.gateway.ledger.sql import NOTHING, Booked
 from refold.messages import Message
-from refold.stores.store import Row
+from refold.stores.store import LedgerRow
 from refold.text.plain import readable_text
 
 Json = dict[str, Any]
@@ -59,14 +59,14 @@ def with_books(told: Json, books: Mapping[str, Booked] | None) -> Json:
 
 
 def edits(
-    view: View, placed: Iterable[VisibleEdit], made: Mapping[str, Row] | None = None, *, words: bool = False
+    view: View, placed: Iterable[VisibleEdit], made: Mapping[str, LedgerRow] | None = None, *, words: bool = False
 ) -> list[Json]:
     """Edits of *view*, with when each was *made*, where that is known, and the *words* that were said, where they may
     be told."""
     return [_edit(view, one.edit, one.tokens, (made or {}).get(one.edit.id), words=words) for one in placed]
 
 
-def _edit(view: View, edit: Edit, shown: int, row: Row | None, *, words: bool) -> Json:
+def _edit(view: View, edit: Edit, shown: int, row: LedgerRow | None, *, words: bool) -> Json:
     text, said = instead(view, edit), hidden(view, edit) if words else ""
     return {
         "id": edit.id,
@@ -113,7 +113,7 @@ def _added(fresh: Iterable[Message], said: Iterable[Message]) -> str:
     return "\n".join(line for message in fresh for line in readable_text(message).splitlines() if line not in old)
 
 
-def row(one: Row) -> Json:
+def row(one: LedgerRow) -> Json:
     """A line of the ledger."""
     return asdict(one)
 

@@ -21,7 +21,7 @@ from refold.gateway.ops.processes import can_fork
 from refold.gateway.settings import OLD_KEYS, Limits, Settings
 from refold.gateway.tenants import CREDENTIAL, HEADER, SINGLE, TenantResolver
 from refold.gateway.upstreams import Upstream, find_provider, load_providers
-from refold.models import HTTPModel, Ladder
+from refold.models import Fallback, HTTPModel
 from refold.stores.sqlite_connection import MEMORY
 from refold.tokens.windows import Window
 
@@ -291,4 +291,4 @@ def _read_summaries(table: Table, environment: Mapping[str, str], prices: Prices
     named = {"window": "window_tokens", "timeout": "timeout_seconds", "price": "price"}
     options = {option: said[key] for option, key in named.items() if key in said}
     url = said.get("url", "https://api.openai.com/v1")
-    return Ladder(table.guard(lambda: HTTPModel(url, said["model"], key, **options), "url")).acall
+    return Fallback(table.guard(lambda: HTTPModel(url, said["model"], key, **options), "url")).acall

@@ -13,7 +13,7 @@ from uuid import uuid4
 from refold.core.view import View
 from refold.errors import StoreError
 from refold.gateway.conversations.identity import hash_parts
-from refold.stores.store import Claims
+from refold.stores.store import ClaimStore
 
 LEASE_SECONDS = 15.0
 """Seconds that a claim outlives its owner."""
@@ -37,7 +37,7 @@ class ConversationClaims:
     """Claims in *store*, which may have none: then everybody has what they claim. *patient* allows to wait."""
 
     def __init__(self, store: object, patient: AllowWaiting, lease: float = LEASE_SECONDS) -> None:
-        self._store: Claims | None = store if hasattr(store, "claim") else None  # type: ignore[assignment]  # it has
+        self._store: ClaimStore | None = store if hasattr(store, "claim") else None  # type: ignore[assignment]  # it has
         self.allow_waiting, self._lease = patient, lease
 
     @property
@@ -71,7 +71,7 @@ class ConversationClaims:
             with suppress(StoreError):  # it ends by itself
                 self._store.release(name, owner)
 
-    def _claim(self, store: Claims, name: str, owner: str, *, wait: bool) -> ClaimResult:
+    def _claim(self, store: ClaimStore, name: str, owner: str, *, wait: bool) -> ClaimResult:
         if store.claim(name, owner, self._lease):
             return ClaimResult(is_mine=True, has_waited=False)
         pause, mine = 0.05, False
@@ -80,7 +80,7 @@ class ConversationClaims:
                 mine, pause = store.claim(name, owner, self._lease), min(pause * 1.5, 0.5)
         return ClaimResult(mine, has_waited=True)
 
-    def _renew(self, store: Claims, name: str, owner: str, done: Event) -> None:
+    def _renew(self, store: ClaimStore, name: str, owner: str, done: Event) -> None:
         while not done.wait(self._lease / 3):
             with suppress(StoreError):  # the next time, perhaps
                 store.claim(name, owner, self._lease)

@@ -15,7 +15,7 @@ from refold.edits import Edit
 from refold.gateway.conversations.workers import Job
 from refold.messages import Message
 from refold.stores.memory import MemoryStore
-from refold.stores.store import Row
+from refold.stores.store import LedgerRow
 from refold.transcript import hash_message
 
 KNOWN_FORKS = 8
@@ -87,7 +87,7 @@ class ShownEdits:
     """Ids of the edits in `store`."""
     unsaved: list[Edit] = field(default_factory=list)
     """Edits that the store has to take yet, since it failed."""
-    unsaved_rows: list[Row] = field(default_factory=list)
+    unsaved_rows: list[LedgerRow] = field(default_factory=list)
     """Rows about them, for the ledger."""
     is_lost: bool = False
     """Has the store lost what it had of this conversation?"""

@@ -9,7 +9,7 @@ from refold.edits import Edit
 from refold.errors import StoreError
 from refold.gateway.conversations import result_edits as decisions
 from refold.gateway.conversations.conversations import Conversation
-from refold.stores.store import Row, Store
+from refold.stores.store import LedgerRow, Store
 
 
 def save_edits(conversation: Conversation, view: View, store: Store) -> None:
@@ -109,7 +109,7 @@ class DeferredLedger:
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
 
-    def record(self, rows: Iterable[Row]) -> None:
+    def record(self, rows: Iterable[LedgerRow]) -> None:
         """Keep them."""
         self._conversation.shown.unsaved_rows += rows
 

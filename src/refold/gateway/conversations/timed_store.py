@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from refold.edits import Edit
-from refold.stores.store import Store, renewals
+from refold.stores.store import Store, replacement_count
 
 
 class TimedStore:
@@ -20,7 +20,7 @@ class TimedStore:
         keep: Callable[[], None] = lambda: None,
     ) -> None:
         self._store, self._mark, self._tell, self._keep = store, mark, renewed, keep
-        self._renewals = renewals(store)
+        self._renewals = replacement_count(store)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
@@ -60,7 +60,7 @@ class TimedStore:
         try:
             yield
         finally:
-            if (found := renewals(self._store)) != self._renewals:
+            if (found := replacement_count(self._store)) != self._renewals:
                 self._renewals = found
                 self._tell()
             self._mark(False)

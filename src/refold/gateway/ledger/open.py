@@ -15,7 +15,7 @@ from refold.gateway.ledger.transcripts import Transcripts
 from refold.gateway.ledger.writer import Clerk
 from refold.gateway.ops.metrics import Counters
 from refold.stores.open import is_server
-from refold.stores.sqlite_connection import MEMORY, Link, close_over_forks
+from refold.stores.sqlite_connection import MEMORY, SQLiteDatabase, close_before_forks
 
 LEDGER_ID = 0x52464C47
 """`RFLG` in the file's header: a net ledger."""
@@ -65,6 +65,6 @@ def _link(store: str, suffix: str, migrations: Sequence[Sequence[str]], owner: i
     if is_server(store):
         served = import_module("refold.gateway.ledger.postgresql").Served
         return cast("Linked", served(store, migrations, suffix[1:], PATIENCE))
-    link = Link(store if store == MEMORY else store + suffix, PATIENCE, "NORMAL", migrations, owner)
-    close_over_forks(link)
+    link = SQLiteDatabase(store if store == MEMORY else store + suffix, PATIENCE, "NORMAL", migrations, owner)
+    close_before_forks(link)
     return link

@@ -91,12 +91,12 @@ class Booked(NamedTuple):
 
 
 class Linked(Protocol):
-    """Connections to a database, as `refold.stores.sqlite_connection.Link` gives them. What goes wrong is a `StoreError`."""
+    """Connections to a database, as `refold.stores.sqlite_connection.SQLiteDatabase` gives them. What goes wrong is a `StoreError`."""
 
-    def at(self, doing: str) -> AbstractContextManager[Any]:
+    def connection(self, doing: str) -> AbstractContextManager[Any]:
         """A connection (DB-API, autocommit) for this thread alone."""
 
-    def writing(self) -> AbstractContextManager[Any]:
+    def transaction(self) -> AbstractContextManager[Any]:
         """A connection in a transaction, kept whole at the end or not at all."""
 
     def close(self) -> None:
@@ -116,7 +116,7 @@ class Ledger:
         """Add *entries* to what is there, and how many calls were made with how many before them (`refold.economics.session_length`);
         all or none. Raises `StoreError`."""
         rows = [(*key, *sums.values()) for key, sums in sorted(entries.items(), key=lambda entry: entry[0])]
-        with self._link.writing() as connection:
+        with self._link.transaction() as connection:
             connection.cursor().executemany(self._add, rows)
             connection.cursor().executemany(self._reach, sorted((reached or {}).items()))
 
@@ -125,7 +125,7 @@ class Ledger:
         a time: lines that are booked meanwhile may be among them. Raises `StoreError`."""
         last: Sequence[Any] = (since, "", "", "", "")  # before the first: no line is without a basis
         while True:
-            with self._link.at("read") as connection:
+            with self._link.connection("read") as connection:
                 rows = connection.cursor().execute(self._read, last).fetchall()
             yield from map(_entry, rows)
             if len(rows) < PAGE:
@@ -139,7 +139,7 @@ class Ledger:
         for first in range(0, len(asked), ASKED):
             names = asked[first : first + ASKED]
             query = SUMS.format(", ".join([self._mark] * len(names)))
-            with self._link.at("read") as connection:
+            with self._link.connection("read") as connection:
                 rows = connection.cursor().execute(query, tuple(names)).fetchall()
             found |= {name: Sums(**dict(zip(NAMES, map(int, figures), strict=True))) for name, *figures in rows}
         return found
@@ -151,7 +151,7 @@ class Ledger:
         for first in range(0, len(asked), ASKED):
             names = asked[first : first + ASKED]
             query = BOOKED.format(", ".join([self._mark] * len(names)))
-            with self._link.at("read") as connection:
+            with self._link.connection("read") as connection:
                 rows = connection.cursor().execute(query, tuple(names)).fetchall()
             for name, model, basis, hour, *figures in rows:
                 found[name] = _with(found.get(name, NOTHING), model, basis, hour, figures)
@@ -160,26 +160,26 @@ class Ledger:
     def newest(self, most: int) -> list[tuple[str, int]]:
         """The *most* sessions that were booked last, the latest first, each with the hour of its latest call. Goes
         through an index over all. Raises `StoreError`."""
-        with self._link.at("read") as connection:
+        with self._link.connection("read") as connection:
             return [tuple(row) for row in connection.cursor().execute(self._newest, (most,)).fetchall()]
 
     def sessions(self, since: int = 0) -> int:
         """How many sessions calls are booked of, from the hour *since* on. Goes through an index. Raises `StoreError`."""
-        with self._link.at("read") as connection:
+        with self._link.connection("read") as connection:
             ((count,),) = connection.cursor().execute(self._sessions, (since,)).fetchall()
         return int(count)
 
     def totals(self, since: int = 0) -> Booked:
         """What is booked of all calls from the hour *since* on. Goes through all of them. Raises `StoreError`."""
         found = NOTHING
-        with self._link.at("read") as connection:
+        with self._link.connection("read") as connection:
             for basis, *figures in connection.cursor().execute(self._totals, (since,)).fetchall():
                 found = _with(found, "", basis, 0, figures)
         return found
 
     def survival(self) -> Survival:
         """What is known of how long sessions are. Raises `StoreError`."""
-        with self._link.at("read") as connection:
+        with self._link.connection("read") as connection:
             return Survival(dict(connection.cursor().execute(REACHED).fetchall()))
 
     def close(self) -> None:

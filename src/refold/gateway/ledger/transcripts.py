@@ -143,13 +143,13 @@ class Transcripts:
 
     def sessions(self, tenant: str) -> Sequence[Head]:
         """What is kept of *tenant*, the latest first. Raises `StoreError`."""
-        with self._link.at("read") as connection:
+        with self._link.connection("read") as connection:
             rows = self._rows(connection, _OF, (tenant,))
         return [head for head in (Head(*row) for row in rows) if head.until > self._clock()]
 
     def recorded(self, tenant: str, session: str) -> Recorded | None:
         """The transcript of a session; None where nothing is kept of it, or not of this tenant. Raises `StoreError`."""
-        with self._link.at("read") as connection:
+        with self._link.connection("read") as connection:
             heads = self._rows(connection, _ONE, (tenant, session))
             bodies = self._rows(connection, _SAID, (tenant, session)) if heads else []
         if not heads or Head(*heads[0]).until <= self._clock():
@@ -158,7 +158,7 @@ class Transcripts:
 
     def is_recorded(self, tenant: str, session: str) -> bool:
         """Is there a transcript of this session, and of this tenant? Raises `StoreError`."""
-        with self._link.at("read") as connection:
+        with self._link.connection("read") as connection:
             heads = self._rows(connection, _ONE, (tenant, session))
         return any(Head(*head).until > self._clock() for head in heads)
 
@@ -169,12 +169,12 @@ class Transcripts:
     @contextmanager
     def _writing(self) -> Iterator[Any]:
         self._say(self._scrub[0])
-        with self._link.writing() as connection:
+        with self._link.transaction() as connection:
             yield connection
 
     def _say(self, text: str) -> None:
         if text:
-            with self._link.at("write") as connection:
+            with self._link.connection("write") as connection:
                 connection.execute(text).fetchall()
 
     def _kept(self, connection: Any, who: tuple[str, str], tips: Sequence[str], head: Sequence[Any]) -> int:

@@ -22,7 +22,7 @@ from refold.gateway.policy.request_kind import is_added_summary_request, request
 from refold.gateway.policy.server_history import refuse_server_history, server_history_field
 from refold.gateway.policy.thinking_errors import is_strict
 from refold.gateway.settings import Settings
-from refold.models.fallback import Breaker
+from refold.models.fallback import CircuitBreaker
 
 RETRY_SHARE = 0.6
 """The share of the window, or of what was sent, that is aimed at after a context error."""
@@ -36,7 +36,7 @@ class Decider:
     turns: Turns
     matcher: ConversationMatcher
     open: Callable[[Incoming], Payload]
-    breaker: Breaker
+    breaker: CircuitBreaker
 
     def decide(self, job: Job, incoming: Incoming) -> Outgoing:
         """What to send for *incoming*."""
@@ -71,7 +71,7 @@ class Decider:
             view, reason = self.turns.compact_if_due(turn, view, reason, spare=not side)
             if not side:
                 conversation.history.remember(view)
-        self.breaker.succeeded()
+        self.breaker.record_success()
         return self._seal(turn, view, reason)
 
     def show(self, job: Job, incoming: Incoming) -> Outgoing:

@@ -29,7 +29,7 @@ from refold.gateway.pipeline.trial import TentativeStore
 from refold.gateway.pipeline.turns import Turns
 from refold.gateway.policy.fast_path import parse_light_body, pass_light_request
 from refold.gateway.settings import Settings
-from refold.models.fallback import Breaker
+from refold.models.fallback import CircuitBreaker
 from refold.stores.store import Store
 
 __all__ = ["REASONS", "Counters", "GatewayResponse", "Incoming", "Outgoing", "Pipeline", "Settings"]
@@ -79,13 +79,13 @@ class Pipeline:
         if clerk is not None:
             self.turns.listen = partial(listener, clerk, then=settings.on_event)
             self.turns.survival = lambda: clerk.survival
-        self._breaker = Breaker(failures=3, rest=settings.store_cooldown_seconds)
+        self._breaker = CircuitBreaker(failures=3, cooldown=settings.store_cooldown_seconds)
         self._outbox = Outbox(
             self.conversations,
             self.turns.store,
             self.counters,
             settings.decide_timeout_seconds,
-            done=self._breaker.succeeded,
+            done=self._breaker.record_success,
         )
         begun = partial(open_request, settings, begun=Beginnings(settings.conversations))
         self._decider = Decider(settings, self.turns, self.matcher, begun, self._breaker)
@@ -246,7 +246,7 @@ class Pipeline:
         """What goes through in place of *job*, which failed."""
         conversation: Conversation | None = job.conversation
         if reason == "store" or job.is_asking_store:
-            self._breaker.failed(reason)
+            self._breaker.record_failure(reason)
         if conversation is None:
             return Outgoing(incoming.body, outcome="failed", reason=reason)
         conversation.is_interrupted = True

@@ -6,7 +6,7 @@ from typing import Any
 
 from refold.edits import Edit
 from refold.stores.memory import MemoryStore
-from refold.stores.store import Row, Store
+from refold.stores.store import LedgerRow, Store
 
 
 class TentativeStore:
@@ -41,14 +41,14 @@ class TentativeStore:
         """As of every store."""
         return self._base.version() + self._own.version()
 
-    def record(self, rows: Iterable[Row]) -> None:
+    def record(self, rows: Iterable[LedgerRow]) -> None:
         """Keep *rows* here."""
         if record := getattr(self._base, "record", None):
             self._waiting.append(partial(record, list(rows)))
 
-    def ledger(self, edit: str | None = None) -> Sequence[Row]:
+    def ledger(self, edit: str | None = None) -> Sequence[LedgerRow]:
         """The rows of the base."""
-        read: Callable[[str | None], Sequence[Row]] | None = getattr(self._base, "ledger", None)
+        read: Callable[[str | None], Sequence[LedgerRow]] | None = getattr(self._base, "ledger", None)
         return read(edit) if read else ()
 
     def defer(self, tell: Callable[[Any], object], event: Any) -> None:

@@ -1,4 +1,4 @@
-"""The words by which a rule summary, `Emphasis` and `RuleMemories` know what binds, what matters and what somebody prefers.
+"""The words by which a rule summary, `Emphasis` and `RuleExtractor` know what binds, what matters and what somebody prefers.
 
 One entry for each language, each list a few sure words: alternatives of a regular expression, in any case, whole words where
 a language has spaces. What follows a word can rule it out: `总是报错` and `it always fails` complain, they bind nobody. Whoever
