@@ -51,7 +51,7 @@ def strategies(view: View) -> dict[str, Strategy]:
     """The ways, each with `CAP` tokens for the whole of *view*."""
     size = max(10, len(view.transcript) // 8)
     return {
-        "WholeHistory": WholeHistory(CAP),
+        "WholeHistory": WholeHistory(max_tokens=CAP),
         "FromLastN, a quarter of the messages": FromLastN(max(5, len(view.transcript) // 4), CAP),
         "Chunked, eight chunks": Chunked(size, CAP // 8),
         "RetrieveFacts, scripted model": RetrieveFacts(CONCEPTS, CAP, asks=20),

@@ -136,9 +136,10 @@ class Strategy(Protocol):
 
 
 def full_repr(strategy: Any) -> str:
-    """Return the repr of a strategy that is a dataclass, with every setting; functions by their names,
-    so that it is the same in every process."""
-    settings = ((f.name, getattr(strategy, f.name)) for f in fields(strategy))
+    """Return the repr of a strategy that is a dataclass, with every setting, positional ones first;
+    functions by their names, so that it is the same in every process."""
+    ordered = sorted(fields(strategy), key=lambda setting: bool(setting.kw_only))
+    settings = ((setting.name, getattr(strategy, setting.name)) for setting in ordered)
     spelled = (
         f"{name}={value.__qualname__ if isinstance(value, FunctionType) else repr(value)}" for name, value in settings
     )

@@ -81,7 +81,7 @@ class WholeHistory(HistoryCompressionStrategy):
         """One TLDR."""
         memory = Listed(tuple(memory_messages))
         told = _writer(self.summarizer, self.prompt)
-        await llm_session.compact(strategies.WholeHistory(self.max_tokens, told, preserve_memory, memory))
+        await llm_session.compact(strategies.WholeHistory(max_tokens=self.max_tokens, summarizer=told, preserve_memory=preserve_memory, memory=memory))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class FromLastNMessages(HistoryCompressionStrategy):
         """One TLDR of the newest messages."""
         memory = Listed(tuple(memory_messages))
         told = _writer(self.summarizer, self.prompt)
-        await llm_session.compact(strategies.FromLastN(self.n, self.max_tokens, told, preserve_memory, memory))
+        await llm_session.compact(strategies.FromLastN(self.n, max_tokens=self.max_tokens, summarizer=told, preserve_memory=preserve_memory, memory=memory))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class Chunked(HistoryCompressionStrategy):
         """Several TLDRs."""
         memory = Listed(tuple(memory_messages))
         told = _writer(self.summarizer, self.prompt, record=False)
-        await llm_session.compact(strategies.Chunked(self.size, self.max_tokens, told, preserve_memory, memory))
+        await llm_session.compact(strategies.Chunked(self.size, max_tokens=self.max_tokens, summarizer=told, preserve_memory=preserve_memory, memory=memory))
 
 
 @dataclass(frozen=True, slots=True, init=False)

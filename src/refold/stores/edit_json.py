@@ -39,7 +39,7 @@ class NewerFormatError(StoreError):
 
 
 def dump_edit(edit: Edit) -> str:
-    """One edit as one line of JSON, without a line end."""
+    """Return one edit as one line of JSON, without a line end."""
     return dump({"refold": FORMAT, **edit_fields(edit)})
 
 
@@ -49,7 +49,7 @@ def load_edit(text: str | bytes) -> Edit:
 
 
 def dump_row(row: LedgerRow) -> str:
-    """One ledger row as one line of JSON, without a line end."""
+    """Return one ledger row as one line of JSON, without a line end."""
     return dump({"refold": FORMAT, **row_fields(row)})
 
 
@@ -62,7 +62,7 @@ def load_row(text: str | bytes) -> LedgerRow:
 
 
 def dump(document: Json) -> str:
-    """Compact JSON in one line that UTF-8 can hold; lone surrogates, and only they, are escaped."""
+    """Return compact JSON in one line that UTF-8 can hold; only lone surrogates are escaped."""
     text = _encoder.encode(document)
     try:
         text.encode()
@@ -73,18 +73,14 @@ def dump(document: Json) -> str:
 
 
 def load(text: str | bytes) -> Json:
-    """A document of this format or an older one. Raises `StoreError`: `NewerFormatError` for a newer one."""
+    """Read a document of this format or an older one. Raises `StoreError`, `NewerFormatError`."""
     try:
         document = json.loads(text)
-    except (
-        ValueError,
-        TypeError,
-        RecursionError,
-    ) as error:  # TypeError: a damaged row holds no text
+    except (ValueError, TypeError, RecursionError) as error:  # TypeError: a row without text
         raise StoreError(f"malformed JSON: {error}") from error
     if not isinstance(document, dict):
         raise StoreError(f"a JSON object was expected, not {type(document).__name__}")
-    version = _get(document, "refold", int)
+    version = _field(document, "refold", int)
     if version > FORMAT:
         raise NewerFormatError(
             f"written in format {version}; this version of Refold reads formats up to {FORMAT}"
@@ -108,9 +104,10 @@ def _split(value: Any) -> Any:
 
 
 def edit_fields(edit: Edit) -> Json:
-    """An edit's fields, as they stand in a document or a list of edits."""
+    """Return an edit's fields, as they stand in a document or a list of edits."""
     insert = [
-        {"role": m.role, "parts": [_part_fields(part) for part in m.parts]} for m in edit.insert
+        {"role": message.role, "parts": [_part_fields(part) for part in message.parts]}
+        for message in edit.insert
     ]
     return {
         "id": edit.id,
@@ -123,56 +120,55 @@ def edit_fields(edit: Edit) -> Json:
 
 
 def read_edit(value: Json) -> Edit:
-    """Read what `edit_fields` made. Raises `StoreError`, also when the id is not that of the fields."""
-    insert = tuple(_message_of(message) for message in _get(value, "insert", list))
-    edit = Edit(
-        _get(value, "start", int),
-        _get(value, "stop", int),
-        insert,
-        _text(value, "tip"),
-        _text(value, "by"),
-    )
+    """Read what `edit_fields` made. Raises `StoreError`, also if the id is not that of the fields."""
+    start, stop = _field(value, "start", int), _field(value, "stop", int)
+    insert = tuple(_read_message(message) for message in _field(value, "insert", list))
+    edit = Edit(start, stop, insert, _text(value, "tip"), _text(value, "by"))
     if "id" in value and value["id"] != edit.id:
         raise StoreError(f"damaged: it says edit {value['id']!r}, its fields make edit {edit.id}")
     return edit
 
 
-def _message_of(value: Any) -> Message:
-    return Message(
-        _text(value, "role"), tuple(_part_of(part) for part in _get(value, "parts", list))
-    )
+def _read_message(value: Any) -> Message:
+    parts = tuple(_read_part(part) for part in _field(value, "parts", list))
+    return Message(_text(value, "role"), parts)
 
 
 def _part_fields(part: Part) -> Json:
-    made: Json = {"type": TYPES[type(part)], **_fields(part)}
+    document: Json = {"type": TYPES[type(part)], **_changed_fields(part)}
     if isinstance(part, ToolResult) and part.content:
-        made["content"] = [_part_fields(item) for item in part.content]
-    return made
+        document["content"] = [_part_fields(item) for item in part.content]
+    return document
 
 
-def _part_of(value: Any) -> Part:
+def _read_part(value: Any) -> Part:
     kind = _text(value, "type")
     if kind not in KINDS:
         raise StoreError(f"unknown type of part {kind!r}")
     return KINDS[kind][1](value)
 
 
-def _content_of(value: Json) -> tuple[Content, ...]:
-    parts = tuple(_part_of(item) for item in _get(value, "content", list, []))
+def _read_content(value: Json) -> tuple[Content, ...]:
+    parts = tuple(_read_part(item) for item in _field(value, "content", list, []))
     for part in parts:
         if not isinstance(part, Text | Media | Opaque):
             raise StoreError(f"a tool result cannot hold a part of type {TYPES[type(part)]!r}")
     return cast("tuple[Content, ...]", parts)
 
 
-def _media_of(value: Json) -> Media:
+def _read_media(value: Json) -> Media:
     texts = (_text(value, "kind"), _text(value, "mime", ""), _text(value, "ref", ""))
-    return Media(*texts, *(_get(value, name, int, 0) for name in ("width", "height", "size")))
+    return Media(*texts, *(_field(value, name, int, 0) for name in ("width", "height", "size")))
 
 
-def _result_of(value: Json) -> ToolResult:
-    error = _get(value, "error", bool, False)
-    return ToolResult(_text(value, "id"), _content_of(value), error, _text(value, "name", ""))
+def _read_result(value: Json) -> ToolResult:
+    error = _field(value, "error", bool, False)
+    return ToolResult(_text(value, "id"), _read_content(value), error, _text(value, "name", ""))
+
+
+def _read_opaque(value: Json) -> Opaque:
+    texts = (_text(value, "kind"), _text(value, "json"))
+    return Opaque(*texts, _text(value, "opens", ""), _text(value, "closes", ""))
 
 
 KINDS: Mapping[str, tuple[type[Part], Callable[[Json], Part]]] = {
@@ -182,69 +178,63 @@ KINDS: Mapping[str, tuple[type[Part], Callable[[Json], Part]]] = {
         ToolCall,
         lambda v: ToolCall(_text(v, "id"), _text(v, "name"), _text(v, "arguments")),
     ),
-    "tool_result": (ToolResult, _result_of),
-    "media": (Media, _media_of),
-    "opaque": (
-        Opaque,
-        lambda v: Opaque(
-            _text(v, "kind"), _text(v, "json"), _text(v, "opens", ""), _text(v, "closes", "")
-        ),
-    ),
+    "tool_result": (ToolResult, _read_result),
+    "media": (Media, _read_media),
+    "opaque": (Opaque, _read_opaque),
 }
-TYPES: Mapping[type[Part], str] = {made: kind for kind, (made, _) in KINDS.items()}
+TYPES: Mapping[type[Part], str] = {part: kind for kind, (part, _) in KINDS.items()}
 
 
 # --- ledger rows -----------------------------------------------------------------------------
 
 
 def row_fields(row: LedgerRow) -> Json:
-    """A ledger row's fields."""
-    return _fields(row)
+    """Return a ledger row's fields."""
+    return _changed_fields(row)
 
 
+_ROW_COUNTS = ("before", "after", "calls")
 _ROW_TEXTS = ("by", "reason", "model", "prompt", "grade", "actor", "trigger", "run", "tip")
 
 
 def read_row(value: Json) -> LedgerRow:
     """Read what `row_fields` made. Raises `StoreError`."""
-    when, cost = _get(value, "when", float | int), _get(value, "cost", float | int, 0.0)
-    texts = {name: _text(value, name, "") for name in _ROW_TEXTS}
-    counts = {name: _get(value, name, int, 0) for name in ("before", "after", "calls")}
-    edit = None if value.get("edit") is None else _text(value, "edit")
-    outcome = cast("Outcome", _text(value, "outcome"))
-    action = cast("Action", _text(value, "action", "compact"))
+    optional: Json = {name: _field(value, name, int, 0) for name in _ROW_COUNTS}
+    optional |= {name: _text(value, name, "") for name in _ROW_TEXTS}
     return LedgerRow(
-        when=when, outcome=outcome, action=action, edit=edit, cost=cost, **counts, **texts  # type: ignore[arg-type]  # grade
+        when=_field(value, "when", float | int),
+        outcome=cast("Outcome", _text(value, "outcome")),
+        edit=None if value.get("edit") is None else _text(value, "edit"),
+        action=cast("Action", _text(value, "action", "compact")),
+        cost=_field(value, "cost", float | int, 0.0),
+        **optional,
     )
 
 
 # --- one field -------------------------------------------------------------------------------
 
 
-def _fields(value: Part | LedgerRow) -> Json:
-    """The fields of a value that are not at their default, in the order of its class."""
-    found = ((field.name, getattr(value, field.name), field.default) for field in fields(value))
-    return {name: data for name, data, default in found if data != default}
+def _changed_fields(value: Part | LedgerRow) -> Json:
+    """Return the fields of a value that are not at their default, in the order of its class."""
+    settings = ((field, getattr(value, field.name)) for field in fields(value))
+    return {field.name: data for field, data in settings if data != field.default}
 
 
-def _get(value: Any, name: str, made: Any, default: Any = None) -> Any:
-    """A field of one JSON type; required unless it has a default."""
+def _field(value: Any, name: str, kind: Any, default: Any = None) -> Any:
+    """Return a field of one JSON type; it must be there unless it has a default."""
     if not isinstance(value, dict):
         raise StoreError(f"a JSON object was expected, not {type(value).__name__}")
-    found = value.get(name, default)
-    if not isinstance(found, made) or (made is int and isinstance(found, bool)):
-        raise StoreError(f"field {name!r} is {'missing' if found is None else 'of the wrong type'}")
-    return found
-
-
-TEXT = (str, list)
+    data = value.get(name, default)
+    if not isinstance(data, kind) or (kind is int and isinstance(data, bool)):
+        raise StoreError(f"field {name!r} is {'missing' if data is None else 'of the wrong type'}")
+    return data
 
 
 def _text(value: Any, name: str, default: str | None = None) -> str:
-    """A text; a list of pieces is one text that JSON would not have kept as it was (see `_split`)."""
-    found = _get(value, name, TEXT, default)
-    if isinstance(found, str):
-        return found
-    if not all(isinstance(piece, str) for piece in found):
+    """Return a text field. A list of pieces is one text that JSON would change (see `_split`)."""
+    text = _field(value, name, (str, list), default)
+    if isinstance(text, str):
+        return text
+    if not all(isinstance(piece, str) for piece in text):
         raise StoreError(f"field {name!r} is of the wrong type")
-    return "".join(found)
+    return "".join(text)

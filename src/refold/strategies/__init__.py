@@ -1,17 +1,15 @@
-"""Strategies: one file each, none of them knows another."""
+"""Strategies, each of which proposes edits that make a view smaller."""
 
-from refold.strategies.chunked import Chunked
 from refold.strategies.clear_thinking import ClearThinking
 from refold.strategies.clear_tool_inputs import ClearToolInputs
 from refold.strategies.clear_tool_results import ClearToolResults
 from refold.strategies.clip_results import ClipResults
 from refold.strategies.drop_duplicates import DropDuplicates
-from refold.strategies.from_last_n import FromLastN
 from refold.strategies.keep_important import KeepImportant
 from refold.strategies.retrieve_facts import RetrieveFacts
 from refold.strategies.summarize import Summarize
 from refold.strategies.summarize_to import SummarizeTo
-from refold.strategies.whole_history import WholeHistory
+from refold.strategies.whole_history import Chunked, FromLastN, WholeHistory
 
 __all__ = [
     "Chunked",

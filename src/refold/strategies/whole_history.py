@@ -1,5 +1,6 @@
-"""Replace the whole history with one summary (S3-14)."""
+"""Replace the history with a summary of all of it, of its newest messages, or of each stretch."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from refold.core.strategy import Ending, Steps, Summarizer, full_repr
@@ -11,17 +12,12 @@ from refold.summarizers.placement import keep_before, summarize_span
 from refold.summarizers.tail import unanswered_from, unsummarized_runs
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class WholeHistory:
-    """Show one summary instead of everything that the model has answered.
-
-    Retrospective. System messages, the first request, the current one, memory and whatever waits for
-    an answer stay as they are (`refold.summarizers.placement`). An earlier summary is merged into the new one.
-    Raises ValueError for *max_tokens* under 1.
-    """
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
+class HistorySummary:
+    """The settings that the strategies of this module share, and how they replace one span."""
 
     max_tokens: int = 2_000
-    """Cap of the summary message, in tokens."""
+    """Cap of one summary message, in tokens."""
     summarizer: Summarizer = field(default_factory=RuleSummary)
     preserve_memory: bool = True
     """Whether memory messages stay."""
@@ -34,15 +30,97 @@ class WholeHistory:
         require_int(1, max_tokens=self.max_tokens)
         require_callable(summarizer=self.summarizer, memory=self.memory)
 
+    def replace_span(self, view: View, start: int, stop: int, since: int) -> Steps:
+        """Propose a summary of `messages[since:stop]`, and what stays, for `messages[start:stop]`."""
+        memory = self.memory if self.preserve_memory else None
+        surroundings = keep_before(view, start, stop, memory)
+        result = yield from summarize_span(
+            view, surroundings, self.summarizer, self.max_tokens, repr(self), since
+        )
+        return result.ending
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class WholeHistory(HistorySummary):
+    """Show one summary instead of everything that the model has answered (S3-14).
+
+    Retrospective. System messages, the first request, the current one, memory and whatever waits
+    for an answer stay as they are (`refold.summarizers.placement`). An earlier summary is merged
+    into the new one. Raises ValueError for *max_tokens* under 1.
+    """
+
     def __call__(self, view: View) -> Steps:
         """Propose one edit, or none."""
         stop = unanswered_from(view)
         if not unsummarized_runs(view, stop):
             return Ending("noop", "nothing new to summarise")
-        memory = self.memory if self.preserve_memory else None
-        surroundings = keep_before(view, 0, stop, memory)
-        return (
-            yield from summarize_span(
-                view, surroundings, self.summarizer, self.max_tokens, repr(self)
-            )
-        ).ending
+        return (yield from self.replace_span(view, 0, stop, 0))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class FromLastN(HistorySummary):
+    """Show a summary of the last *n* messages, and nothing of what was before them (S3-15).
+
+    Retrospective. The same messages stay as with `WholeHistory`. At least *n* messages are
+    summarised, from the latest legal cut on; those that wait for an answer do not count. What is
+    before them is hidden without a word, an earlier summary too; it comes back when the edit is
+    reverted.
+
+    Raises ValueError for *n* or *max_tokens* under 1.
+    """
+
+    n: int = 5
+
+    def __post_init__(self) -> None:
+        require_int(1, n=self.n)
+        HistorySummary.__post_init__(self)
+
+    def __call__(self, view: View) -> Steps:
+        """Propose one edit, or none."""
+        stop = unanswered_from(view)
+        if not unsummarized_runs(view, stop):
+            return Ending("noop", "nothing new to summarise")
+        since = max((cut for cut in view.cuts if cut <= stop - self.n), default=0)
+        return (yield from self.replace_span(view, 0, stop, since))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Chunked(HistorySummary):
+    """Show a summary for each *size* messages, oldest first, until the view fits (S3-16).
+
+    Retrospective; one edit a chunk. A chunk that would end inside a tool group takes the rest of
+    the group in (C3-2). Chunks that are summarised already stay; the next run continues behind
+    them. The same messages stay as with `WholeHistory`. A chunk whose summary would not be smaller
+    is left alone.
+
+    Raises ValueError for a *size* or *max_tokens* under 1.
+    """
+
+    size: int = 10
+    """Messages of one chunk, at least."""
+    max_tokens: int = field(default=500, kw_only=True)
+    """Cap of one summary message, in tokens."""
+
+    def __post_init__(self) -> None:
+        require_int(1, size=self.size)
+        HistorySummary.__post_init__(self)
+
+    def __call__(self, view: View) -> Steps:
+        """Propose an edit for each chunk; give up when nobody answers."""
+        worst: Ending | None = None
+        for start, stop in self.chunks(view):
+            ending = yield from self.replace_span(view, start, stop, start)
+            worst = ending if ending and ending.outcome != "noop" else worst
+            if ending and ending.outcome == "failed":
+                break
+        return worst
+
+    def chunks(self, view: View) -> Iterator[tuple[int, int]]:
+        """Yield where each chunk of what is not summarised yet begins and ends."""
+        cuts = sorted(view.cuts)
+        for first, last in unsummarized_runs(view, unanswered_from(view)):
+            start = first
+            while start < last:
+                stop = next((cut for cut in cuts if start + self.size <= cut <= last), last)
+                yield start, stop
+                start = stop
