@@ -166,15 +166,15 @@ def until(done: Callable[[], bool]) -> None:
     raise AssertionError
 
 
-@pytest.mark.parametrize("call", ["harder", "unbound"])
+@pytest.mark.parametrize("call", ["shrink", "drop_thinking"])
 def test_c5_a_refused_request_waits_for_a_store_that_hangs_no_longer_than_the_deadline(call: str):
     """A client waited for `patience`, 60 seconds, where two were configured. Here patience would outlast the test."""
     store = Clocked()
     with Driver(store, summary_timeout_seconds=100_000.0) as driver:
-        body = anthropic(60 if call == "harder" else 20, signed=True)
+        body = anthropic(60 if call == "shrink" else 20, signed=True)
         out = driver(body)
         store.slow.clear()
-        error = ERROR if call == "harder" else b'{"error": {"message": "Invalid `signature` in `thinking` block"}}'
+        error = ERROR if call == "shrink" else b'{"error": {"message": "Invalid `signature` in `thinking` block"}}'
         again = getattr(driver.pipeline, call)(request(body), out, error)
         try:
             with driver.hasty(2.0):
@@ -190,19 +190,19 @@ def test_c5_a_refused_request_waits_for_a_store_that_hangs_no_longer_than_the_de
 
 def test_c5_all_that_is_waited_for_the_store_counts_against_the_deadline():
     """Five waits of half a deadline each had the client wait for more than two deadlines."""
-    job = Job(patience=60.0, stored=2.5)
-    assert job.left(monotonic(), 2.0, 1_000.0) <= -0.5
-    job.asked_store = monotonic() - 3.0
-    assert job.left(monotonic(), 5.0, 1_000.0) <= -0.5
-    job.storing_ends()
-    assert job.left(monotonic(), 5.0, 1_000.0) <= -0.5
+    job = Job(model_seconds=60.0, store_seconds=2.5)
+    assert job.remaining_seconds(monotonic(), 2.0, 1_000.0) <= -0.5
+    job.store_asked_at = monotonic() - 3.0
+    assert job.remaining_seconds(monotonic(), 5.0, 1_000.0) <= -0.5
+    job.end_store_call()
+    assert job.remaining_seconds(monotonic(), 5.0, 1_000.0) <= -0.5
 
 
 def test_c5_what_a_model_takes_is_no_work():
     """An hour's wait for a model leaves a job the seconds to work that it has; its own hour does not."""
     began = monotonic() - 3_600.0
-    assert Job(patience=60.0, waited=3_600.0).left(began, 1_000.0, 1_000.0) > 0
-    assert Job(patience=60.0).left(began, 1_000.0, 1_000.0) < 0
+    assert Job(model_seconds=60.0, waited_seconds=3_600.0).remaining_seconds(began, 1_000.0, 1_000.0) > 0
+    assert Job(model_seconds=60.0).remaining_seconds(began, 1_000.0, 1_000.0) < 0
 
 
 def test_c5_one_error_teaches_a_window_once_though_it_is_worked_on_twice():

@@ -236,7 +236,7 @@ class Pipeline:
             report_failure(self.counters, incoming.api, reason, error)
             return await self._fail_open(incoming, job, reason, longest, spare)
         finally:
-            if self._is_lost or (job.conversation is not None and job.conversation.is_unsaved):
+            if self._is_lost or (job.conversation is not None and job.conversation.shown.is_unsaved):
                 self._is_lost = False
                 self._outbox.wake()
 
