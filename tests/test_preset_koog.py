@@ -570,7 +570,7 @@ def test_histories_in_wire_form_keep_their_entries():
 def test_four_goals():
     """S3-03: fewer tokens to read, so less to pay and to wait for, and what the task needs still there."""
     history, _, (attempt,) = run(replaced(TASK, tldr("mend it")))
-    assert attempt.after < 0.25 * attempt.before
+    assert attempt.tokens_after < 0.25 * attempt.tokens_before
     assert "Mend the build." in history[1].text
 
 
