@@ -18,7 +18,7 @@ from refold.errors import EditError
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 from refold.models.driver import adrive, drive
 from refold.rules import anthropic
-from refold.rules.rule import Growth, Rule, Rules, Sent, Verdict, Violation, free
+from refold.rules.rule import ContinuityRule, Rule, Rules, SentRequest, Verdict, Violation, free_cuts
 from refold.testing import ScriptedModel
 from refold.transcript import AppendLog, LazyTips, Transcript, hash_message
 
@@ -238,12 +238,12 @@ def test_a_shorter_log_does_not_see_what_was_appended_to_its_buffer():
 
 
 def test_free_cuts_are_those_that_part_no_pair():
-    assert free(4, []) == {0, 1, 2, 3, 4}
-    assert free(4, [(1, 2)]) == {0, 1, 3, 4}
-    assert free(4, [(0, 2), (1, 3)]) == {0, 4}
-    assert free(4, [(0, 1), (0, 2)]) == {0, 3, 4}
-    assert free(2, [(1, 9)]) == {0, 1}
-    assert free(0, []) == {0}
+    assert free_cuts(4, []) == {0, 1, 2, 3, 4}
+    assert free_cuts(4, [(1, 2)]) == {0, 1, 3, 4}
+    assert free_cuts(4, [(0, 2), (1, 3)]) == {0, 4}
+    assert free_cuts(4, [(0, 1), (0, 2)]) == {0, 3, 4}
+    assert free_cuts(2, [(1, 9)]) == {0, 1}
+    assert free_cuts(0, []) == {0}
 
 
 def test_violations_come_in_order_and_the_body_reaches_the_rules():
@@ -829,14 +829,14 @@ def test_an_edit_below_another_shows_nothing_and_makes_nothing_smaller():
 
 
 def test_what_a_request_must_keep_is_asked_of_the_rules_for_its_thinking():
-    one, other = Sent(talk("a"), ["a"]), Sent(talk("a", "b"), ["a", "b"])
-    asked: list[tuple[Sent, Sent]] = []
+    one, other = SentRequest(talk("a"), ["a"]), SentRequest(talk("a", "b"), ["a", "b"])
+    asked: list[tuple[SentRequest, SentRequest]] = []
 
-    def judge(before: Sent, after: Sent) -> list[Violation]:
+    def judge(before: SentRequest, after: SentRequest) -> list[Violation]:
         asked.append((before, after))
         return [Violation("G-2", 1, "later"), Violation("G-1", 1, "as late"), Violation("G-2", 0, "first")]
 
-    growths = (Growth("G", "grows", judge, ("bound",)), Growth("L", "never", judge, ("loop",)))
-    found = Rules(thinking="bound", grown=growths).kept(one, other)
+    growths = (ContinuityRule("G", "grows", judge, ("bound",)), ContinuityRule("L", "never", judge, ("loop",)))
+    found = Rules(thinking="bound", continuity=growths).check_continuity(one, other)
     assert asked == [(one, other)] and [(v.at, v.rule) for v in found] == [(0, "G-2"), (1, "G-1"), (1, "G-2")]
-    assert Rules(thinking="free", grown=growths).kept(one, other) == ()
+    assert Rules(thinking="free", continuity=growths).check_continuity(one, other) == ()

@@ -12,7 +12,7 @@ from refold.core.profile import Profile
 from refold.core.view import View
 from refold.messages import Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 from refold.rules import anthropic, gemini, openai_chat, openai_responses
-from refold.rules.pairing import client, pair, server, tail
+from refold.rules.pairing import client_ids, pair_calls, server_ids, tail
 from refold.rules.rule import Rules, Violation
 
 RULES = {codec.NAME: codec.rules({}) for codec in CODECS}
@@ -94,15 +94,15 @@ def test_hiding_several_stretches_breaks_nothing_new(
 def test_every_pair_is_on_one_side_of_every_cut(rules: Rules, messages: list[Message]) -> None:
     cuts = rules.cuts(messages)
     assert cuts <= set(range(len(messages) + 1))
-    for kind in (client, server):
-        pairing = pair(messages, kind)
+    for kind in (client_ids, server_ids):
+        pairing = pair_calls(messages, kind)
         for made, answered in (*pairing.pairs, *pairing.again):
             assert not cuts & set(range(made.at + 1, answered.at + 1))
 
 
 @given(CONVERSATIONS)
 def test_every_call_and_result_has_one_place(messages: list[Message]) -> None:
-    pairing = pair(messages)
+    pairing = pair_calls(messages)
     assert len(set(pairing.spots)) == len(pairing.spots) == sum(len(m.calls) + len(m.results) for m in messages)
 
 
@@ -111,7 +111,7 @@ def test_judging_a_longer_conversation_moves_no_violation_of_its_past(messages: 
     """What is wrong of a finished exchange stays wrong: only calls at the very end can still be answered."""
     rules = RULES["openai_chat"]
     longer = [*messages, user("and?"), said()]
-    pending = {spot.id for spot in pair(messages, turns=False).pending}
+    pending = {spot.id for spot in pair_calls(messages, turns=False).pending}
     assert names(rules.check(messages)) <= names(rules.check(longer))
     assert {subject for _, subject in names(rules.check(longer)) - names(rules.check(messages))} <= pending
 
@@ -170,7 +170,7 @@ def test_a_second_result_stays_with_the_call_and_the_first() -> None:
 
 
 def test_a_result_answers_the_latest_call_of_its_id_that_waits() -> None:
-    pairing = pair([call("a"), call("a"), result("a"), result("a"), result("a")])
+    pairing = pair_calls([call("a"), call("a"), result("a"), result("a"), result("a")])
     assert [(made.at, answer.at) for made, answer in pairing.pairs] == [(1, 2), (0, 3)]
     assert [(made.at, answer.at) for made, answer in pairing.again] == [(1, 4)]
 
@@ -183,7 +183,7 @@ def test_a_call_without_answer_in_the_middle_forbids_no_cut() -> None:
 
 
 def test_a_result_before_its_call_is_an_orphan_and_the_call_waits() -> None:
-    pairing = pair([result("a"), call("a")])
+    pairing = pair_calls([result("a"), call("a")])
     assert [spot.at for spot in pairing.orphans] == [0]
     assert [spot.at for spot in pairing.pending] == [1]
 
@@ -349,7 +349,7 @@ def test_the_rules_have_their_ids() -> None:
         *("AN-1", "AN-2", "AN-3", "AN-4", "AN-5", "AN-9", "AN-CB", "AN-CC", "AN-CE"),
         *("DS-2", "OA-1", "OA-2", "OA-3", "OA-4", "OA-5", "OA-6", "OA-9", "OA-10", "GE-1", "GE-2", "GE-4"),
     ]
-    grown = [rule.id for rules in RULES.values() for rule in rules.grown]
+    grown = [rule.id for rules in RULES.values() for rule in rules.continuity]
     assert sorted(grown) == ["AN-10", "AN-6", "AN-7", "DS-1", "GE-3", "OA-4"]
 
 
@@ -365,4 +365,4 @@ def test_a_rule_that_is_not_asked_for_cuts_has_none(messages):
     for codec in CODECS:
         silent = [rule for rule in codec.rules({}).rules if not rule.joins]
         assert silent
-        assert all(rule.judge(messages, {}).joined == () for rule in silent)
+        assert all(rule.judge(messages, {}).inseparable == () for rule in silent)

@@ -57,7 +57,7 @@ _NOT_OURS = frozenset({"tool_calls", "tool_call_id", "function_call", "reasoning
 def rules(body: Mapping[str, Any]) -> Rules:
     """What the Messages API refuses. A model that is not known to be older binds its thinking; where none is named,
     it may be either (AN-6, AN-7)."""
-    return Rules(RULES, alternate=True, thinking=_binding(body.get("model")), grown=GROWN)
+    return Rules(RULES, alternate=True, thinking=_binding(body.get("model")), continuity=GROWN)
 
 
 def _binding(model: Any) -> Literal["loop", "bound", "unsure"]:

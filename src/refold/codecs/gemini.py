@@ -47,7 +47,7 @@ _ROLES = {"model": "assistant", "function": "user", "tool": "user"}
 
 def rules(body: Mapping[str, Any]) -> Rules:  # noqa: ARG001 - the protocol's
     """What generateContent refuses; thought signatures go back as they came (GE-3)."""
-    return Rules(RULES, alternate=True, thinking="fixed", grown=GROWN)
+    return Rules(RULES, alternate=True, thinking="fixed", continuity=GROWN)
 
 
 def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:

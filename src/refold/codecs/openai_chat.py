@@ -32,7 +32,7 @@ def rules(body: Mapping[str, Any]) -> Rules:
     """
     model = body.get("model")
     fixed = not isinstance(model, str) or any(name in model.lower() for name in FIXED_THINKING)
-    return Rules(RULES, thinking="fixed" if fixed else "free", grown=GROWN)
+    return Rules(RULES, thinking="fixed" if fixed else "free", continuity=GROWN)
 
 
 def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:

@@ -45,7 +45,7 @@ _USERS = frozenset({"compaction_trigger", "mcp_approval_response"})
 
 def rules(body: Mapping[str, Any]) -> Rules:  # noqa: ARG001 - the protocol's
     """What the Responses API refuses; reasoning stays with what it led to (OA-3, OA-4)."""
-    return Rules(RULES, thinking="fixed", grown=GROWN)
+    return Rules(RULES, thinking="fixed", continuity=GROWN)
 
 
 def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:

@@ -10,8 +10,8 @@ from refold.codecs.codec import Codec, Wire
 from refold.codecs.detect import decode_all, open_payload
 from refold.codecs.payload import Payload
 from refold.messages import Message, ToolResult
-from refold.rules.repair_draft import Entry, Ref, Repair, draft
-from refold.rules.rule import Sent, Violation
+from refold.rules.repair_draft import Entry, Ref, Repair, to_entries
+from refold.rules.rule import SentRequest, Violation
 
 ROUNDS = 32
 """Most mends in a row. Each starts from what the one before made, read anew: what one rule mends can
@@ -64,7 +64,7 @@ def _left(envelope: Payload, messages: Sequence[Message]) -> tuple[Violation, ..
 
 def _mend(envelope: Payload, messages: Sequence[Message]) -> tuple[list[Entry], list[Repair]]:
     """What the first rule can mend that is broken and can mend anything."""
-    rules, body, entries = envelope.codec.rules(envelope.body).rules, envelope.body, draft(messages)
+    rules, body, entries = envelope.codec.rules(envelope.body).rules, envelope.body, to_entries(messages)
     for rule in rules:
         if rule.mend and rule.judge(messages, body).violations:
             mended, repairs = rule.mend(entries, body)
@@ -168,12 +168,12 @@ def check(payload: Any, format: str | Codec | None = None, *, before: Any = None
     found = rules.check(sent.messages, sent.body)
     if before is None:
         return found
-    kept = rules.kept(sent_as(open_payload(before, envelope.codec)), sent)
+    kept = rules.check_continuity(sent_as(open_payload(before, envelope.codec)), sent)
     return tuple(sorted((*found, *kept), key=lambda v: (v.at, v.rule)))
 
 
-def sent_as(envelope: Payload) -> Sent:
+def sent_as(envelope: Payload) -> SentRequest:
     """The request that an envelope holds, as the rules look at it."""
     whole = envelope.full_body
     entries = whole[envelope.codec.FIELD][envelope.head :]
-    return Sent(decode_all(envelope), entries, whole, envelope.system, envelope.tools)
+    return SentRequest(decode_all(envelope), entries, whole, envelope.system, envelope.tools)

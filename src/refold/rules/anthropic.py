@@ -6,7 +6,16 @@ from typing import Any
 
 from refold.messages import Message, Text
 from refold.rules import anthropic_body
-from refold.rules.pairing import Pair, Pairing, client, is_result, pair, repeats, server, turn_ends
+from refold.rules.pairing import (
+    Pair,
+    Pairing,
+    client_ids,
+    is_result,
+    pair_calls,
+    results_given_twice,
+    server_ids,
+    turn_ends,
+)
 from refold.rules.repair_blocks import bring_back, settle_blocks
 from refold.rules.repair_draft import Entry, Mended, Repair, messages_of, remove, take_out
 from refold.rules.rule import Rule, Verdict, Violation
@@ -14,12 +23,12 @@ from refold.rules.violations import (
     ALONE,
     SAME_ID,
     Body,
-    answered_again,
     away_from_home,
-    misplaced,
-    orphaned,
-    repeated,
-    unanswered,
+    calls_without_result,
+    ids_given_twice,
+    results_out_of_place,
+    results_without_call,
+    second_results,
 )
 
 MID_SYSTEM = (4, 8)
@@ -29,19 +38,21 @@ _VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?!\d)(?:[-.](\d{1,2})(?!\d)
 _ROLES = frozenset({"user", "assistant", "system"})
 
 
-def answers(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001 - every judge's signature
+def check_results(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001 - every judge's signature
     """AN-1: every call is answered in the user message after it, before anything else there."""
-    pairing, ends = pair(messages, client), turn_ends(messages)
+    pairing, ends = pair_calls(messages, client_ids), turn_ends(messages)
     violations = (
-        *unanswered("AN-1", pairing.unanswered),
-        *misplaced("AN-1", away_from_home(pairing, ends)),
-        *repeated("AN-1", repeats(pairing, ends)),
+        *calls_without_result("AN-1", pairing.unanswered),
+        *results_out_of_place("AN-1", away_from_home(pairing, ends)),
+        *ids_given_twice("AN-1", results_given_twice(pairing, ends)),
         *_late(messages, pairing, ends),
     )
-    return Verdict(violations, pairing.joined)
+    return Verdict(violations, pairing.inseparable)
 
 
-def _late(messages: Sequence[Message], pairing: Pairing, ends: Sequence[int]) -> Iterator[Violation]:
+def _late(
+    messages: Sequence[Message], pairing: Pairing, ends: Sequence[int]
+) -> Iterator[Violation]:
     """Results at home that stand behind something that is no result."""
     first = dict[int, int]()
     """By message, where its first part stands that is no result: looked for once, however many results it has (C4)."""
@@ -50,26 +61,34 @@ def _late(messages: Sequence[Message], pairing: Pairing, ends: Sequence[int]) ->
             continue
         if at not in first:
             first[at] = next(
-                (n for n, each in enumerate(messages[at].parts) if not is_result(each)), len(messages[at].parts)
+                (n for n, each in enumerate(messages[at].parts) if not is_result(each)),
+                len(messages[at].parts),
             )
         if first[at] < part:
-            yield Violation("AN-1", at, f"result {id!r} stands behind other content; results come first", id)
+            yield Violation(
+                "AN-1", at, f"result {id!r} stands behind other content; results come first", id
+            )
 
 
-def settle(entries: Sequence[Entry], body: Body) -> Mended:
+def repair_results(entries: Sequence[Entry], body: Body) -> Mended:
     """Mend AN-1: results go where they belong, calls nobody answered get one."""
-    return settle_blocks(entries, "AN-1", [v.at for v in answers(messages_of(entries), body).violations])
+    return settle_blocks(
+        entries, "AN-1", [v.at for v in check_results(messages_of(entries), body).violations]
+    )
 
 
-def calls(messages: Sequence[Message], body: Body) -> Verdict:
+def check_calls(messages: Sequence[Message], body: Body) -> Verdict:
     """AN-2: every result answers a call of the assistant turn before it, once. In a thread that is
     continued the calls are with the server. The cuts are those of AN-1."""
-    pairing, ends = pair(messages, client), turn_ends(messages)
+    pairing, ends = pair_calls(messages, client_ids), turn_ends(messages)
     strays = [p.result for p in away_from_home(pairing, ends)]
     violations = (
-        *orphaned("AN-2", () if _is_continued(body) else pairing.orphans),
-        *answered_again("AN-2", pairing.again),
-        *(Violation("AN-2", at, f"result {id!r} does not stand directly after its call", id) for at, _, id in strays),
+        *results_without_call("AN-2", () if _is_continued(body) else pairing.orphans),
+        *second_results("AN-2", pairing.again),
+        *(
+            Violation("AN-2", at, f"result {id!r} does not stand directly after its call", id)
+            for at, _, id in strays
+        ),
     )
     return Verdict(violations)
 
@@ -85,33 +104,39 @@ def drop_strays(entries: Sequence[Entry], body: Body) -> Mended:
     moved, repairs = (list(entries), []) if _is_continued(body) else bring_back(entries, "AN-2")
     if repairs:
         return moved, repairs
-    pairing = pair(messages_of(entries), client)
+    pairing = pair_calls(messages_of(entries), client_ids)
     orphans = () if _is_continued(body) else pairing.orphans
     again = [p.result for p in pairing.again]
-    return take_out(entries, "AN-2", sorted((*orphans, *again)), "a result without a call of its own,", alternate=True)
+    return take_out(
+        entries,
+        "AN-2",
+        sorted((*orphans, *again)),
+        "a result without a call of its own,",
+        alternate=True,
+    )
 
 
-def server_tools(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
+def check_server_tools(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
     """AN-3: a server tool's call and its result stay in one assistant turn. Between them only
     results of the client's tools may stand, as with programmatic tool calling."""
-    pairing = pair(messages, server)
+    pairing = pair_calls(messages, server_ids)
     violations = (
-        *unanswered("AN-3", pairing.unanswered),
-        *orphaned("AN-3", pairing.orphans),
-        *answered_again("AN-3", pairing.again),
-        *misplaced("AN-3", _parted(messages, pairing)),
+        *calls_without_result("AN-3", pairing.unanswered),
+        *results_without_call("AN-3", pairing.orphans),
+        *second_results("AN-3", pairing.again),
+        *results_out_of_place("AN-3", _split_pairs(messages, pairing)),
     )
-    return Verdict(violations, pairing.joined)
+    return Verdict(violations, pairing.inseparable)
 
 
-def _parted(messages: Sequence[Message], pairing: Pairing) -> list[Pair]:
+def _split_pairs(messages: Sequence[Message], pairing: Pairing) -> list[Pair]:
     """Pairs between whose halves the user or the system speaks."""
     apart = [p for p in pairing.pairs if p.call.at != p.result.at]
-    spoken = _spoken(messages) if apart else []
+    spoken = _speaking_positions(messages) if apart else []
     return [p for p in apart if spoken[p.call.at] != spoken[p.result.at]]
 
 
-def _spoken(messages: Sequence[Message]) -> list[int]:
+def _speaking_positions(messages: Sequence[Message]) -> list[int]:
     """For each message the number of times that the user or the system has spoken up to it."""
     count, counts = 0, []
     for message in messages:
@@ -123,18 +148,22 @@ def _spoken(messages: Sequence[Message]) -> list[int]:
 def strip_halves(entries: Sequence[Entry], body: Body) -> Mended:  # noqa: ARG001
     """Mend AN-3: of a pair that is no whole one, both go."""
     messages = messages_of(entries)
-    pairing = pair(messages, server)
-    parted = (spot for p in _parted(messages, pairing) for spot in p)
+    pairing = pair_calls(messages, server_ids)
+    parted = (spot for p in _split_pairs(messages, pairing) for spot in p)
     halves = {*pairing.unanswered, *pairing.orphans, *(p.result for p in pairing.again), *parted}
-    return take_out(entries, "AN-3", sorted(halves), "half of a server tool's pair,", alternate=True)
+    return take_out(
+        entries, "AN-3", sorted(halves), "half of a server tool's pair,", alternate=True
+    )
 
 
-def roles(messages: Sequence[Message], body: Body) -> Verdict:
+def check_roles(messages: Sequence[Message], body: Body) -> Verdict:
     """AN-4: the first message is the user's; system messages stand between others only for models
     that know them. Neighbours of one role are legal: the API reads them as one turn."""
     violations = []
     if messages and messages[0].role == "assistant":
-        violations.append(Violation("AN-4", 0, "the first message is the assistant's, not the user's", "first"))
+        violations.append(
+            Violation("AN-4", 0, "the first message is the assistant's, not the user's", "first")
+        )
     refuses_system = _refuses_system(body.get("model"))
     for at, message in enumerate(messages):
         if message.role not in _ROLES or (refuses_system and message.role == "system"):
@@ -145,11 +174,11 @@ def roles(messages: Sequence[Message], body: Body) -> Verdict:
 
 def _refuses_system(model: Any) -> bool:
     """Is this a model that is known to be older than system messages in the middle?"""
-    found = _VERSION.search(model.lower()) if isinstance(model, str) else None
-    return found is not None and (int(found[1]), int(found[2] or 0)) < MID_SYSTEM
+    version = _VERSION.search(model.lower()) if isinstance(model, str) else None
+    return version is not None and (int(version[1]), int(version[2] or 0)) < MID_SYSTEM
 
 
-def empties(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
+def check_empty_texts(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
     """AN-5: no message is empty but a last one of the assistant, and no text is empty or blank."""
     violations = []
     for at, message in enumerate(messages):
@@ -163,16 +192,26 @@ def empties(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
 def drop_empties(entries: Sequence[Entry], body: Body) -> Mended:  # noqa: ARG001
     """Mend AN-5: blank texts go, and messages with nothing else, but for a first one that an
     assistant's would follow (AN-4)."""
-    gone = {at: _blanks(entry.message) for at, entry in enumerate(entries) if _blanks(entry.message)}
-    gone |= {v.at: set() for v in empties(messages_of(entries), {}).violations if v.subject == "message"}
+    gone = {
+        at: _blanks(entry.message) for at, entry in enumerate(entries) if _blanks(entry.message)
+    }
+    gone |= {
+        v.at: set()
+        for v in check_empty_texts(messages_of(entries), {}).violations
+        if v.subject == "message"
+    }
     out = remove(entries, gone, alternate=True, as_text=False)
-    kept = {(entry.near, entry.refs) for entry in out}
-    mended = (entries[at] for at in sorted(gone) if (entries[at].near, entries[at].refs) not in kept)
+    remaining = {(entry.near, entry.refs) for entry in out}
+    mended = (
+        entries[at] for at in sorted(gone) if (entries[at].near, entries[at].refs) not in remaining
+    )
     return out, [Repair("AN-5", entry.near, "removed what is empty") for entry in mended]
 
 
 def _blanks(message: Message) -> set[int]:
-    return {n for n, part in enumerate(message.parts) if isinstance(part, Text) and is_blank(part.text)}
+    return {
+        n for n, part in enumerate(message.parts) if isinstance(part, Text) and is_blank(part.text)
+    }
 
 
 def is_blank(text: str) -> bool:
@@ -181,20 +220,39 @@ def is_blank(text: str) -> bool:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("AN-1", "calls are answered in the next user message, results first", answers, settle, SAME_ID),
-    Rule("AN-2", "results answer a call of the assistant turn before them", calls, drop_strays, SAME_ID, joins=False),
-    Rule("AN-3", "server tools keep call and result together", server_tools, strip_halves, ALONE),
+    Rule(
+        "AN-1",
+        "calls are answered in the next user message, results first",
+        check_results,
+        repair_results,
+        SAME_ID,
+    ),
+    Rule(
+        "AN-2",
+        "results answer a call of the assistant turn before them",
+        check_calls,
+        drop_strays,
+        SAME_ID,
+        joins=False,
+    ),
+    Rule(
+        "AN-3",
+        "server tools keep call and result together",
+        check_server_tools,
+        strip_halves,
+        ALONE,
+    ),
     Rule(
         "AN-4",
         "the user speaks first; system messages in the middle only on Opus 4.8 and later",
-        roles,
+        check_roles,
         limit="a user's message would have to be invented, or what another role said be removed or said by the user",
         joins=False,
     ),
     Rule(
         "AN-5",
         "no empty message and no empty text",
-        empties,
+        check_empty_texts,
         drop_empties,
         limit="without it the conversation would be empty or begin with the assistant",
         joins=False,

@@ -23,7 +23,7 @@ CHOICE = "only the caller knows what was meant"
 # --- AN-9 ------------------------------------------------------------------------------------
 
 
-def binding(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001 - every judge's signature
+def check_binding(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001 - every judge's signature
     """AN-9: what happens to thinking whose prefix has changed is `error` or `drop_block`, and is said of
     thinking that is on. (The API's types take it with `adaptive` and with `enabled`.)"""
     thinking = body.get("thinking")
@@ -46,13 +46,15 @@ def _short(value: Any) -> str:
 # --- AN-CE -----------------------------------------------------------------------------------
 
 
-def editing(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
+def check_context_management(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
     """AN-CE: clearing of thinking is listed before other edits and keeps a turn at least; a trigger of
     compaction is 50,000 input tokens or more."""
     management = body.get("context_management")
     edits = management.get("edits") if isinstance(management, Mapping) else None
-    found = (text for at, edit in enumerate(_mappings(edits)) for text in _wrong(at, edit))
-    return Verdict(tuple(Violation("AN-CE", 0, text, "context_management.edits") for text in found))
+    errors = (text for at, edit in enumerate(_mappings(edits)) for text in _wrong(at, edit))
+    return Verdict(
+        tuple(Violation("AN-CE", 0, text, "context_management.edits") for text in errors)
+    )
 
 
 def _wrong(at: int, edit: Mapping[str, Any]) -> Iterator[str]:
@@ -70,12 +72,18 @@ def _wrong(at: int, edit: Mapping[str, Any]) -> Iterator[str]:
 
 def _number(value: Any, kind: str, default: int) -> float:
     """The number in `{"type": kind, "value": number}`; *default* where there is none."""
-    number = value.get("value") if isinstance(value, Mapping) and value.get("type") == kind else None
+    number = (
+        value.get("value") if isinstance(value, Mapping) and value.get("type") == kind else None
+    )
     return number if isinstance(number, int | float) and not isinstance(number, bool) else default
 
 
 def _mappings(value: Any) -> list[Mapping[str, Any]]:
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list | tuple) else []
+    return (
+        [item for item in value if isinstance(item, Mapping)]
+        if isinstance(value, list | tuple)
+        else []
+    )
 
 
 # --- AN-CC -----------------------------------------------------------------------------------
@@ -89,23 +97,23 @@ class Mark(NamedTuple):
     ttl: str
 
 
-def marks(messages: Sequence[Message], body: Body) -> Verdict:
+def check_cache_marks(messages: Sequence[Message], body: Body) -> Verdict:
     """AN-CC: at most four blocks are marked with `cache_control`, and no mark of an hour stands behind one
     of five minutes, in the order of tools, system, messages. One of the request itself, which the API
     places, is not counted."""
-    found = list(_marks(body, len(messages)))
-    return Verdict((*_too_many(found), *_out_of_order(found)))
+    marks = list(_marks(body, len(messages)))
+    return Verdict((*_too_many(marks), *_out_of_order(marks)))
 
 
-def _too_many(found: Sequence[Mark]) -> Iterator[Violation]:
-    for mark in islice(found, MARKS, MARKS + 1):
-        text = f"{len(found)} blocks are marked with cache_control; {MARKS} are the most"
+def _too_many(marks: Sequence[Mark]) -> Iterator[Violation]:
+    for mark in islice(marks, MARKS, MARKS + 1):
+        text = f"{len(marks)} blocks are marked with cache_control; {MARKS} are the most"
         yield Violation("AN-CC", mark.at, text, mark.field)
 
 
-def _out_of_order(found: Sequence[Mark]) -> Iterator[Violation]:
-    short = next((n for n, mark in enumerate(found) if mark.ttl == "5m"), len(found))
-    for mark in islice((mark for mark in found[short:] if mark.ttl == "1h"), 1):
+def _out_of_order(marks: Sequence[Mark]) -> Iterator[Violation]:
+    short = next((n for n, mark in enumerate(marks) if mark.ttl == "5m"), len(marks))
+    for mark in islice((mark for mark in marks[short:] if mark.ttl == "1h"), 1):
         text = "a cache_control of 1h stands behind one of 5m; the longer must come first"
         yield Violation("AN-CC", mark.at, text, f"{mark.field} 1h")
 
@@ -131,11 +139,20 @@ def _of_blocks(blocks: Any) -> Iterator[str]:
 # --- AN-CB -----------------------------------------------------------------------------------
 
 
-def summaries(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
+def check_summaries(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
     """AN-CB: the content of a compaction block is a text or, where compaction failed, null."""
-    strange = (at for at, message in enumerate(messages) if Opaque in map(type, message.parts))  # few, and soon known
-    blank = (at for at in strange for part in messages[at].parts if isinstance(part, Opaque) and _is_blank(part))
-    text = "the content of a compaction block is empty; it is a text, or null where compaction failed"
+    strange = (
+        at for at, message in enumerate(messages) if Opaque in map(type, message.parts)
+    )  # few, and soon known
+    blank = (
+        at
+        for at in strange
+        for part in messages[at].parts
+        if isinstance(part, Opaque) and _is_blank(part)
+    )
+    text = (
+        "the content of a compaction block is empty; it is a text, or null where compaction failed"
+    )
     return Verdict(tuple(Violation("AN-CB", at, text, "compaction") for at in blank))
 
 
@@ -148,22 +165,28 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "AN-9",
         "what happens to thinking whose prefix has changed is error or drop_block",
-        binding,
+        check_binding,
         limit=CHOICE,
         joins=False,
     ),
     Rule(
         "AN-CB",
         "a compaction block is a text, or null",
-        summaries,
+        check_summaries,
         limit="what was summarised is not here",
         joins=False,
     ),
-    Rule("AN-CC", "four cache marks at most, the longer ones first", marks, limit=CHOICE, joins=False),
+    Rule(
+        "AN-CC",
+        "four cache marks at most, the longer ones first",
+        check_cache_marks,
+        limit=CHOICE,
+        joins=False,
+    ),
     Rule(
         "AN-CE",
         "thinking is cleared first and not all of it; compaction from 50,000 tokens on",
-        editing,
+        check_context_management,
         limit=CHOICE,
         joins=False,
     ),

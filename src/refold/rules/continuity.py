@@ -21,26 +21,31 @@ class Lapse(NamedTuple):
     has: Any
 
 
-def lapses(before: Sequence[Line], after: Sequence[Line]) -> Iterator[Lapse]:
+def find_lapses(before: Sequence[Line], after: Sequence[Line]) -> Iterator[Lapse]:
     """What stands in both, and not with what it has in *after*: that is gone, with or without something in its place.
 
     Only what was sent before is looked at: what follows it in *after* may say the same again, and is
     not bound to anything. Where that cannot be told, less is looked at, so nothing is found wrongly.
     """
-    run = known(before, after)
+    run = common_run(before, after)
     sent = after[: run.end]
     had, has = _marks(before), _marks(sent)
-    for at, (said, mark) in enumerate(sent):
-        if said in had and mark not in had[said] and had[said] - has[said] and (run.is_sure or not mark):
-            yield Lapse(at, frozenset(had[said]), mark)
+    for at, (content, mark) in enumerate(sent):
+        if (
+            content in had
+            and mark not in had[content]
+            and had[content] - has[content]
+            and (run.is_sure or not mark)
+        ):
+            yield Lapse(at, frozenset(had[content]), mark)
 
 
 def _marks(lines: Sequence[Line]) -> dict[Any, set[Any]]:
     """For everything said what it has, in any of its places."""
-    found = dict[Any, set[Any]]()
-    for said, mark in lines:
-        found.setdefault(said, set()).add(mark)
-    return found
+    marks = dict[Any, set[Any]]()
+    for content, mark in lines:
+        marks.setdefault(content, set()).add(mark)
+    return marks
 
 
 class Run(NamedTuple):
@@ -66,15 +71,19 @@ class Run(NamedTuple):
         return self.is_whole or self.kept > 0
 
 
-def known(before: Sequence[Line], after: Sequence[Line]) -> Run:
+def common_run(before: Sequence[Line], after: Sequence[Line]) -> Run:
     """What of *after* was there when *before* was sent. It ends with the last line of *before*; of several such
     places with that before which most stands as it did. Where that line is gone, a common beginning is known."""
-    if same(before, after) == len(before):
+    if common_length(before, after) == len(before):
         return Run(0, len(before), -len(before), is_whole=True)
-    ends = (at + 1 for at, (said, _) in enumerate(after) if said == before[-1][0])
-    common = same([said for said, _ in before], [said for said, _ in after])
+    ends = (at + 1 for at, (content, _) in enumerate(after) if content == before[-1][0])
+    common = common_length([content for content, _ in before], [content for content, _ in after])
     best = max((_run(before, after, end, LOOK) for end in ends), default=None)
-    return Run(0, common, -common, is_whole=False) if best is None else _run(before, after, best.end, len(after))
+    return (
+        Run(0, common, -common, is_whole=False)
+        if best is None
+        else _run(before, after, best.end, len(after))
+    )
 
 
 LOOK = 200
@@ -84,27 +93,31 @@ LOOK = 200
 def _run(before: Sequence[Line], after: Sequence[Line], end: int, look: int) -> Run:
     """What is known if *before* ended where the first *end* lines of *after* do."""
     back = map(after.__getitem__, range(end - 1, max(end - 1 - look, -1), -1))
-    pairs = list(takewhile(lambda pair: pair[0][0] == pair[1][0], zip(reversed(before), back, strict=False)))
-    kept = sum(1 for one, other in pairs if one[1] and one[1] == other[1])
-    return Run(kept, len(pairs), -end, is_whole=len(pairs) == len(before))
+    pairs = list(
+        takewhile(lambda pair: pair[0][0] == pair[1][0], zip(reversed(before), back, strict=False))
+    )
+    unchanged = sum(1 for old, new in pairs if old[1] and old[1] == new[1])
+    return Run(unchanged, len(pairs), -end, is_whole=len(pairs) == len(before))
 
 
-def same(one: Sequence[Any], other: Sequence[Any]) -> int:
+def common_length(first: Sequence[Any], second: Sequence[Any]) -> int:
     """Length of the common beginning."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+    return sum(
+        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
+    )
 
 
-def said(message: Message) -> bytes:
+def message_digest(message: Message) -> bytes:
     """What a message says, thinking left out: equal for equal messages."""
     return hash_message(message)
 
 
-def thoughts(message: Message) -> tuple[Thinking, ...]:
+def thinking_of(message: Message) -> tuple[Thinking, ...]:
     """The thinking of a message."""
     return tuple(part for part in message.parts if isinstance(part, Thinking))
 
 
-def fields(entry: Any) -> Mapping[str, Any]:
+def entry_fields(entry: Any) -> Mapping[str, Any]:
     """An entry as it is sent, or one of a vendor's objects; nothing for what is none."""
     if isinstance(entry, Mapping):
         return entry

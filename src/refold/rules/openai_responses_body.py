@@ -14,13 +14,13 @@ CHOICE = "only the caller knows what was meant"
 """Why a field with a value that cannot be stays."""
 
 
-def management(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001 - every judge's signature
+def check_context_management(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001 - every judge's signature
     """OA-6: context management knows `compaction` alone, from a number of tokens on."""
-    found = _unmanaged(body.get("context_management"))
-    return Verdict(tuple(Violation("OA-6", 0, text, "context_management") for text in found))
+    errors = _management_errors(body.get("context_management"))
+    return Verdict(tuple(Violation("OA-6", 0, text, "context_management") for text in errors))
 
 
-def _unmanaged(entries: Any) -> Iterator[str]:
+def _management_errors(entries: Any) -> Iterator[str]:
     if entries is not None and not isinstance(entries, list | tuple):
         yield "context_management is a list"
     for entry in entries if isinstance(entries, list | tuple) else ():
@@ -34,43 +34,63 @@ def _is_threshold(value: Any) -> bool:
     return value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0)
 
 
-def truncation(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
+def check_truncation(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
     """OA-10: a history that is too long is cut by the API (`auto`) or refused (`disabled`)."""
     value = body.get("truncation")
     if value is None or value in TRUNCATIONS:
         return Verdict()
-    return Verdict((Violation("OA-10", 0, f"truncation is {' or '.join(TRUNCATIONS)}", "truncation"),))
+    return Verdict(
+        (Violation("OA-10", 0, f"truncation is {' or '.join(TRUNCATIONS)}", "truncation"),)
+    )
 
 
-def trigger(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
+def check_trigger(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
     """OA-9: what asks for compaction is the last item. There it stays to be seen, with no cut behind it."""
-    found, last = [at for at, message in enumerate(messages) if _asks(message)], len(messages) - 1
+    positions, last = (
+        [at for at, message in enumerate(messages) if _asks(message)],
+        len(messages) - 1,
+    )
     text = "what asks for compaction is not the last item"
-    early = (Violation("OA-9", at, text, "compaction_trigger") for at in found if at < last)
-    return Verdict(tuple(early), ((last, last + 1),) if last in found else ())
+    early = (Violation("OA-9", at, text, "compaction_trigger") for at in positions if at < last)
+    return Verdict(tuple(early), ((last, last + 1),) if last in positions else ())
 
 
 def _asks(message: Message) -> bool:
     if Opaque not in map(type, message.parts):  # as nearly always, and far sooner known
         return False
-    return any(isinstance(part, Opaque) and part.kind == "compaction_trigger" for part in message.parts)
+    return any(
+        isinstance(part, Opaque) and part.kind == "compaction_trigger" for part in message.parts
+    )
 
 
 def put_last(entries: Sequence[Entry], body: Body) -> Mended:
     """Mend OA-9: the latest item that asks for compaction moves to the end; others, which say the same, go."""
-    early = {one.at for one in trigger(messages_of(entries), body).violations}
+    early = {violation.at for violation in check_trigger(messages_of(entries), body).violations}
     if not early:
         return list(entries), []
-    found = [at for at, entry in enumerate(entries) if _asks(entry.message)]
-    rest = [entry for at, entry in enumerate(entries) if at not in found]
-    texts = ("moved to the end" if at == found[-1] else "removed: another asks for compaction" for at in found)
-    repairs = [Repair("OA-9", entries[at].near, text) for at, text in zip(found, texts, strict=True) if at in early]
-    return [*rest, entries[found[-1]]], repairs
+    positions = [at for at, entry in enumerate(entries) if _asks(entry.message)]
+    rest = [entry for at, entry in enumerate(entries) if at not in positions]
+    texts = (
+        "moved to the end" if at == positions[-1] else "removed: another asks for compaction"
+        for at in positions
+    )
+    repairs = [
+        Repair("OA-9", entries[at].near, text)
+        for at, text in zip(positions, texts, strict=True)
+        if at in early
+    ]
+    return [*rest, entries[positions[-1]]], repairs
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("OA-6", "context management knows compaction alone", management, limit=CHOICE, joins=False),
-    Rule("OA-9", "what asks for compaction is the last item", trigger, put_last),
-    Rule("OA-10", "truncation is auto or disabled", truncation, limit=CHOICE, joins=False),
+    Rule(
+        "OA-6",
+        "context management knows compaction alone",
+        check_context_management,
+        limit=CHOICE,
+        joins=False,
+    ),
+    Rule("OA-9", "what asks for compaction is the last item", check_trigger, put_last),
+    Rule("OA-10", "truncation is auto or disabled", check_truncation, limit=CHOICE, joins=False),
 )
 """All rules of this API that concern the rest of the request, and what stands in for a field of it."""

@@ -46,7 +46,7 @@ class Pairing:
         return sorted(chain(paired, self.orphans, self.unanswered, self.pending))
 
     @property
-    def joined(self) -> tuple[tuple[int, int], ...]:
+    def inseparable(self) -> tuple[tuple[int, int], ...]:
         """Messages that stay together: each call with all its results, a pending one with the end."""
         answered = ((call.at, result.at) for call, result in chain(self.pairs, self.again))
         return (*answered, *((call.at, self.length) for call in self.pending))
@@ -56,24 +56,24 @@ Kind = Callable[[Part], tuple[str | None, str | None]]
 """The id of the call that a part makes, and of the call that it answers; None where it does not."""
 
 
-def client(part: Part) -> tuple[str | None, str | None]:
+def client_ids(part: Part) -> tuple[str | None, str | None]:
     """Calls that the client runs and answers."""
     if isinstance(part, ToolCall):
         return part.id, None
     return None, part.id if isinstance(part, ToolResult) else None
 
 
-def server(part: Part) -> tuple[str | None, str | None]:
+def server_ids(part: Part) -> tuple[str | None, str | None]:
     """Calls that the provider runs and answers itself (AN-3)."""
     return (part.opens or None, part.closes or None) if isinstance(part, Opaque) else (None, None)
 
 
-def either(part: Part) -> tuple[str | None, str | None]:
+def any_ids(part: Part) -> tuple[str | None, str | None]:
     """Calls of both kinds, under one set of ids."""
-    return server(part) if isinstance(part, Opaque) else client(part)
+    return server_ids(part) if isinstance(part, Opaque) else client_ids(part)
 
 
-def pair(messages: Sequence[Message], kind: Kind = either, *, turns: bool = True) -> Pairing:
+def pair_calls(messages: Sequence[Message], kind: Kind = any_ids, *, turns: bool = True) -> Pairing:
     """Match every result with the latest call before it that has its id and no result yet, else
     with the latest that has its id, so that a second result stays with the first.
 
@@ -85,22 +85,27 @@ def pair(messages: Sequence[Message], kind: Kind = either, *, turns: bool = True
         for n, part in enumerate(message.parts):
             if type(part) not in _TRAFFIC:
                 continue
-            made, answered = kind(part)
-            if answered is not None:
-                spot, calls = Spot(at, n, answered), waiting.get(answered)
+            call_id, result_id = kind(part)
+            if result_id is not None:
+                spot, calls = Spot(at, n, result_id), waiting.get(result_id)
                 if calls:
                     pairs.append(Pair(calls.pop(), spot))
-                elif answered in latest:
-                    again.append(Pair(latest[answered], spot))
+                elif result_id in latest:
+                    again.append(Pair(latest[result_id], spot))
                 else:
                     orphans.append(spot)
-            if made is not None:
-                latest[made] = spot = Spot(at, n, made)
-                waiting.setdefault(made, []).append(spot)
-    left = sorted(chain.from_iterable(waiting.values()))
-    first = tail(messages, turns=turns) if left else 0
-    middle, end = (spot for spot in left if spot.at < first), (spot for spot in left if spot.at >= first)
-    return Pairing(tuple(pairs), tuple(again), tuple(orphans), tuple(middle), tuple(end), len(messages))
+            if call_id is not None:
+                latest[call_id] = spot = Spot(at, n, call_id)
+                waiting.setdefault(call_id, []).append(spot)
+    unpaired = sorted(chain.from_iterable(waiting.values()))
+    first = tail(messages, turns=turns) if unpaired else 0
+    middle, end = (
+        (spot for spot in unpaired if spot.at < first),
+        (spot for spot in unpaired if spot.at >= first),
+    )
+    return Pairing(
+        tuple(pairs), tuple(again), tuple(orphans), tuple(middle), tuple(end), len(messages)
+    )
 
 
 _TRAFFIC = frozenset({ToolCall, ToolResult, Opaque})
@@ -113,17 +118,17 @@ def with_strays(messages: Sequence[Message], pairing: Pairing, ends: Sequence[in
     waiting = set(chain(pairing.unanswered, pairing.pending)) if pairing.orphans else set[Spot]()
     calls = sorted(chain(waiting, (call for call, _ in pairing.pairs))) if waiting else []
     first = {call.id: call for call in reversed(calls)}
-    found = list[Pair]()
+    matches = list[Pair]()
     for orphan in pairing.orphans if waiting else ():
         nameless = orphan.id.startswith(NO_ID)
         call = _namesake(messages, calls, orphan, ends) if nameless else first.get(orphan.id)
         if call in waiting and not (nameless and call in pairing.pending and call > orphan):
             waiting.remove(call)
-            found.append(Pair(call, orphan))
-    taken = {spot for one in found for spot in one}
+            matches.append(Pair(call, orphan))
+    taken = {spot for match in matches for spot in match}
     return replace(
         pairing,
-        pairs=tuple(sorted((*pairing.pairs, *found))),
+        pairs=tuple(sorted((*pairing.pairs, *matches))),
         orphans=tuple(spot for spot in pairing.orphans if spot not in taken),
         unanswered=tuple(spot for spot in pairing.unanswered if spot not in taken),
         pending=tuple(spot for spot in pairing.pending if spot not in taken),
@@ -134,11 +139,17 @@ NO_ID = "?"
 """How the id of a result begins that answers no call, in formats where only places tell which it does."""
 
 
-def _namesake(messages: Sequence[Message], calls: Sequence[Spot], orphan: Spot, ends: Sequence[int]) -> Spot | None:
+def _namesake(
+    messages: Sequence[Message], calls: Sequence[Spot], orphan: Spot, ends: Sequence[int]
+) -> Spot | None:
     """The call that a result belongs to that has no id: the latest before it of its tool, else one in
     the turn that it is in, or that is directly after it."""
     name = getattr(messages[orphan.at].parts[orphan.part], "name", "")
-    named = [call for call in calls if name and getattr(messages[call.at].parts[call.part], "name", "") == name]
+    named = [
+        call
+        for call in calls
+        if name and getattr(messages[call.at].parts[call.part], "name", "") == name
+    ]
     before = [call for call in named if call < orphan]
     turn = orphan.at if messages[orphan.at].role == "assistant" else orphan.at + 1
     if before or turn >= len(messages) or messages[turn].role != "assistant":
@@ -160,7 +171,9 @@ def tail(messages: Sequence[Message], *, turns: bool = True) -> int:
 
 def answers_only(message: Message) -> bool:
     """Does it hold results and nothing else?"""
-    return bool(message.parts) and message.role != "assistant" and all(map(is_result, message.parts))
+    return (
+        bool(message.parts) and message.role != "assistant" and all(map(is_result, message.parts))
+    )
 
 
 def _speaks(message: Message) -> bool:
@@ -178,7 +191,7 @@ def turn_ends(messages: Sequence[Message]) -> list[int]:
     return ends
 
 
-def repeats(pairing: Pairing, ends: Sequence[int]) -> Iterator[Spot]:
+def results_given_twice(pairing: Pairing, ends: Sequence[int]) -> Iterator[Spot]:
     """Calls whose id an earlier call of the same assistant turn has. *ends* are `turn_ends`."""
     seen = set[tuple[int, str]]()
     for spot in sorted(chain((p.call for p in pairing.pairs), pairing.unanswered, pairing.pending)):
@@ -190,4 +203,4 @@ def repeats(pairing: Pairing, ends: Sequence[int]) -> Iterator[Spot]:
 
 def is_result(part: Part) -> bool:
     """Does it answer a call?"""
-    return either(part)[1] is not None
+    return any_ids(part)[1] is not None

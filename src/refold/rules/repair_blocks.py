@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from itertools import chain
 
 from refold.messages import Message, Part, ToolCall
-from refold.rules.pairing import Pairing, Spot, client, pair, turn_ends, with_strays
+from refold.rules.pairing import Pairing, Spot, client_ids, pair_calls, turn_ends, with_strays
 from refold.rules.repair_draft import (
     Entry,
     Mended,
     Ref,
     Repair,
-    lead,
+    describe_insertion,
+    describe_stand_in,
     messages_of,
     no_result,
     pick,
-    put_after,
+    prepend,
     remove,
-    stood_in,
 )
 
 Found = tuple[Part, Ref | None]
@@ -43,7 +43,7 @@ def settle_blocks(entries: Sequence[Entry], rule: str, at: Iterable[int]) -> Men
     wanted = {home: answers for home, answers in wanted.items() if not _is_settled(answers, home)}
     if not wanted:
         return list(entries), []
-    return _moved(entries, wanted), list(_repairs(entries, rule, wanted))
+    return _move(entries, wanted), list(_repairs(entries, rule, wanted))
 
 
 def _answers(messages: Sequence[Message], ends: Sequence[int]) -> dict[int, list[Answer]]:
@@ -52,14 +52,18 @@ def _answers(messages: Sequence[Message], ends: Sequence[int]) -> dict[int, list
     where another has one: the provider could not tell them apart."""
     pairing, answers = home_pairing(messages, ends), defaultdict[int, list[Answer]](list)
     results = defaultdict[tuple[int, str], deque[Spot]](deque)
-    for call, result in sorted(pairing.pairs, key=lambda one: one.result):
+    for call, result in sorted(pairing.pairs, key=lambda pair: pair.result):
         results[ends[call.at], call.id].append(result)
     taken = set(results)
-    calls = chain((one.call for one in pairing.pairs), pairing.unanswered)
-    for call in sorted(call for call in calls if messages[call.at].role == "assistant"):  # others have no home (C10)
+    calls = chain((pair.call for pair in pairing.pairs), pairing.unanswered)
+    for call in sorted(
+        call for call in calls if messages[call.at].role == "assistant"
+    ):  # others have no home (C10)
         key = (ends[call.at], call.id)
         if results[key] or key not in taken:
-            answers[ends[call.at]].append(Answer(call, results[key].popleft() if results[key] else None))
+            answers[ends[call.at]].append(
+                Answer(call, results[key].popleft() if results[key] else None)
+            )
             taken.add(key)
     return answers
 
@@ -67,9 +71,11 @@ def _answers(messages: Sequence[Message], ends: Sequence[int]) -> dict[int, list
 def home_pairing(messages: Sequence[Message], ends: Sequence[int]) -> Pairing:
     """Which result answers which call, results before their calls included: but not those without
     which the conversation would begin with the assistant (AN-4, GE-4)."""
-    bare = pair(messages, client)
+    bare = pair_calls(messages, client_ids)
     pairing = with_strays(messages, bare, ends)
-    first = next((at for at, message in enumerate(messages) if message.role == "assistant"), len(messages))
+    first = next(
+        (at for at, message in enumerate(messages) if message.role == "assistant"), len(messages)
+    )
     parts = sum(len(message.parts) for message in messages[:first])
     early = sum(1 for call, result in pairing.pairs if result.at < first <= call.at)
     return bare if early and early == parts else pairing
@@ -79,9 +85,11 @@ def bring_back(entries: Sequence[Entry], rule: str) -> Mended:
     """Put results that stand before their call, or far behind it, where they belong."""
     messages = messages_of(entries)
     ends = turn_ends(messages)
-    orphans = set(pair(messages, client).orphans)
-    found = [call.at for call, result in home_pairing(messages, ends).pairs if result in orphans]
-    return settle_blocks(entries, rule, found) if found else (list(entries), [])
+    orphans = set(pair_calls(messages, client_ids).orphans)
+    positions = [
+        call.at for call, result in home_pairing(messages, ends).pairs if result in orphans
+    ]
+    return settle_blocks(entries, rule, positions) if positions else (list(entries), [])
 
 
 def _is_settled(answers: Sequence[Answer], home: int) -> bool:
@@ -90,15 +98,17 @@ def _is_settled(answers: Sequence[Answer], home: int) -> bool:
     return places == [(home, n) for n in range(len(answers))]
 
 
-def _repairs(entries: Sequence[Entry], rule: str, wanted: Mapping[int, Sequence[Answer]]) -> Iterator[Repair]:
+def _repairs(
+    entries: Sequence[Entry], rule: str, wanted: Mapping[int, Sequence[Answer]]
+) -> Iterator[Repair]:
     for home, answers in wanted.items():
         missing = [answer.call for answer in answers if answer.result is None]
-        yield from (stood_in(rule, entries[call.at], call) for call in missing)
+        yield from (describe_stand_in(rule, entries[call.at], call) for call in missing)
         if not _is_settled([answer for answer in answers if answer.result], home):
-            yield put_after(rule, entries[answers[0].call.at])
+            yield describe_insertion(rule, entries[answers[0].call.at])
 
 
-def _moved(entries: Sequence[Entry], wanted: Mapping[int, Sequence[Answer]]) -> list[Entry]:
+def _move(entries: Sequence[Entry], wanted: Mapping[int, Sequence[Answer]]) -> list[Entry]:
     """*entries* with the answers at home; messages that lost all they had are gone."""
     moved = defaultdict[int, set[int]](set)
     for answer in chain.from_iterable(wanted.values()):
@@ -106,28 +116,30 @@ def _moved(entries: Sequence[Entry], wanted: Mapping[int, Sequence[Answer]]) -> 
             moved[answer.result.at].add(answer.result.part)
     out, emptied = list[Entry](), dict[int, set[int]]()
     for at, entry in enumerate(entries):
-        found = [_found(entries, answer) for answer in wanted.get(at, ())]
-        if found and entry.message.role not in ("user", "tool"):
-            out.append(_of_results(found, entry.near))
-            found = []
-        if not found and len(moved.get(at, ())) == len(entry.refs) > 0:
+        results = [_locate(entries, answer) for answer in wanted.get(at, ())]
+        if results and entry.message.role not in ("user", "tool"):
+            out.append(_of_results(results, entry.near))
+            results = []
+        if not results and len(moved.get(at, ())) == len(entry.refs) > 0:
             emptied[len(out)] = moved[at]
             out.append(entry)
         else:
             rest = pick(entry, lambda n, at=at: n not in moved.get(at, ()))  # type: ignore[misc]  # at: int
-            out.append(lead(rest, found) if found else rest)
-    last = [_found(entries, answer) for answer in wanted.get(len(entries), ())]
+            out.append(prepend(rest, results) if results else rest)
+    last = [_locate(entries, answer) for answer in wanted.get(len(entries), ())]
     out += [_of_results(last, entries[-1].near)] if last else []
     return remove(out, emptied, alternate=True)
 
 
-def _found(entries: Sequence[Entry], answer: Answer) -> Found:
+def _locate(entries: Sequence[Entry], answer: Answer) -> Found:
     if answer.result is None:
-        made = entries[answer.call.at].message.parts[answer.call.part]
-        return no_result(answer.call.id, made.name if isinstance(made, ToolCall) else ""), None
+        call = entries[answer.call.at].message.parts[answer.call.part]
+        return no_result(answer.call.id, call.name if isinstance(call, ToolCall) else ""), None
     entry = entries[answer.result.at]
     return entry.message.parts[answer.result.part], entry.refs[answer.result.part]
 
 
-def _of_results(found: Sequence[Found], near: int) -> Entry:
-    return Entry(Message("user", tuple(part for part, _ in found)), tuple(ref for _, ref in found), near)
+def _of_results(results: Sequence[Found], near: int) -> Entry:
+    return Entry(
+        Message("user", tuple(part for part, _ in results)), tuple(ref for _, ref in results), near
+    )

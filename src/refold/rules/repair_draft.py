@@ -52,7 +52,7 @@ NO_CALL = "[Result of a call that is no longer part of this conversation]"
 """Heads the text of a result that had to stay in a conversation without its call."""
 
 
-def draft(messages: Iterable[Message]) -> list[Entry]:
+def to_entries(messages: Iterable[Message]) -> list[Entry]:
     """Messages as entries, all untouched."""
     return [
         Entry(message, tuple(Ref(at, n) for n in range(len(message.parts))), at, whole=True)
@@ -62,11 +62,13 @@ def draft(messages: Iterable[Message]) -> list[Entry]:
 
 def pick(entry: Entry, keep: Callable[[int], bool]) -> Entry:
     """*entry* with those of its parts whose positions *keep* accepts."""
-    kept = [n for n in range(len(entry.refs)) if keep(n)]
-    if len(kept) == len(entry.refs):
+    positions = [n for n in range(len(entry.refs)) if keep(n)]
+    if len(positions) == len(entry.refs):
         return entry
-    parts = tuple(entry.message.parts[n] for n in kept)
-    return Entry(replace(entry.message, parts=parts), tuple(entry.refs[n] for n in kept), entry.near)
+    parts = tuple(entry.message.parts[n] for n in positions)
+    return Entry(
+        replace(entry.message, parts=parts), tuple(entry.refs[n] for n in positions), entry.near
+    )
 
 
 def join(first: Entry, second: Entry) -> Entry:
@@ -77,7 +79,7 @@ def join(first: Entry, second: Entry) -> Entry:
     return Entry(replace(first.message, parts=parts), (*first.refs, *second.refs), first.near)
 
 
-def lead(entry: Entry, parts: Sequence[tuple[Part, Ref | None]]) -> Entry:
+def prepend(entry: Entry, parts: Sequence[tuple[Part, Ref | None]]) -> Entry:
     """*entry* with *parts* before its own."""
     message = replace(entry.message, parts=(*(part for part, _ in parts), *entry.message.parts))
     return Entry(message, (*(ref for _, ref in parts), *entry.refs), entry.near)
@@ -94,11 +96,18 @@ def remove(
     """*entries* without some parts: *gone* says which parts of which entry. What is left empty goes
     too, and its neighbours become one where roles alternate. A first message that an assistant's
     would follow then stays: with what it held as text, or as it is."""
-    left = [pick(entry, lambda n, at=at: n not in gone.get(at, ())) for at, entry in enumerate(entries)]  # type: ignore[misc]  # at: int
+    remaining = [
+        pick(entry, lambda n, out=gone.get(at, ()): n not in out)  # type: ignore[misc]  # a default
+        for at, entry in enumerate(entries)
+    ]
     out = list[Entry]()
     gap = False
-    for at, entry in enumerate(left):
-        if at in gone and not entry.refs and not _must_stay(left, at, out, alternate=alternate):
+    for at, entry in enumerate(remaining):
+        if (
+            at in gone
+            and not entry.refs
+            and not _must_stay(remaining, at, out, alternate=alternate)
+        ):
             gap = True
         elif at in gone and not entry.refs:
             out.append(_as_text(entries[at]) if as_text else entries[at])
@@ -109,18 +118,20 @@ def remove(
     return out or list(entries)
 
 
-def _must_stay(left: Sequence[Entry], at: int, out: Sequence[Entry], *, alternate: bool) -> bool:
+def _must_stay(
+    remaining: Sequence[Entry], at: int, out: Sequence[Entry], *, alternate: bool
+) -> bool:
     """Would the conversation begin with the assistant, or be empty, without this emptied entry?"""
-    if out or left[at].message.role == "assistant":
+    if out or remaining[at].message.role == "assistant":
         return False
-    following = next((entry for entry in left[at + 1 :] if entry.refs), None)
+    following = next((entry for entry in remaining[at + 1 :] if entry.refs), None)
     return following is None or (alternate and following.message.role == "assistant")
 
 
 def _as_text(entry: Entry) -> Entry:
     """The results of an entry as a user's text."""
-    said = "\n".join([NO_CALL, *_texts(entry.message.parts)])
-    return Entry(Message("user", (Text(said),)), (None,), entry.near)
+    text = "\n".join([NO_CALL, *_texts(entry.message.parts)])
+    return Entry(Message("user", (Text(text),)), (None,), entry.near)
 
 
 def _texts(parts: Iterable[Part]) -> Iterator[str]:
@@ -132,7 +143,9 @@ def messages_of(entries: Iterable[Entry]) -> list[Message]:
     return [entry.message for entry in entries]
 
 
-def take_out(entries: Sequence[Entry], rule: str, spots: Iterable[Spot], why: str, *, alternate: bool) -> Mended:
+def take_out(
+    entries: Sequence[Entry], rule: str, spots: Iterable[Spot], why: str, *, alternate: bool
+) -> Mended:
     """Remove calls or results; *why* says what they are. Other parts of their messages stay."""
     gone, repairs = defaultdict[int, set[int]](set), list[Repair]()
     for spot in spots:
@@ -142,17 +155,21 @@ def take_out(entries: Sequence[Entry], rule: str, spots: Iterable[Spot], why: st
     return out, repairs if out != list(entries) else []
 
 
-def stood_in(rule: str, entry: Entry, call: Spot) -> Repair:
+def describe_stand_in(rule: str, entry: Entry, call: Spot) -> Repair:
     """The repair of a call of *entry* that nobody answered."""
-    return Repair(rule, entry.near, f"added a result to call {call.id!r}, which says that none was recorded")
+    return Repair(
+        rule, entry.near, f"added a result to call {call.id!r}, which says that none was recorded"
+    )
 
 
-def put_after(rule: str, entry: Entry) -> Repair:
+def describe_insertion(rule: str, entry: Entry) -> Repair:
     """The repair that results were moved to."""
-    return Repair(rule, entry.near, "put results directly after their calls, in the order of the calls")
+    return Repair(
+        rule, entry.near, "put results directly after their calls, in the order of the calls"
+    )
 
 
-def in_turn(entries: Sequence[Entry], *mends: Callable[[Sequence[Entry]], Mended]) -> Mended:
+def apply_in_turn(entries: Sequence[Entry], *mends: Callable[[Sequence[Entry]], Mended]) -> Mended:
     """One mend after the other."""
     now, repairs = list(entries), list[Repair]()
     for mend in mends:

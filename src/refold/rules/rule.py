@@ -30,7 +30,7 @@ class Verdict:
     """What one rule says of a conversation."""
 
     violations: tuple[Violation, ...] = ()
-    joined: tuple[tuple[int, int], ...] = ()
+    inseparable: tuple[tuple[int, int], ...] = ()
     """Pairs (i, j), i < j: messages i to j stay together, no cut falls between them."""
 
 
@@ -52,7 +52,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentRequest:
     """A request that was, or would be, sent."""
 
     messages: Sequence[Message]
@@ -66,12 +66,12 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class ContinuityRule:
     """One thing that a request must keep of the request before it."""
 
     id: str
     title: str
-    judge: Callable[[Sent, Sent], Iterable[Violation]]
+    judge: Callable[[SentRequest, SentRequest], Iterable[Violation]]
     """From the request before and the one that follows it to what is refused in the latter."""
     thinking: tuple[str, ...]
     """Kinds of `Rules.thinking` for which it holds."""
@@ -85,11 +85,11 @@ class Rules:
     alternate: bool = False
     """Roles alternate and the first is `user`: neighbours of one role are merged at an edit's edge."""
     thinking: Literal["free", "fixed", "loop", "bound", "unsure"] = "free"
-    """May thinking be removed? `free`: any; `fixed`: none (OA-4, GE-3, DS-1); `loop`: oldest first,
+    """May thinking be removed? `free_cuts`: any; `fixed`: none (OA-4, GE-3, DS-1); `loop`: oldest first,
     not that of the latest assistant turn (AN-6); `bound`: oldest first, and a late edit takes what
     was signed after it along (AN-7, AN-10, AN-11); `unsure`: one of these two, since no model is named: as
     `bound`, but the current turn keeps its thinking (F14)."""
-    grown: tuple[Growth, ...] = ()
+    continuity: tuple[ContinuityRule, ...] = ()
     """What a request must keep of the one before it."""
 
     @property
@@ -97,25 +97,38 @@ class Rules:
         """May signed thinking be bound to what stood before it?"""
         return self.thinking in ("bound", "unsure")
 
-    def check(self, messages: Sequence[Message], body: Mapping[str, Any] | None = None) -> tuple[Violation, ...]:
+    def check(
+        self, messages: Sequence[Message], body: Mapping[str, Any] | None = None
+    ) -> tuple[Violation, ...]:
         """Every violation, in order of position."""
-        found = (v for rule in self.rules for v in rule.judge(messages, body or {}).violations)
-        return tuple(sorted(found, key=lambda v: (v.at, v.rule)))
+        violations = (v for rule in self.rules for v in rule.judge(messages, body or {}).violations)
+        return tuple(sorted(violations, key=lambda v: (v.at, v.rule)))
 
-    def kept(self, before: Sent, after: Sent) -> tuple[Violation, ...]:
+    def check_continuity(self, before: SentRequest, after: SentRequest) -> tuple[Violation, ...]:
         """What *after* was bound to keep of *before*, the request before it in the conversation, and did
         not, in order of position."""
-        found = (v for rule in self.grown if self.thinking in rule.thinking for v in rule.judge(before, after))
-        return tuple(sorted(found, key=lambda v: (v.at, v.rule)))
+        violations = (
+            v
+            for rule in self.continuity
+            if self.thinking in rule.thinking
+            for v in rule.judge(before, after)
+        )
+        return tuple(sorted(violations, key=lambda v: (v.at, v.rule)))
 
     def cuts(self, messages: Sequence[Message]) -> frozenset[int]:
         """Positions where *messages* may be cut: whatever stands between two of them may be hidden."""
-        return free(
-            len(messages), (pair for rule in self.rules if rule.joins for pair in rule.judge(messages, {}).joined)
+        return free_cuts(
+            len(messages),
+            (
+                pair
+                for rule in self.rules
+                if rule.joins
+                for pair in rule.judge(messages, {}).inseparable
+            ),
         )
 
 
-def free(length: int, joined: Iterable[tuple[int, int]]) -> frozenset[int]:
+def free_cuts(length: int, joined: Iterable[tuple[int, int]]) -> frozenset[int]:
     """Cuts 0 to *length* that part no pair (i, j): those not in i+1 to j."""
     depth = [0] * (length + 2)
     for start, stop in joined:

@@ -14,35 +14,42 @@ Body = Mapping[str, Any]
 
 ALONE = "nothing else would be left of the conversation"
 """Why something may stay that has to go."""
-SAME_ID = f"calls of one turn share an id, and nothing says which of them a result answers; or {ALONE}"
+SAME_ID = (
+    f"calls of one turn share an id, and nothing says which of them a result answers; or {ALONE}"
+)
 """Why a pair may be left broken."""
 
 
-def unanswered(rule: str, spots: Iterable[Spot]) -> Iterator[Violation]:
+def calls_without_result(rule: str, spots: Iterable[Spot]) -> Iterator[Violation]:
     """Calls without a result, although the conversation went on."""
-    return (Violation(rule, at, f"call {id!r} has no result directly after it", id) for at, _, id in spots)
+    return (
+        Violation(rule, at, f"call {id!r} has no result directly after it", id)
+        for at, _, id in spots
+    )
 
 
-def misplaced(rule: str, pairs: Iterable[Pair]) -> Iterator[Violation]:
+def results_out_of_place(rule: str, pairs: Iterable[Pair]) -> Iterator[Violation]:
     """Calls whose result stands elsewhere than directly after them."""
     for call, result in pairs:
         text = f"the result of call {call.id!r} stands at {result.at}, not directly after it"
         yield Violation(rule, call.at, text, call.id)
 
 
-def orphaned(rule: str, spots: Iterable[Spot]) -> Iterator[Violation]:
+def results_without_call(rule: str, spots: Iterable[Spot]) -> Iterator[Violation]:
     """Results without a call."""
     return (Violation(rule, at, f"result {id!r} has no call before it", id) for at, _, id in spots)
 
 
-def answered_again(rule: str, pairs: Iterable[Pair]) -> Iterator[Violation]:
+def second_results(rule: str, pairs: Iterable[Pair]) -> Iterator[Violation]:
     """Second results of one call."""
     return (Violation(rule, r.at, f"call {r.id!r} was answered already", r.id) for _, r in pairs)
 
 
-def repeated(rule: str, spots: Iterable[Spot]) -> Iterator[Violation]:
+def ids_given_twice(rule: str, spots: Iterable[Spot]) -> Iterator[Violation]:
     """Second calls of one id."""
-    return (Violation(rule, at, f"two calls of one turn have the id {id!r}", id) for at, _, id in spots)
+    return (
+        Violation(rule, at, f"two calls of one turn have the id {id!r}", id) for at, _, id in spots
+    )
 
 
 def away_from_home(pairing: Pairing, ends: Sequence[int]) -> list[Pair]:
@@ -58,5 +65,5 @@ def is_reasoning(message: Message) -> bool:
 
 def fingerprint(message: Message) -> str:
     """8 hex digits that name a reasoning item, which has no id here."""
-    said = "\0".join(f"{p.text}\0{p.signature}" for p in message.parts if isinstance(p, Thinking))
-    return f"{crc32(said.encode('utf-8', 'surrogatepass')):08x}"
+    text = "\0".join(f"{p.text}\0{p.signature}" for p in message.parts if isinstance(p, Thinking))
+    return f"{crc32(text.encode('utf-8', 'surrogatepass')):08x}"

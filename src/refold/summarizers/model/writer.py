@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from refold.core.strategy import Answer, Ask
 from refold.messages import user
-from refold.rules.pairing import pair
+from refold.rules.pairing import pair_calls
 from refold.summarizers.forms.form import Form
 from refold.summarizers.model.accept import Headings, Kind, reply
 from refold.summarizers.model.job import Job, chunks
@@ -98,7 +98,7 @@ class Writer:
         """The request as one more message of the conversation itself, whose prefix is cached; as it
         was, where the conversation waits for a tool's result."""
         view = self.job.view
-        if pair(view.messages).pending:
+        if pair_calls(view.messages).pending:
             return ask
         text = prompt("here").plus(self.system.text, ask.prompt)
         return replace(ask, view=view, prompt=text.text)
