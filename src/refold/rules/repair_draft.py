@@ -1,7 +1,7 @@
 """A conversation while it is mended: every part knows the entry that it came from."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -96,10 +96,7 @@ def remove(
     """*entries* without some parts: *gone* says which parts of which entry. What is left empty goes
     too, and its neighbours become one where roles alternate. A first message that an assistant's
     would follow then stays: with what it held as text, or as it is."""
-    remaining = [
-        pick(entry, lambda n, out=gone.get(at, ()): n not in out)  # type: ignore[misc]  # a default
-        for at, entry in enumerate(entries)
-    ]
+    remaining = [_without(entry, gone.get(at, ())) for at, entry in enumerate(entries)]
     out = list[Entry]()
     gap = False
     for at, entry in enumerate(remaining):
@@ -116,6 +113,10 @@ def remove(
             out[-1:] = [join(out[-1], entry)] if closes else [*out[-1:], entry]
             gap = False
     return out or list(entries)
+
+
+def _without(entry: Entry, parts: Container[int]) -> Entry:
+    return pick(entry, lambda n: n not in parts)
 
 
 def _must_stay(
