@@ -22,7 +22,7 @@ from benchmarks.table import table
 from refold.budget.budget import Budget
 from refold.codecs.detect import open_payload
 from refold.compactor.compactor import Compactor
-from refold.compactor.engine import steps
+from refold.compactor.engine import compact_if_due
 from refold.core.strategy import Answer, Ask, Strategy
 from refold.core.view import View
 from refold.messages import user
@@ -96,7 +96,7 @@ def measure(recording: Recording) -> dict[str, Goals]:
     found = {"as it is": Goals(Run(points=(_point(recording, everything, index),)))}
     for name, strategy in strategies(everything).items():
         began = perf_counter()
-        done = drive(steps(everything, [strategy], Budget(0, 0)), Finder())
+        done = drive(compact_if_due(everything, [strategy], Budget(0, 0)), Finder())
         took = perf_counter() - began
         asking, calls = sum(one.cost for one in done.attempts), sum(one.calls for one in done.attempts)
         found[name] = Goals(Run(asking=asking, points=(_point(recording, done.view, index),)), took, calls)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from benchmarks.kept import ROOT, counted, datasets
 from benchmarks.table import table
 from refold.budget.budget import Budget
-from refold.compactor.engine import steps
+from refold.compactor.engine import compact_if_due
 from refold.core.profile import Profile
 from refold.core.view import View
 from refold.models.driver import drive
@@ -122,7 +122,7 @@ def cleared(view: View, scorer: Scorer | None, room: float) -> View:
     """The view with its results cleared until those left fit the room."""
     results = sum(view.base.tokens(at, at + 1) for at, m in enumerate(view.transcript.messages) if m.results)
     target = view.tokens - int(results * (1 - room))
-    return drive(steps(view, [ClearToolResults(keep=3, scorer=scorer)], Budget(target, target))).view
+    return drive(compact_if_due(view, [ClearToolResults(keep=3, scorer=scorer)], Budget(target, target))).view
 
 
 def measure(job: Job) -> dict[tuple[str, float], Score]:

@@ -20,7 +20,7 @@ from benchmarks.importance import SUM, Score, hashed, jobs, points
 from benchmarks.kept import ROOT, counted
 from benchmarks.table import table
 from refold.budget.budget import Budget
-from refold.compactor.engine import steps
+from refold.compactor.engine import compact_if_due
 from refold.core.profile import Profile
 from refold.core.view import View
 from refold.messages import Message, Text
@@ -92,7 +92,7 @@ def compacted(view: View, scorer: Scorer | None, target: int) -> View:
     pins = int(PINS * target) if scorer else 0
     summary = Summarize(tail, max(1, target - view.base.tokens(stop, len(view.transcript)) - pins))
     strategy = KeepImportant(summary, Before(scorer, stop), over=0.0, max_tokens=pins) if scorer else summary
-    return drive(steps(view, [strategy], Budget(view.tokens, 0))).view
+    return drive(compact_if_due(view, [strategy], Budget(view.tokens, 0))).view
 
 
 def measure(job: Job) -> dict[str, Score]:

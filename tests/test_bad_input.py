@@ -199,9 +199,9 @@ def test_c15_what_is_nested_too_deeply_is_refused_in_words_wherever_it_stands(pl
         compact,
         compact.check,
         compact.preview,
-        compact.now,
+        compact.compact_now,
         compact.revert,
-        compact.records,
+        compact.ledger_rows,
         lambda history: asyncio.run(compact.acompact(history)),
     ]
     if "messages" in body:

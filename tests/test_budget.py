@@ -69,7 +69,7 @@ def test_a_function_of_windows_is_not_asked_before_a_request_names_its_model() -
 
     budget = Budget(Fraction(0.5), 900, window=windows)
     assert asked == []
-    assert budget.after(usage(500), "mine").threshold == 500
+    assert budget.check_usage(usage(500), "mine").threshold == 500
     assert asked == ["mine"]
 
 
@@ -89,20 +89,20 @@ def test_without_a_clock_no_time_has_passed() -> None:
     """`check` of a view alone, seconds unknown: a trigger of time does not fire, not even after one second."""
     view = View.of([user("a")])
     assert Budget(Elapsed(1), 0).check(view) == "none"
-    assert Budget(Elapsed(1), 0).moment(view).now == 0
+    assert Budget(Elapsed(1), 0).observe(view).now == 0
 
 
 def test_a_payload_that_names_no_model_is_said_to_name_none() -> None:
     envelope = open_payload([{"role": "user", "content": "a"}], "anthropic")
     view = View.of(decode_all(envelope), source=envelope)
-    assert Budget(Fraction(0.5), 0).moment(view).source == UNNAMED
+    assert Budget(Fraction(0.5), 0).observe(view).window_source == UNNAMED
 
 
 def test_a_check_says_whether_its_trigger_keeps_its_own_distance() -> None:
     """The hysteresis (conformance 51) is for figures of tokens; what counts from the last compaction has none."""
     view = View.of([user("a")])
-    assert Budget(EveryN(1), 0, soft=Elapsed(5)).judge(Moment(view, 1)).paced
-    assert not Budget(Tokens(1), 0).judge(Moment(view, 1)).paced
+    assert Budget(EveryN(1), 0, soft=Elapsed(5)).judge(Moment(view, 1)).is_periodic
+    assert not Budget(Tokens(1), 0).judge(Moment(view, 1)).is_periodic
 
 
 # --- after a response ------------------------------------------------------------------------
@@ -110,20 +110,20 @@ def test_a_check_says_whether_its_trigger_keeps_its_own_distance() -> None:
 
 def test_without_a_usage_nothing_is_said() -> None:
     """Conformance 45: that there is none, not that the request is small; there is no threshold either."""
-    assert Budget(10, 5).after(None) == Check("none", 0, None, "there is no usage: nothing can be said")
+    assert Budget(10, 5).check_usage(None) == Check("none", 0, None, "there is no usage: nothing can be said")
 
 
 def test_the_window_after_a_response_is_that_of_the_model_that_answered() -> None:
     """S1-39: `gpt-5` takes requests of 272,000 tokens (table of windows)."""
     budget = Budget(Fraction(0.5), 0)
-    assert budget.after(usage(136_000), "gpt-5").level == "hard"
-    assert budget.after(usage(135_999), "gpt-5").level == "none"
-    assert budget.after(usage(136_000)).reason == f"Fraction(share=0.5) never fires: {UNNAMED}"
+    assert budget.check_usage(usage(136_000), "gpt-5").level == "hard"
+    assert budget.check_usage(usage(135_999), "gpt-5").level == "none"
+    assert budget.check_usage(usage(136_000)).reason == f"Fraction(share=0.5) never fires: {UNNAMED}"
 
 
 def test_after_a_response_only_tokens_and_windows_can_fire() -> None:
     """A usage tells nothing of messages: a trigger of messages reads that there are none."""
-    check = Budget(Messages(1), 0).after(usage(10**6))
+    check = Budget(Messages(1), 0).check_usage(usage(10**6))
     assert (check.level, check.tokens, check.reason) == ("none", 10**6, "0 of 1 messages")
 
 
@@ -133,11 +133,11 @@ def test_after_a_response_only_tokens_and_windows_can_fire() -> None:
 def test_a_share_as_target_is_one_of_the_moments_window() -> None:
     budget = Budget(Fraction(0.5), Fraction(0.4))
     now = moment(600, 1_000)
-    assert budget.goal(now, budget.judge(now)) == 400
+    assert budget.compute_goal(now, budget.judge(now)) == 400
 
 
 def test_a_share_of_an_unknown_window_is_half_of_what_there_is_in_whole_tokens() -> None:
-    goal = Budget(Messages(1), Fraction(0.3)).goal(moment(101))
+    goal = Budget(Messages(1), Fraction(0.3)).compute_goal(moment(101))
     assert (goal, type(goal)) == (50, int)
 
 
@@ -158,14 +158,14 @@ def test_a_forced_compaction_goes_below_what_there_is(tokens: int, target: int, 
     """S2-39, conformance 11: to the target, or where it fits already, smaller by the share *progress* and one token
     at least; never below nothing."""
     budget = Budget(10**6, target, progress=progress)
-    assert budget.goal(moment(tokens)) == goal
-    assert budget.goal(moment(tokens), budget.judge(moment(tokens))) == goal
-    assert Budget(Never(), target, progress=progress).goal(moment(tokens)) == goal
+    assert budget.compute_goal(moment(tokens)) == goal
+    assert budget.compute_goal(moment(tokens), budget.judge(moment(tokens))) == goal
+    assert Budget(Never(), target, progress=progress).compute_goal(moment(tokens)) == goal
 
 
 def test_what_a_figure_of_tokens_made_due_goes_to_the_target_itself() -> None:
     budget = Budget(1_000, 1_000)
-    assert budget.goal(moment(1_000), budget.judge(moment(1_000))) == 1_000
+    assert budget.compute_goal(moment(1_000), budget.judge(moment(1_000))) == 1_000
     counted = Budget(Messages(1), 1_000)
     now = Moment(View.of([user("a")]), 1_000)
-    assert counted.goal(now, counted.judge(now)) == 950
+    assert counted.compute_goal(now, counted.judge(now)) == 950

@@ -15,7 +15,7 @@ import pytest
 from refold.cli import commands
 from refold.cli import terminal as screen
 from refold.cli.inputs import tokens
-from refold.compactor.strategy_names import strategy
+from refold.compactor.strategy_names import parse_strategy
 from refold.session_files import demo_session
 from refold.strategies import ClearToolResults
 
@@ -528,11 +528,11 @@ def test_numbers_of_tokens(text, number) -> None:
 
 @pytest.mark.parametrize("text", ["ClearToolResults(keep=5)", "clear_tool_results(keep=5)", "clear-tool-results (5)"])
 def test_strategies_by_name(text) -> None:
-    assert strategy(text) == ClearToolResults(keep=5)
+    assert parse_strategy(text) == ClearToolResults(keep=5)
 
 
 def test_a_strategy_is_read_back_from_its_repr() -> None:
-    assert strategy(repr(ClearToolResults(keep=2))) == ClearToolResults(keep=2)
+    assert parse_strategy(repr(ClearToolResults(keep=2))) == ClearToolResults(keep=2)
 
 
 @pytest.mark.parametrize(
@@ -540,7 +540,7 @@ def test_a_strategy_is_read_back_from_its_repr() -> None:
 )
 def test_names_of_strategies_are_not_run(text) -> None:
     with pytest.raises(ValueError, match=r"cannot read the setting|no strategy"):
-        strategy(text)
+        parse_strategy(text)
 
 
 @pytest.mark.parametrize(

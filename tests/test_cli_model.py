@@ -10,7 +10,7 @@ import pytest
 
 from children import default_signals
 from refold.cli.model_options import by_model
-from refold.compactor.strategy_names import STRATEGIES, strategy
+from refold.compactor.strategy_names import STRATEGIES, parse_strategy
 from refold.messages import user
 from refold.scorers import Emphasis
 from refold.session_files import demo_session
@@ -198,8 +198,8 @@ def test_interrupting_a_question_leaves_nothing_behind(file) -> None:
 
 @pytest.mark.parametrize("name", sorted(set(STRATEGIES) - {"KeepImportant", "RetrieveFacts", "SummarizeTo"}))
 def test_every_strategy_is_read_back_from_its_repr(name) -> None:
-    made = strategy(name)
-    assert strategy(repr(made)) == made
+    made = parse_strategy(name)
+    assert parse_strategy(repr(made)) == made
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_every_strategy_is_read_back_from_its_repr(name) -> None:
     ],
 )
 def test_strategies_within_strategies(text, made) -> None:
-    assert strategy(text) == made
+    assert parse_strategy(text) == made
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_strategies_within_strategies(text, made) -> None:
 )
 def test_settings_that_make_no_sense_are_said(text) -> None:
     with pytest.raises(ValueError, match=r"FactType.MANY|KeepImportant"):
-        strategy(text)
+        parse_strategy(text)
 
 
 def test_a_model_takes_the_place_of_rules_wherever_they_summarise() -> None:
@@ -239,7 +239,7 @@ def test_a_model_takes_the_place_of_rules_wherever_they_summarise() -> None:
     assert inside == KeepImportant(Summarize(summarizer=summary), Emphasis())
     own = Summarize(summarizer=ModelSummary(instructions="short"))
     assert by_model(own, summary) == own
-    assert by_model(strategy("ClearToolResults"), summary) == strategy("ClearToolResults")
+    assert by_model(parse_strategy("ClearToolResults"), summary) == parse_strategy("ClearToolResults")
 
 
 # --- recall ----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from refold.budget.budget import Budget
 from refold.compactor.compactor import Compactor
-from refold.compactor.engine import steps
+from refold.compactor.engine import compact_if_due
 from refold.core.profile import Profile
 from refold.core.strategy import Answer, Failure, Summary
 from refold.core.view import View
@@ -41,7 +41,7 @@ def run(model, summarizer, messages=None, keep=4, **settings):
     """The compaction of *messages* with one model summary."""
     view = View.of(talk() if messages is None else messages)
     strategy = Summarize(keep=keep, summarizer=summarizer, **settings)
-    return drive(steps(view, [strategy], Budget(0, 0)), model)
+    return drive(compact_if_due(view, [strategy], Budget(0, 0)), model)
 
 
 def only(compaction):
@@ -411,7 +411,7 @@ def test_whatever_the_model_says_the_cap_holds_and_the_run_ends_in_one_outcome(m
     view = View.of(messages, profile=Profile(rules=rules))
     model = ScriptedModel([] if answer is None else [answer] * 9)
     strategy = Summarize(keep=2, max_tokens=300, summarizer=ModelSummary(headings=HEADINGS[:1]))
-    compaction = drive(steps(view, [strategy], Budget(0, 0)), model)
+    compaction = drive(compact_if_due(view, [strategy], Budget(0, 0)), model)
     for edit in compaction.view.edits:
         assert edit.by == "settle" or view.profile.count(edit.insert[0]) <= 300
     assert all(attempt.asks <= 8 for attempt in compaction.attempts)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.budget.budget import Budget
-from refold.compactor.engine import steps
+from refold.compactor.engine import compact_if_due
 from refold.core.profile import Profile
 from refold.core.strategy import Answer
 from refold.core.view import View
@@ -41,7 +41,7 @@ def ran(id, name, output="ok", **arguments):
 def compacted(messages, summarizer=None, model=None, rules=None, **settings):
     view = messages if isinstance(messages, View) else View.of(messages, profile=Profile(rules=rules or Rules()))
     strategy = Summarize(summarizer=summarizer or ModelSummary(), **{"keep": 2, **settings})
-    return drive(steps(view, [strategy], Budget(0, 0)), model or ScriptedModel([GOOD] * 9)).view
+    return drive(compact_if_due(view, [strategy], Budget(0, 0)), model or ScriptedModel([GOOD] * 9)).view
 
 
 def summary(view):
@@ -124,7 +124,9 @@ def test_conformance_41_a_pinned_result_keeps_its_call():
 def test_conformance_41_what_is_pinned_counts_and_nothing_but_it_is_left_alone():
     pinned = [user("Pinned: " + "word " * 200)] * 3
     view = View.of([*pinned, *filler(1)])
-    compaction = drive(steps(view, [Summarize(keep=2, pin=lambda m: m.text.startswith("Pinned"))], Budget(0, 0)))
+    compaction = drive(
+        compact_if_due(view, [Summarize(keep=2, pin=lambda m: m.text.startswith("Pinned"))], Budget(0, 0))
+    )
     assert compaction.view.edits == ()
     assert compaction.attempts[0].outcome == "noop"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from refold.budget.budget import Budget
-from refold.compactor.engine import steps
+from refold.compactor.engine import compact_if_due
 from refold.core.profile import Profile
 from refold.core.strategy import Ask
 from refold.core.view import View
@@ -48,7 +48,7 @@ def see(*messages, rules=MESSAGES_API, count=even):
 
 def compacted(view, **settings):
     """The view after `Summarize`, forced; and whether a model was asked."""
-    run = steps(view, [Summarize(**settings)], Budget(0, 0))
+    run = compact_if_due(view, [Summarize(**settings)], Budget(0, 0))
     asked = []
     return drive(run, asked.append).view, asked
 

@@ -55,22 +55,22 @@ def test_conformance_45_cached_tokens_count_once_and_a_sum_over_calls_says_nothi
     """S4-14 S4-15 S4-16: the usage of one response, cache and answer included."""
     budget = refold.Budget(Reserve(32_000), 10_000, window=128_000)
     cached = {"input_tokens": 1_000, "cache_read_input_tokens": 90_000, "cache_creation_input_tokens": 3_000}
-    assert budget.after({**cached, "output_tokens": 1_999}).level == "none"
-    assert budget.after({**cached, "output_tokens": 2_000}).level == "hard"
-    assert budget.after({"prompt_tokens": 95_000, "completion_tokens": 1_000}).tokens == 96_000
+    assert budget.check_usage({**cached, "output_tokens": 1_999}).level == "none"
+    assert budget.check_usage({**cached, "output_tokens": 2_000}).level == "hard"
+    assert budget.check_usage({"prompt_tokens": 95_000, "completion_tokens": 1_000}).tokens == 96_000
     inside = {"prompt_tokens": 90_000, "prompt_tokens_details": {"cached_tokens": 80_000}, "completion_tokens": 10}
-    assert budget.after(inside).tokens == 90_010
+    assert budget.check_usage(inside).tokens == 90_010
     several = {
         "input_tokens": 9,
         "output_tokens": 9,
         "cache_read_input_tokens": 900_000,
         "iterations": [{"type": "compaction"}],
     }
-    assert (budget.after(several).level, budget.after(several).reason.partition(":")[0]) == (
+    assert (budget.check_usage(several).level, budget.check_usage(several).reason.partition(":")[0]) == (
         "none",
         "the usage is a sum over several calls",
     )
-    assert budget.after({}).level == "none"
+    assert budget.check_usage({}).level == "none"
 
 
 def test_conformance_46_a_separate_input_limit_still_leaves_headroom_for_the_answer() -> None:
@@ -114,7 +114,7 @@ def test_conformance_49_a_floor_above_the_trigger_is_tried_once_until_something_
     assert first.attempts[-1].by == "budget"
     assert "system prompt and tools take" in first.attempts[-1].reason
     held = compact.check(body(history[:31], system=system))
-    assert (held.level, bool(held.held)) == ("hard", True)
+    assert (held.level, bool(held.hold_reason)) == ("hard", True)
     for stop in range(32, len(history) + 1):
         view = compact(body(history[:stop], system=system))
         tried += [view.tokens] if view.attempts else []
@@ -158,7 +158,7 @@ def test_conformance_50_by_hand_is_allowed_whatever_failed_before() -> None:
     compact = refold.Compactor([Summarize(keep=60), ClearToolResults(keep=100)], refold.Budget(1_000, 500))
     compact(history)
     assert outcomes(compact(history)) == []
-    assert outcomes(compact.now(history))
+    assert outcomes(compact.compact_now(history))
     assert outcomes(compact(history)) == []
 
 
@@ -173,7 +173,7 @@ def test_conformance_50_the_breaker_opens_for_automatic_runs_and_a_success_by_ha
         assert compact(history).edits == ()
     assert ladder.breaker.is_open
     assert len(model.asked) == 3
-    assert compact.now(history).edits
+    assert compact.compact_now(history).edits
     assert not ladder.breaker.is_open
     assert len(model.asked) == 4
     assert compact([*history, *conversation(60)[1:]]).edits
@@ -183,7 +183,7 @@ def test_conformance_50_the_breaker_opens_for_automatic_runs_and_a_success_by_ha
 def test_conformance_11_a_forced_compaction_of_what_fits_keeps_the_latest_exchange() -> None:
     history = conversation(8)
     compact = refold.Compactor([Summarize(keep=0.99, max_tokens=200)], refold.Budget(FAR, FAR))
-    view = compact.now(history)
+    view = compact.compact_now(history)
     assert view.edits
     assert view.payload[-2:] == history[-2:]
     assert compact(history).payload == view.payload

@@ -7,8 +7,8 @@ import pytest
 
 from refold.budget.budget import Budget
 from refold.codecs.detect import decode_all, open_payload
-from refold.compactor.engine import first_sight, steps
-from refold.compactor.signed_thinking import BY, resettle, settle
+from refold.compactor.engine import compact_if_due, make_local_edits
+from refold.compactor.signed_thinking import BY, drop_invalidated_thinking, edits_after_revert
 from refold.core.profile import Profile
 from refold.core.render import RenderedMessage, has_same_shape, join_messages, render
 from refold.core.strategy import Answer, Ask, Ending, is_local
@@ -360,7 +360,7 @@ def test_attempts_count_edits_and_questions():
     view = View.of(talk("a" * 50, "b" * 50, "c" * 50, "d"), profile=LENS)
     got: list = []
     script = Script((Ask("q"), fold(0, 2, "x" * 200), Ask("r"), fold(0, 2, "x"), Ask("never reached")), got)
-    done = drive(steps(view, [script], Budget(100, 60)), ScriptedModel(["one", Answer("two", "length")]))
+    done = drive(compact_if_due(view, [script], Budget(100, 60)), ScriptedModel(["one", Answer("two", "length")]))
     assert done.attempts == (Attempt("Script()", "applied", "", 151, 52, 1, asks=2, calls=2),)
     assert got == [Answer("one"), None, Answer("two", "length"), None]
     assert done.view.tokens == 52
@@ -369,7 +369,7 @@ def test_attempts_count_edits_and_questions():
 def test_attempts_that_came_to_nothing_say_why():
     view = View.of(talk("a" * 50, "b" * 50), profile=LENS)
     bad = Script((fold(0, 2, "x" * 200), lambda v: Edit(0, 1, (), "other history")), [])
-    done = drive(steps(view, [bad, Script((), [])], Budget(10, 10)))
+    done = drive(compact_if_due(view, [bad, Script((), [])], Budget(10, 10)))
     assert [(a.outcome, a.edits_applied) for a in done.attempts] == [("rejected", 0), ("noop", 0)]
     assert "makes nothing smaller" in done.attempts[0].reason and done.attempts[1].reason == "nothing to do"
     assert done.view == view
@@ -401,7 +401,7 @@ class Ends:
 def test_what_a_strategy_says_of_its_end_counts_where_its_edits_do_not_tell(edits, said, outcome, reason):
     """An edit that was taken is one, whatever failed beside it; only `degraded` says more of it."""
     view = View.of(talk("a" * 50, "b" * 50, "c" * 50, "d"), profile=LENS)
-    done = drive(steps(view, [Ends(tuple(fold(0, 2, text) for text in edits), said)], Budget(100, 10)))
+    done = drive(compact_if_due(view, [Ends(tuple(fold(0, 2, text) for text in edits), said)], Budget(100, 10)))
     (attempt,) = done.attempts
     assert (attempt.outcome, attempt.reason) == (outcome, reason)
 
@@ -418,7 +418,7 @@ def test_an_attempt_tells_its_edits_and_what_its_questions_cost():
         None,
     ]
     replies = iter(answers)
-    (attempt,) = drive(steps(view, [run], Budget(100, 10)), lambda _: next(replies)).attempts
+    (attempt,) = drive(compact_if_due(view, [run], Budget(100, 10)), lambda _: next(replies)).attempts
     once = view.apply(view.fold(0, 2, user("x"), by="x"))
     twice = once.apply(once.fold(0, 3, user("yy"), by="yy"))
     assert attempt.edit_tokens == tuple((edit.id, tokens) for edit, tokens in zip(twice.edits, (52, 3), strict=True))
@@ -428,21 +428,21 @@ def test_an_attempt_tells_its_edits_and_what_its_questions_cost():
 
 def test_an_edit_of_the_same_size_is_no_progress():
     view = View.of(talk("aa", "b"), profile=LENS)
-    done = drive(steps(view, [Script((fold(0, 2, "xxx"),), [])], Budget(1, 1)))
+    done = drive(compact_if_due(view, [Script((fold(0, 2, "xxx"),), [])], Budget(1, 1)))
     assert done.view.edits == ()
 
 
 def test_later_strategies_do_not_run_once_it_fits():
     view = View.of(talk("a" * 50, "b" * 50, "c"), profile=LENS)
-    done = drive(steps(view, [Script((fold(0, 2, "x"),), []), Script((), [])], Budget(50, 2)))
+    done = drive(compact_if_due(view, [Script((fold(0, 2, "x"),), []), Script((), [])], Budget(50, 2)))
     assert len(done.attempts) == 1 and done.view.tokens == 2
 
 
 def test_questions_nobody_answers_get_none():
     got: list = []
     view = View.of(talk("a" * 50), profile=LENS)
-    drive(steps(view, [Script((Ask("q"),), got)], Budget(1, 1)))
-    asyncio.run(adrive(steps(view, [Script((Ask("q"),), got)], Budget(1, 1))))
+    drive(compact_if_due(view, [Script((Ask("q"),), got)], Budget(1, 1)))
+    asyncio.run(adrive(compact_if_due(view, [Script((Ask("q"),), got)], Budget(1, 1))))
     assert got == [None, None]
     assert drive(_effects()) == 3 and asyncio.run(adrive(_effects())) == 3
 
@@ -467,10 +467,10 @@ class Say:
 
 def test_at_first_sight_the_smallest_edit_of_a_message_shows():
     view = View.of(talk("aaaa", "bb", "c"), profile=LENS)
-    edits = first_sight(view, [Say("xxx"), Say("yyy"), Say("z")])
+    edits = make_local_edits(view, [Say("xxx"), Say("yyy"), Say("z")])
     assert [(e.start, e.by) for e in edits] == [(0, "Say(text='z')"), (1, "Say(text='z')")]
-    assert [e.by for e in first_sight(view, [Say("xxx"), Say("yyy")])] == ["Say(text='xxx')"]
-    assert [e.start for e in first_sight(view, [Say("z")], since=1)] == [1]
+    assert [e.by for e in make_local_edits(view, [Say("xxx"), Say("yyy")])] == ["Say(text='xxx')"]
+    assert [e.start for e in make_local_edits(view, [Say("z")], since=1)] == [1]
     assert is_local(Say("x")) and not is_local(Script((), []))
 
 
@@ -622,13 +622,13 @@ def test_settle_hides_what_a_late_edit_unbinds_and_nothing_else():
     )
     view = View.of(said, profile=LENS)
     late = view.apply(view.fold(2, 3, user("x"), by="me"))
-    after = settle(late, view)
+    after = drop_invalidated_thinking(late, view)
     assert [m.parts for m in after.messages if m.role == "assistant"] == [
         said[1].parts, (Text("d"),), said[4].parts, (Text("f"),)
     ]  # fmt: skip
     assert {e.by for e in after.edits} == {"me", BY}
     assert BY == "settle"
-    assert settle(view, view) is view
+    assert drop_invalidated_thinking(view, view) is view
 
 
 def test_settle_looks_from_the_earliest_late_edit_on():
@@ -641,13 +641,17 @@ def test_settle_looks_from_the_earliest_late_edit_on():
     view = View.of(said, profile=LENS)
     for first, then in ((0, 4), (4, 0)):
         late = view.apply(view.replace(first, user("x")), view.replace(then, user("y")))
-        assert not any(isinstance(part, Thinking) for message in settle(late, view).messages for part in message.parts)
+        assert not any(
+            isinstance(part, Thinking)
+            for message in drop_invalidated_thinking(late, view).messages
+            for part in message.parts
+        )
 
 
 def test_settle_hides_a_message_that_only_thought():
     said = (user("a" * 90), thinking(), user("b"), thinking("c"))
     view = View.of(said, profile=LENS)
-    after = settle(view.apply(view.fold(0, 1, user("x"))), view)
+    after = drop_invalidated_thinking(view.apply(view.fold(0, 1, user("x"))), view)
     assert [m.text for m in after.messages] == ["x\nb", "c"]
 
 
@@ -655,7 +659,10 @@ def test_settle_lets_the_oldest_thinking_go_without_touching_the_rest():
     said = (user("a"), thinking("b"), user("c"), thinking("d"))
     view = View.of(said, profile=LENS)
     cleared = view.apply(view.replace(1, Message("assistant", (Text("b"),)), by="ClearThinking"))
-    assert settle(cleared, view) is cleared or settle(cleared, view).edits == cleared.edits
+    assert (
+        drop_invalidated_thinking(cleared, view) is cleared
+        or drop_invalidated_thinking(cleared, view).edits == cleared.edits
+    )
 
 
 @pytest.mark.parametrize("mode", ["free", "fixed", "loop"])
@@ -663,7 +670,7 @@ def test_thinking_that_is_not_bound_stays(mode):
     said = (user("a" * 90), thinking("b"), user("c"), thinking("d"))
     view = View.of(said, profile=Profile(words, Rules(anthropic.RULES, alternate=True, thinking=mode)))
     late = view.apply(view.fold(0, 1, user("x")))
-    assert settle(late, view) is late
+    assert drop_invalidated_thinking(late, view) is late
 
 
 def test_a_revert_takes_out_what_was_thought_from_the_edit_on():
@@ -672,13 +679,13 @@ def test_a_revert_takes_out_what_was_thought_from_the_edit_on():
     view = View.of(said, profile=LENS)
     before = view.apply(view.fold(2, 3, user("x"), by="me"))
     after = before.revert()
-    assert [(edit.start, edit.insert, edit.by) for edit in resettle(after, before)] == [
+    assert [(edit.start, edit.insert, edit.by) for edit in edits_after_revert(after, before)] == [
         (3, (Message("assistant", (Text("d"),)),), BY),
         (5, (Message("assistant", (Text("f"),)),), BY),
     ]
-    assert resettle(before, before) == [] == resettle(view, view)
+    assert edits_after_revert(before, before) == [] == edits_after_revert(view, view)
     free_to_think = View.of(said, profile=Profile(words, Rules(anthropic.RULES, alternate=True)))
-    assert resettle(free_to_think, free_to_think.apply(*before.edits)) == []
+    assert edits_after_revert(free_to_think, free_to_think.apply(*before.edits)) == []
 
 
 # --- small print -----------------------------------------------------------------------------
@@ -709,7 +716,7 @@ def test_errors_say_what_is_wrong():
     with pytest.raises(EditError, match=r"^no edit of this view starts with 'zz'$"):
         view.find("zz")
     bad = Script((lambda v: Edit(0, 1, (), "other history"),), [])
-    done = drive(steps(view, [bad], Budget(1, 1)))
+    done = drive(compact_if_due(view, [bad], Budget(1, 1)))
     assert "was made for another history" in done.attempts[0].reason
 
 
@@ -721,7 +728,7 @@ def test_an_async_asker_gets_the_question():
         return Answer("a")
 
     view, got = View.of(talk("a" * 50), profile=LENS), []
-    asyncio.run(adrive(steps(view, [Script((Ask("q"),), got)], Budget(1, 1)), ask))
+    asyncio.run(adrive(compact_if_due(view, [Script((Ask("q"),), got)], Budget(1, 1)), ask))
     assert (asked, got) == ([Ask("q")], [Answer("a")])
 
 
@@ -763,13 +770,13 @@ def test_the_first_extension_shares_the_buffer_and_a_fork_does_not():
 def test_a_strategy_is_stopped_where_the_view_just_fits():
     view = View.of(talk("a" * 50, "b" * 50, "c" * 50, "d" * 50), profile=LENS)
     target = view.apply(view.fold(0, 1, user("x"))).tokens
-    done = drive(steps(view, [Script((fold(0, 1, "x"), fold(2, 3, "y")), [])], Budget(target, target)))
+    done = drive(compact_if_due(view, [Script((fold(0, 1, "x"), fold(2, 3, "y")), [])], Budget(target, target)))
     assert (done.view.tokens, len(done.view.edits)) == (target, 1)
 
 
 def test_a_sync_asker_gets_the_question():
     model = ScriptedModel(["a"])
-    drive(steps(View.of(talk("a" * 50), profile=LENS), [Script((Ask("q"),), [])], Budget(1, 1)), model)
+    drive(compact_if_due(View.of(talk("a" * 50), profile=LENS), [Script((Ask("q"),), [])], Budget(1, 1)), model)
     assert model.asked == [Ask("q")]
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pages import ROOT
 from refold.budget.budget import Budget
-from refold.compactor.engine import steps
+from refold.compactor.engine import compact_if_due
 from refold.core.profile import Profile
 from refold.core.strategy import Answer
 from refold.core.view import View
@@ -70,7 +70,7 @@ def history(turns=6):
 def run(strategy, messages, *answers, view=None, rules=CHAT):
     model = ScriptedModel(answers)
     view = view or View.of(messages, profile=Profile(rules=rules))
-    done = drive(steps(view, [strategy], Budget(0, 0)), model)
+    done = drive(compact_if_due(view, [strategy], Budget(0, 0)), model)
     return done.view, done.attempts[-1], model.asked
 
 

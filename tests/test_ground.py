@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.compactor.signed_thinking import BY, copies, unbound
+from refold.compactor.signed_thinking import BY, edits_dropping_thinking, find_thinking_copies
 from refold.core.profile import CountedTranscript, Profile
 from refold.core.view import View
 from refold.edits import Attempt
@@ -95,12 +95,12 @@ def test_what_was_thought_before_edits_that_were_made_ahead_is_taken_out():
     said = (user("Go."), *(message for n in range(6) for message in thought(n)))
     before = View.of(said, profile=profile)
     ahead = View.of(said[:7], profile=profile).fold(0, 5, user("a summary"))
-    late = unbound(before, [ahead])
+    late = edits_dropping_thinking(before, [ahead])
     assert [(edit.start, edit.by) for edit in late] == [(at, BY) for at in (5, 7, 9, 11)]
     assert all(not isinstance(part, Thinking) for edit in late for m in edit.insert for part in m.parts)
     after = before.apply(ahead, *late)
-    assert unbound(after, [ahead]) == (), "what is on already unbinds nothing"
-    assert unbound(View.of(said), [ahead]) == (), "nor does anything where thinking is free"
+    assert edits_dropping_thinking(after, [ahead]) == (), "what is on already unbinds nothing"
+    assert edits_dropping_thinking(View.of(said), [ahead]) == (), "nor does anything where thinking is free"
 
 
 def test_copies_without_thinking_go_with_what_they_copy():
@@ -109,6 +109,6 @@ def test_copies_without_thinking_go_with_what_they_copy():
     settled = view.replace(1, Message("assistant", (Text("So!"), ToolCall("c0", "read", "{}"))), by=BY)
     elsewhere = view.replace(3, Message("assistant", (Text("So."), ToolCall("c1", "read", "{}"))), by=BY)
     both = view.apply(made, settled, elsewhere)
-    assert copies(both, [made]) == [settled]
-    assert copies(both, []) == []
-    assert copies(view.apply(made), [made]) == []
+    assert find_thinking_copies(both, [made]) == [settled]
+    assert find_thinking_copies(both, []) == []
+    assert find_thinking_copies(view.apply(made), [made]) == []

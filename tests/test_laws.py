@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from examples import thorough
 from refold.budget.budget import Budget
-from refold.compactor.engine import first_sight, steps
-from refold.compactor.signed_thinking import copies, resettle, settle
+from refold.compactor.engine import compact_if_due, make_local_edits
+from refold.compactor.signed_thinking import drop_invalidated_thinking, edits_after_revert, find_thinking_copies
 from refold.core.profile import Profile
 from refold.core.strategy import Answer, Ask, Steps
 from refold.core.view import View
@@ -96,7 +96,7 @@ def look(messages: object, edits: tuple[Edit, ...] = (), rules: Rules = RULES) -
 
 
 def compacted(messages: object, rules: Rules = RULES, budget: Budget = TIGHT) -> View:
-    return drive(steps(look(messages, rules=rules), STRATEGIES, budget), answer).view
+    return drive(compact_if_due(look(messages, rules=rules), STRATEGIES, budget), answer).view
 
 
 def violations(view: View) -> set[tuple[str, str]]:
@@ -145,7 +145,7 @@ def test_progress(messages):
     before, after = look(messages), compacted(messages)
     assert after.tokens < before.tokens if after.edits else after.tokens == before.tokens
     for wordier in (longer, repeated):
-        done = drive(steps(before, [wordier], TIGHT), answer)
+        done = drive(compact_if_due(before, [wordier], TIGHT), answer)
         assert done.view is before, "what makes nothing smaller is not taken"
 
 
@@ -218,7 +218,7 @@ def test_colour(messages):
         await asyncio.sleep(0)
         return Answer("short")
 
-    run = steps(look(messages), STRATEGIES, TIGHT)
+    run = compact_if_due(look(messages), STRATEGIES, TIGHT)
     assert asyncio.run(adrive(run, ask)).view == compacted(messages)
 
 
@@ -249,11 +249,11 @@ def test_binding(messages, trigger):
     view = look(())
     for message in messages:
         if message.role == "assistant":
-            view = drive(steps(view, STRATEGIES, Budget(trigger, trigger // 2)), answer).view
+            view = drive(compact_if_due(view, STRATEGIES, Budget(trigger, trigger // 2)), answer).view
             assert unbound(view.messages) == []
         thought = (Thinking("hm", sign(view.messages)),) if message.role == "assistant" else ()
         view = view.extend([replace(message, parts=(*thought, *message.parts))])
-    assert unbound(drive(steps(view, STRATEGIES, TIGHT), answer).view.messages) == []
+    assert unbound(drive(compact_if_due(view, STRATEGIES, TIGHT), answer).view.messages) == []
 
 
 @thorough
@@ -263,7 +263,7 @@ def test_binding_over_reverts(messages, trigger, data):
     view = look(())
     for message in messages:
         if message.role == "assistant":
-            view = drive(steps(view, STRATEGIES, Budget(trigger, trigger // 2)), answer).view
+            view = drive(compact_if_due(view, STRATEGIES, Budget(trigger, trigger // 2)), answer).view
             if view.edits and data.draw(st.booleans()):
                 view = taken_back(view, data.draw(st.lists(st.sampled_from(view.edits), min_size=1, unique=True)))
             assert unbound(view.messages) == []
@@ -274,28 +274,28 @@ def test_binding_over_reverts(messages, trigger, data):
 
 def taken_back(view: View, gone: list[Edit]) -> View:
     """As `Compactor.revert` does it, without a store."""
-    ids = {edit.id for edit in (*gone, *copies(view, gone))}
+    ids = {edit.id for edit in (*gone, *find_thinking_copies(view, gone))}
     after = view.revert(*ids) if ids else view
-    return after.apply(*resettle(after, view))
+    return after.apply(*edits_after_revert(after, view))
 
 
 def test_binding_keeps_what_was_thought_after_the_edit():
     said = [user("a" * 400), Message("assistant", (Text("b"),)), user("c")]
     view = compacted(tuple(said))
     thought = view.extend([Message("assistant", (Thinking("hm", sign(view.messages)), Text("d"))), user("e")])
-    assert settle(thought, thought) is thought
+    assert drop_invalidated_thinking(thought, thought) is thought
     assert unbound(thought.messages) == []
 
 
 @thorough
 @given(any_transcript)
 def test_memorylessness(messages):
-    at_once = look(messages).apply_valid(first_sight(look(messages), [Clip()]))
+    at_once = look(messages).apply_valid(make_local_edits(look(messages), [Clip()]))
     turn_by_turn = look(())
     for message in messages:
         turn_by_turn = turn_by_turn.extend([message])
         bare = turn_by_turn.revert()
-        turn_by_turn = turn_by_turn.apply_valid(first_sight(bare, [Clip()], len(bare.transcript) - 1))
+        turn_by_turn = turn_by_turn.apply_valid(make_local_edits(bare, [Clip()], len(bare.transcript) - 1))
     assert turn_by_turn.messages == at_once.messages
 
 
@@ -303,7 +303,7 @@ def test_memorylessness(messages):
 @given(any_transcript)
 def test_restraint(messages):
     view, model = look(messages), ScriptedModel(["never asked"])
-    after = drive(steps(view, STRATEGIES, Budget(view.tokens + 1, 0)), model)
+    after = drive(compact_if_due(view, STRATEGIES, Budget(view.tokens + 1, 0)), model)
     assert after.view is view
     assert after.attempts == ()
     assert model.asked == []
@@ -331,7 +331,7 @@ def test_latest_wins():
 @given(any_transcript, any_rules)
 def test_idempotence(messages, rules):
     once = compacted(messages, rules)
-    again = drive(steps(once, STRATEGIES, Budget(once.tokens, once.tokens)), answer).view
+    again = drive(compact_if_due(once, STRATEGIES, Budget(once.tokens, once.tokens)), answer).view
     assert again is once or again.messages == once.messages
 
 

@@ -11,7 +11,15 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import refold
 from refold.adapters.opentelemetry import spans
-from refold.compactor.hooks import Accepted, Ended, Instruct, Reverted, Started, Tried, Veto
+from refold.compactor.hooks import (
+    CompactionEnded,
+    CompactionStarted,
+    EditsReverted,
+    Instructions,
+    PreviewAccepted,
+    StrategyTried,
+    Veto,
+)
 from refold.core.strategy import Answer
 from refold.stores.store import rows_about
 from refold.strategies import ClearToolResults, ClipResults, Summarize
@@ -42,7 +50,7 @@ def test_a_compaction_is_in_the_ledger_with_all_there_is_to_know(store):
     answer = Answer("A summary.", model="small-1", calls=2, cost=0.03)
     compact, history = compactor(store=store, ask=ScriptedModel([answer])), conversation(40)
     view = compact(history)
-    (row,) = compact.records(history)
+    (row,) = compact.ledger_rows(history)
     assert (row.outcome, row.action, row.actor, row.edit) == ("applied", "compact", "auto", view.edits[0].id)
     assert (row.calls, row.cost, row.model, row.prompt) == (2, 0.03, "small-1", "short@1#0a")
     assert (row.by, row.grade, row.when) == (repr(SUMMARY), "lossy", 1_700_000_000.0)
@@ -54,7 +62,7 @@ def test_a_compaction_is_in_the_ledger_with_all_there_is_to_know(store):
 def test_each_edit_has_a_row_and_what_the_attempt_cost_is_counted_once(store):
     compact, history = compactor([ClearToolResults(keep=3), SUMMARY], target=2_500, store=store), conversation(40)
     before, view = compact.check(history).tokens, compact(history)
-    rows = compact.records(history)
+    rows = compact.ledger_rows(history)
     assert [row.edit for row in rows] == [edit.id for edit in view.edits]
     assert sum(row.before - row.after for row in rows) == before - view.tokens
     assert {row.grade for row in rows if "Clear" in row.by} == {"recoverable"}
@@ -65,12 +73,12 @@ def test_each_edit_has_a_row_and_what_the_attempt_cost_is_counted_once(store):
 def test_failed_and_fruitless_attempts_are_in_it_too():
     compact, history = compactor(), conversation(40)  # nobody answers
     compact(history)
-    rows = compact.records(history)
+    rows = compact.ledger_rows(history)
     assert [(row.outcome, row.edit) for row in rows] == [("noop", None), ("no_headroom", None)]
     assert "less than 5%" in rows[-1].reason
     for _ in range(3):
         compact(history)
-    assert compact.records(history) == rows
+    assert compact.ledger_rows(history) == rows
 
 
 def test_a_quiet_turn_writes_nothing():
@@ -79,7 +87,7 @@ def test_a_quiet_turn_writes_nothing():
     talk.append({"role": "assistant", "content": "ok"})
     compact(history)
     compact.check(history)
-    assert compact.records(history) == ()
+    assert compact.ledger_rows(history) == ()
 
 
 def test_who_asked_accepted_and_reverted_is_recorded(store):
@@ -90,7 +98,7 @@ def test_who_asked_accepted_and_reverted_is_recorded(store):
     compact.accept(preview, actor="anna")
     id = preview.edits[0].id
     compact.revert(history, id, actor="otto")
-    rows = compact.records(history)
+    rows = compact.ledger_rows(history)
     assert [(row.action, row.actor, row.edit) for row in rows] == [
         ("preview", "wei", id), ("accept", "anna", id), ("revert", "otto", id),
     ]  # fmt: skip
@@ -105,7 +113,7 @@ def test_after_a_revert_the_same_history_is_not_compacted_again_at_once():
     view = compact(history)
     compact.revert(history, view.edits[0].id)
     assert compact(history).payload == history
-    assert compact.check(history).held
+    assert compact.check(history).hold_reason
     assert compact([*history, {"role": "user", "content": "word " * 900}]).edits
 
 
@@ -117,7 +125,7 @@ def test_each_conversation_has_its_own_records():
     compact(one)
     compact(two)
     assert len(store.ledger()) == 2
-    assert [len(compact.records(history)) for history in (one, two, conversation(3))] == [1, 1, 0]
+    assert [len(compact.ledger_rows(history)) for history in (one, two, conversation(3))] == [1, 1, 0]
 
 
 def test_a_ledger_of_two_methods_is_read_whole():
@@ -138,7 +146,7 @@ def test_a_ledger_of_two_methods_is_read_whole():
     two[0]["content"] = "Another task."
     compact(one)
     compact(two)
-    assert [compact.records(history) for history in (one, two)] == [(book.rows[0],), (book.rows[1],)]
+    assert [compact.ledger_rows(history) for history in (one, two)] == [(book.rows[0],), (book.rows[1],)]
     assert rows_about(book, [book.rows[1].tip] * 2) == (book.rows[1],)
     assert rows_about(book, []) == ()
 
@@ -150,7 +158,7 @@ def test_a_conversation_s_records_are_asked_for_and_no_others():
 
     compact, history = compactor([Summarize(keep=6)], store=Indexed()), conversation(40)
     compact(history)
-    assert len(compact.records(history)) == 1
+    assert len(compact.ledger_rows(history)) == 1
 
 
 def test_a_ledger_that_fails_loses_no_compaction(caplog):
@@ -178,7 +186,7 @@ def test_a_ledger_may_stand_apart_from_the_store():
     book = refold.MemoryStore()
     compact, history = compactor([Summarize(keep=6)], store=refold.MemoryStore(), ledger=book), conversation(40)
     compact(history)
-    assert len(book.ledger()) == len(compact.records(history)) == 1
+    assert len(book.ledger()) == len(compact.ledger_rows(history)) == 1
     assert compact.store.ledger() == ()
 
 
@@ -190,7 +198,7 @@ def test_a_store_without_a_ledger_is_a_whole_store():
 
     compact, history = compactor([Summarize(keep=6)], store=Bare()), conversation(40)
     assert compact(history).edits
-    assert compact.records(history) == ()
+    assert compact.ledger_rows(history) == ()
 
 
 def test_a_veto_leaves_everything_as_it_is_and_is_recorded():
@@ -206,14 +214,14 @@ def test_a_veto_leaves_everything_as_it_is_and_is_recorded():
     assert view.payload == history
     assert model.asked == []
     assert [(a.outcome, a.reason) for a in view.attempts] == [("rejected", "vetoed: a deploy is running")]
-    assert [row.reason for row in compact.records(history)] == ["vetoed: a deploy is running"]
+    assert [row.reason for row in compact.ledger_rows(history)] == ["vetoed: a deploy is running"]
     compact(history)
     assert seen == [(view.tokens, view.tokens, "auto")]  # not asked again for the same request
 
 
 def test_instructions_are_added_to_every_prompt():
     model = ScriptedModel(["A summary."])
-    compact = compactor(ask=model, before=lambda view, started: Instruct("Keep every ticket number."))
+    compact = compactor(ask=model, before=lambda view, started: Instructions("Keep every ticket number."))
     assert compact(conversation(40)).edits
     assert [ask.prompt for ask in model.asked] == ["Summarise.\n\nKeep every ticket number."]
 
@@ -226,7 +234,7 @@ def test_what_a_hook_before_raises_is_raised_and_nothing_was_done():
     compact, history = compactor(ask=model, before=broken), conversation(40)
     with pytest.raises(KeyError, match="mine"):
         compact(history)
-    assert (model.asked, compact.records(history)) == ([], ())
+    assert (model.asked, compact.ledger_rows(history)) == ([], ())
 
 
 def test_events_tell_the_story_in_plain_frozen_values():
@@ -239,7 +247,11 @@ def test_events_tell_the_story_in_plain_frozen_values():
     history = conversation(40)
     view = compact(history)
     started, tried, ended = told
-    assert isinstance(started, Started) and isinstance(tried, Tried) and isinstance(ended, Ended)
+    assert (
+        isinstance(started, CompactionStarted)
+        and isinstance(tried, StrategyTried)
+        and isinstance(ended, CompactionEnded)
+    )
     assert started.run == tried.run == ended.run
     assert (started.tokens, started.goal) == (ended.before, 1_000)
     assert (ended.after, ended.edits, ended.calls, ended.cost) == (view.tokens, (view.edits[0].id,), 2, 0.1)
@@ -249,30 +261,30 @@ def test_events_tell_the_story_in_plain_frozen_values():
     compact(history)
     assert len(told) == 3  # a quiet turn tells nothing
     compact.revert(history, view.edits[0].id)
-    assert told[-1] == Reverted(when=1_700_000_000.0, actor="manual", edits=(view.edits[0].id,))
+    assert told[-1] == EditsReverted(when=1_700_000_000.0, actor="manual", edits=(view.edits[0].id,))
 
 
 def test_previews_and_acceptance_are_told():
     told = []
     compact = compactor(trigger=FAR, ask=ScriptedModel(["A summary."]), on_event=told.append)
     preview = compact.preview(conversation(40))
-    assert {event.action for event in told if not isinstance(event, Tried)} == {"preview"}
+    assert {event.action for event in told if not isinstance(event, StrategyTried)} == {"preview"}
     compact.accept(preview, actor="anna")
-    assert told[-1] == Accepted(when=1_700_000_000.0, actor="anna", edits=(preview.edits[0].id,))
+    assert told[-1] == PreviewAccepted(when=1_700_000_000.0, actor="anna", edits=(preview.edits[0].id,))
 
 
 def test_async_writes_the_same_ledger():
     history, twins = conversation(40), [compactor([ClearToolResults(keep=3)]) for _ in range(2)]
     twins[0](history)
     asyncio.run(twins[1].acompact(history))
-    assert twins[0].records(history) == twins[1].records(history) != ()
+    assert twins[0].ledger_rows(history) == twins[1].ledger_rows(history) != ()
 
 
 def test_local_edits_are_no_attempts():
     compact, history = compactor([ClipResults(2_000)], trigger=FAR), conversation(6, size=4_000)
     view = compact(history)
     assert view.edits
-    assert compact.records(history) == ()
+    assert compact.ledger_rows(history) == ()
 
 
 def test_a_compaction_is_an_opentelemetry_span():
@@ -300,10 +312,10 @@ def test_an_edit_that_shows_what_was_said_is_exact(store):
     clip, history = ClipResults(limit=400), conversation(4, 2_000)
     compact = compactor([clip], trigger=FAR, store=store)
     clipped = compact(history).edits[0]
-    assert compact.records(history) == ()
+    assert compact.ledger_rows(history) == ()
     as_said = next(edit for edit in compact.revert(history, clipped.id).edits if edit.by.startswith("as said"))
     after = compact.revert(history, as_said.id)
-    assert [(row.edit, row.grade) for row in compact.records(history)] == [
+    assert [(row.edit, row.grade) for row in compact.ledger_rows(history)] == [
         (clipped.id, "recoverable"),
         (as_said.id, "exact"),
     ]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import Budget, Compactor, Edit, MemoryStore, View
-from refold.compactor.hooks import Ended
+from refold.compactor.hooks import CompactionEnded
 from refold.core.strategy import Answer, Ask
 from refold.memory import Extraction, FlushResult, Memory, MemoryFlush, MemorySink, ProcessMemories
 from refold.memory.flush import LONGEST_REST
@@ -118,9 +118,9 @@ def test_f5_a_failure_is_told_and_made_up_for(caplog: pytest.LogCaptureFixture) 
         view = compact(talk(40))
     why = "not stored: ConnectionError: the memory store is away"
     assert [(one.by, one.outcome, one.reason) for one in view.attempts][-1] == ("memory", "failed", why)
-    ended = next(event for event in heard if isinstance(event, Ended))
+    ended = next(event for event in heard if isinstance(event, CompactionEnded))
     assert ended.attempts[-1].reason == why
-    assert [row.reason for row in compact.records(talk(40)) if row.by == "memory"] == [why]
+    assert [row.reason for row in compact.ledger_rows(talk(40)) if row.by == "memory"] == [why]
     assert "wait for the next chance" in caplog.text
     assert "town" not in caplog.text
     assert texts(sink) == set()

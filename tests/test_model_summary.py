@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from refold.budget.budget import Budget
 from refold.compactor.calibration import Scale
-from refold.compactor.engine import steps
+from refold.compactor.engine import compact_if_due
 from refold.core.profile import Profile
 from refold.core.strategy import Answer, Ask, Summary
 from refold.core.view import View
@@ -49,7 +49,7 @@ def talk(turns=20, words=60):
 
 def run(model, summarizer, messages=None, keep=4, profile=None, **settings):
     view = View.of(talk() if messages is None else messages, profile=profile)
-    return drive(steps(view, [Summarize(keep=keep, summarizer=summarizer, **settings)], Budget(0, 0)), model)
+    return drive(compact_if_due(view, [Summarize(keep=keep, summarizer=summarizer, **settings)], Budget(0, 0)), model)
 
 
 # --- prompts -------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from refold.budget.budget import Budget
 from refold.compactor.compactor import Compactor
-from refold.compactor.engine import steps
+from refold.compactor.engine import compact_if_due
 from refold.core.profile import Profile
 from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
@@ -61,7 +61,7 @@ def ran(id):
 def compacted(messages, place, rules=None, keep=4, model=None, **settings):
     view = messages if isinstance(messages, View) else View.of(messages, profile=Profile(rules=rules or Rules()))
     strategy = Summarize(keep=keep, summarizer=ModelSummary(), place=place, **settings)
-    return drive(steps(view, [strategy], Budget(0, 0)), model or ScriptedModel([GOOD])).view
+    return drive(compact_if_due(view, [strategy], Budget(0, 0)), model or ScriptedModel([GOOD])).view
 
 
 def pin(message):
@@ -82,7 +82,7 @@ def test_every_placement_keeps_the_laws_of_every_dialect(messages, dialect, plac
 def test_a_view_ends_on_the_assistant_only_where_the_conversation_does(messages, dialect, place, keep):
     """C4-11: no prefill by accident."""
     view = View.of(messages, profile=Profile(rules=DIALECTS[dialect]))
-    after = drive(steps(view, [Summarize(keep=keep, max_tokens=200, place=place)], Budget(0, 0))).view
+    after = drive(compact_if_due(view, [Summarize(keep=keep, max_tokens=200, place=place)], Budget(0, 0))).view
     assert after.messages[-1].role != "assistant" or messages[-1].role == "assistant"
 
 

@@ -121,7 +121,7 @@ WAYS: dict[str, Callable[[Any], list[dict]]] = {
     "library": lambda model: kept(Compactor([SUMMARIZE], Budget(600, 300), ask=model)(history())),
     "library, async": lambda model: kept(finished(Compactor([SUMMARIZE], Budget(600, 300)).acompact(history(), model))),
     "session": lambda model: kept(Compactor([SUMMARIZE], Budget(600, 300), ask=model).session(history()).view),
-    "by hand": lambda model: kept(Compactor([SUMMARIZE], Budget(10_000, 300), ask=model).now(history())),
+    "by hand": lambda model: kept(Compactor([SUMMARIZE], Budget(10_000, 300), ask=model).compact_now(history())),
     "preview": lambda model: kept(Compactor([SUMMARIZE], Budget(10_000, 300), ask=model).preview(history())),
     "gemini": lambda model: finished(agemini(model)),
     "koog": lambda model: finished(koog(model)),

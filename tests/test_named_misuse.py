@@ -5,7 +5,7 @@ from dataclasses import MISSING, fields
 import pytest
 
 import refold
-from refold.compactor.strategy_names import STRATEGIES, strategy
+from refold.compactor.strategy_names import STRATEGIES, parse_strategy
 from refold.session_files import demo_session
 from refold.strategies import ClearThinking, ClearToolResults, KeepImportant, SummarizeTo
 
@@ -51,7 +51,7 @@ def test_so_is_what_stands_inside_one(text, name) -> None:
 
 def refused_or_runs(text: str) -> None:
     try:
-        made = strategy(text)
+        made = parse_strategy(text)
     except ValueError as error:
         made, why = None, str(error)
     if made is None:
@@ -88,7 +88,7 @@ def refused_or_runs(text: str) -> None:
 )
 def test_it_is_said_what_is_wrong(text, said) -> None:
     with pytest.raises(ValueError, match=r"\w") as error:
-        strategy(text)
+        parse_strategy(text)
     assert said in str(error.value)
 
 
@@ -97,7 +97,7 @@ def test_required_settings_are_named() -> None:
         needed = [one.name for one in fields(made) if one.default is MISSING and one.default_factory is MISSING]
         if needed:
             with pytest.raises(ValueError, match=needed[0]):
-                strategy(name)
+                parse_strategy(name)
 
 
 @pytest.mark.parametrize(

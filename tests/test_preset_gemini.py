@@ -588,7 +588,7 @@ def test_other_strategies_can_be_added():
 
     class LastTen(Compressor):
         async def compress(self, messages, config):
-            view = Compactor([FromLastN(10)], Budget(0, 0), format=langchain).now(messages)
+            view = Compactor([FromLastN(10)], Budget(0, 0), format=langchain).compact_now(messages)
             return view.payload, bool(view.edits)
 
     made = get_compressor(Settings(WINDOW), LastTen)

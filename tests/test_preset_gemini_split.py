@@ -73,7 +73,7 @@ def test_f7_the_acknowledgement_stands_wherever_the_split_is_at_a_user_message(t
         for m in history
     ]
     model = ScriptedModel([SNAPSHOT])
-    view = compactor(Settings(100, min_saving=0, record=False), model, format="openai_chat").now(wires)
+    view = compactor(Settings(100, min_saving=0, record=False), model, format="openai_chat").compact_now(wires)
     if view.edits and later(history):
         first, second, third = view.messages[:3]
         assert summary_in(first) is not None

@@ -13,7 +13,7 @@ from urllib.request import urlopen
 import pytest
 
 import refold
-from refold.compactor.hooks import Ended
+from refold.compactor.hooks import CompactionEnded
 from refold.core.strategy import Answer
 from refold.errors import StoreError
 from refold.memory import ProcessMemories
@@ -401,7 +401,7 @@ def test_other_engines_can_listen():
     """S2-54: memory is a port of two methods, and whatever reflects hears of every compaction."""
     heard = []
     SoftHardCompactor(SMALL, on_event=heard.append, memory=ProcessMemories()).compact(talk(12))
-    ended = next(event for event in heard if isinstance(event, Ended))
+    ended = next(event for event in heard if isinstance(event, CompactionEnded))
     assert ended.edits
     assert ended.after < ended.before
 

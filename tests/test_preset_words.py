@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import Budget, Message, Text
-from refold.compactor.engine import steps
+from refold.compactor.engine import compact_if_due
 from refold.core.strategy import Answer, Ask
 from refold.core.view import View
 from refold.models.driver import drive
@@ -86,7 +86,7 @@ def asked_with(*answers: Answer | str) -> tuple[list[Ask], str, str]:
     """What is asked for a summary of plain text, the outcome, and what is shown then."""
     model = ScriptedModel(answers)
     view = View.of([Message(("user", "assistant")[n % 2], (Text(f"Step {n}. " + "words " * 60),)) for n in range(20)])
-    done = drive(steps(view, [Summarize(keep=2, summarizer=ModelSummary(headings=()))], Budget(0, 0)), model)
+    done = drive(compact_if_due(view, [Summarize(keep=2, summarizer=ModelSummary(headings=()))], Budget(0, 0)), model)
     return list(model.asked), done.attempts[0].outcome, done.view.messages[0].text
 
 

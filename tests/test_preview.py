@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import refold
 from examples import thorough
-from refold.compactor.losses import Vanished, vanished
+from refold.compactor.losses import Losses, find_losses
 from refold.core.strategy import Answer, Ask, Summary
 from refold.edits import Edit
 from refold.messages import Message, Text, ToolCall, ToolResult, user
@@ -56,9 +56,9 @@ def test_a_preview_asks_once_and_keeps_nothing():
     assert compact(history).payload == history
     assert [edit.id for edit in preview.edits] == list(preview.summaries())
     assert preview.summaries() == {preview.edits[0].id: "A summary of the session."}
-    assert preview.saved == preview.before.tokens - preview.view.tokens > 0
+    assert preview.tokens_saved == preview.before.tokens - preview.view.tokens > 0
     assert (preview.calls, preview.cost) == (1, 0.02)
-    assert preview.saves(3.0) == pytest.approx(preview.saved * 3 / 1e6)
+    assert preview.cost_saved(3.0) == pytest.approx(preview.tokens_saved * 3 / 1e6)
 
 
 def test_accepting_keeps_exactly_those_bytes_without_asking():
@@ -81,7 +81,7 @@ def test_law_what_was_previewed_is_what_is_shown_after_accepting(rounds, size, t
     store, history = refold.MemoryStore(), conversation(rounds, size)
     compact = refold.Compactor(STRATEGIES, refold.Budget(FAR, 0), store)
     if twice:
-        compact.now(history[: len(history) // 2 * 2 - 1], to=2 * to)
+        compact.compact_now(history[: len(history) // 2 * 2 - 1], to=2 * to)
     shown = compact(history).payload
     preview = compact.preview(history, to=to)
     assert compact(history).payload == shown
@@ -157,7 +157,7 @@ def test_async_previews_as_sync_does():
     assert twin.payload == compactor(ScriptedModel(["A summary."])).preview(history).payload
     in_thread = asyncio.run(compactor(ScriptedModel(["A summary."])).apreview(history))
     assert in_thread.payload == twin.payload
-    done = asyncio.run(compactor().anow(history, ask))
+    done = asyncio.run(compactor().acompact_now(history, ask))
     assert done.payload == twin.payload
 
 
@@ -172,12 +172,12 @@ def test_what_would_vanish_is_named():
     history[3]["content"] = [{"type": "text", "text": "看一下 TICKET-4711 的结果。"}, *history[3]["content"]]
     history += [{"role": "user", "content": "不要修改配置文件。"}, {"role": "assistant", "content": "好的。"}]
     before = compactor()(history)
-    gone = vanished(before, folded(before, "It reads m0 to m20."))
+    gone = find_losses(before, folded(before, "It reads m0 to m20."))
     assert any("Fix the parser" in request for request in gone.requests)
     assert "不要修改配置文件。" not in gone.requests
     assert any("Never touch the migrations" in text for text in gone.constraints)
     assert "src/core/parse_tree.py" in (*gone.paths, *gone.identifiers)
-    better = vanished(before, folded(before, f"{history[0]['content']} TICKET-4711"))
+    better = find_losses(before, folded(before, f"{history[0]['content']} TICKET-4711"))
     assert better.constraints == ()
     assert better.requests == ()
     assert "src/core/parse_tree.py" not in (*better.paths, *better.identifiers)
@@ -194,20 +194,20 @@ def test_a_path_that_a_summary_tells_with_others_has_not_vanished():
     draft = refold.Compactor([Summarize(keep=1, max_tokens=600)], refold.Budget(FAR, 500)).preview(calls)
     (text,) = draft.summaries().values()
     assert "{" in text and paths[0] not in text
-    assert draft.vanished.paths == ()
+    assert draft.losses.paths == ()
 
 
 def test_nothing_vanishes_where_nothing_is_hidden():
     view = compactor()(conversation(10))
-    assert vanished(view, view) == Vanished()
-    assert not vanished(view, view)
+    assert find_losses(view, view) == Losses()
+    assert not find_losses(view, view)
 
 
 def test_what_the_system_prompt_says_has_not_vanished():
     history = [*conversation(30), {"role": "user", "content": "Go on."}, {"role": "assistant", "content": "Yes."}]
     body = {"system": "Never touch the migrations.", "messages": history}
     before = compactor()(body)
-    gone = vanished(before, folded(before, "Work was done."))
+    gone = find_losses(before, folded(before, "Work was done."))
     assert gone.constraints == ()
     assert gone.requests == ("Fix the parser. Never touch the migrations.",)
 
@@ -268,8 +268,8 @@ def test_f18_what_would_vanish_names_no_edit_of_ours(strategy):
     assert refold.Compactor([strategy], refold.Budget(10, 10), store)(history).visible_edits
     model = ScriptedModel(["Much was read."])
     preview = refold.Compactor([strategy, last], refold.Budget(FAR, 10), store, ask=model).preview(history)
-    assert preview.vanished.identifiers or preview.vanished.paths
-    names = (*preview.vanished.paths, *preview.vanished.identifiers)
+    assert preview.losses.identifiers or preview.losses.paths
+    names = (*preview.losses.paths, *preview.losses.identifiers)
     ids = {edit.id[:8] for edit in (*preview.before.edits, *preview.view.edits)}
     assert [name for name in names if any(id in name for id in ids)] == []
 
@@ -284,7 +284,7 @@ def test_f18_what_a_strategy_put_there_would_not_vanish():
     insert = (told, Message("assistant", (call,)), result)
     before = said.apply_valid([said.fold(0, sorted(said.cuts)[4], *insert, by="own")])
     assert "archive/b_2.py" in str(before.messages)
-    gone = vanished(before, said.apply_valid([said.fold(0, max(said.cuts), user("Gone."), by="all")]))
+    gone = find_losses(before, said.apply_valid([said.fold(0, max(said.cuts), user("Gone."), by="all")]))
     assert "src/harbor_7.py" in gone.paths
     assert gone.requests == gone.constraints == ()
     names = " ".join((*gone.paths, *gone.identifiers))
@@ -301,7 +301,7 @@ def test_f18_an_edits_id_that_a_call_repeats_is_no_name(size):
     said = refold.View.of([*said.messages, Message("assistant", (call,)), result, user("Go on.")])
     before = said.apply_valid([edit])
     assert before.visible_edits
-    gone = vanished(before, said.apply_valid([said.fold(0, max(said.cuts), user("Gone."), by="all")]))
+    gone = find_losses(before, said.apply_valid([said.fold(0, max(said.cuts), user("Gone."), by="all")]))
     assert "order_77x" in gone.identifiers
     assert edit.id[:size] not in gone.identifiers
 
@@ -313,6 +313,6 @@ def test_f18_what_would_vanish_was_said(messages, strategy):
     before = before.apply_valid(edit for edit in strategy(before) if isinstance(edit, Edit))
     stop = max(before.cuts)
     after = before.apply_valid([before.fold(0, stop, user("Gone."), by="all")] if stop else [])
-    gone = vanished(before, after)
+    gone = find_losses(before, after)
     text = "\n".join(one(message) for message in messages for one in (plain_text, readable_text))
     assert all(name in text for name in (*gone.paths, *gone.identifiers, *gone.requests, *gone.constraints))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from refold import Budget, Compactor, MemoryStore
 from refold.compactor.defaults import default_strategies
-from refold.compactor.run import MOST
+from refold.compactor.run import MAX_ROUNDS
 from refold.core.strategy import Answer, Ask
 from refold.core.view import View
 from refold.messages import Message, Text
@@ -73,7 +73,7 @@ def test_c14_a_strategy_that_gains_for_ever_comes_to_an_end(goal: int) -> None:
         yield view.replace(0, Message("user", (Text(" ".join(left)),)), by=f"{len(left)}")
 
     view = Compactor([shorter], Budget(goal, goal, progress=0))(
-        [{"role": "user", "content": "words " * 15 * MOST}, {"role": "assistant", "content": "ok"}]
+        [{"role": "user", "content": "words " * 15 * MAX_ROUNDS}, {"role": "assistant", "content": "ok"}]
     )
-    assert runs == MOST
-    assert len(view.messages[0].text.split()) == 10 * MOST, "what was gained until then stays"
+    assert runs == MAX_ROUNDS
+    assert len(view.messages[0].text.split()) == 10 * MAX_ROUNDS, "what was gained until then stays"

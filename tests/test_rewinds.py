@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from refold import Budget, Compactor, MemoryStore
 from refold.codecs.detect import decode_all, open_payload
 from refold.codecs.repair import check
-from refold.compactor.engine import shrink
+from refold.compactor.engine import compact_to
 from refold.compactor.unanswered import is_premature, open_request
 from refold.core.strategy import Answer, Ask, Strategy
 from refold.core.view import View
@@ -138,7 +138,7 @@ def summarised(history: list[Any], stop: int, store: MemoryStore, **more: Any) -
     """A compactor whose store holds a summary of the first *stop* messages of *history*."""
     strategies = (Summarize(keep=len(history) - stop),)
     compact = Compactor(strategies, Budget(10**9, 10**9), store, format="anthropic", **more)
-    view = compact.now(history, to=compact(history).tokens * 9 // 10)
+    view = compact.compact_now(history, to=compact(history).tokens * 9 // 10)
     assert [(placed.edit.start, placed.edit.stop) for placed in view.visible_edits] == [(0, stop)]
     return compact
 
@@ -225,7 +225,7 @@ def test_f1_a_strategy_that_would_hide_it_is_refused_and_says_why():
         yield view.fold(0, len(view.transcript), user("All is well."))
 
     view = View.of([user("A question. " * 50)])
-    done = drive(shrink(view, [hides], 0))
+    done = drive(compact_to(view, [hides], 0))
     assert done.view is view
     assert (done.attempts[0].outcome, "not answered" in done.attempts[0].reason) == ("rejected", True)
 

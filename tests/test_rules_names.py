@@ -169,7 +169,7 @@ def test_paths_in_any_script_are_reported_as_vanished() -> None:
         body = [{"role": message.role, "content": message.text} for message in session("x")[:1]]
         body += [{"role": "assistant", "content": "Look: " + form.format(at)} for at in range(200)]
         compactor = refold.Compactor([Summarize(2, 200)], refold.Budget(0, 0))
-        found = compactor.preview(body).vanished
+        found = compactor.preview(body).losses
         return len(found.paths)
 
     assert gone("src/订单/单元_{}.py") >= gone("src/orders/unit_{}.py") > 50

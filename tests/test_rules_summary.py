@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.budget.budget import Budget
-from refold.compactor.engine import steps
+from refold.compactor.engine import compact_if_due
 from refold.core.profile import Profile
 from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
@@ -282,7 +282,7 @@ def test_what_is_answered_right_behind_the_summary_is_not_open():
     said = turns(30)
     assert "unanswered" not in run(said, stop=57)
     assert "- unanswered: Question 28?" in run(said[:57])
-    view = drive(steps(View.of(said), [Summarize(keep=3)], Budget(0, 0))).view
+    view = drive(compact_if_due(View.of(said), [Summarize(keep=3)], Budget(0, 0))).view
     assert [message.text for message in view.messages[1:]] == ["Answer 28.", "Question 29?", "Answer 29."]
     assert "unanswered" not in view.messages[0].text
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.budget.budget import Budget
-from refold.compactor.engine import steps
+from refold.compactor.engine import compact_if_due
 from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
@@ -50,7 +50,7 @@ def write(path: str) -> tuple[str, str, str]:
 
 def down_to(view: View, tokens: int, strategy: ClearToolResults | ClearToolInputs) -> list[int]:
     """Where *strategy* edits a view that has to get down to *tokens* tokens."""
-    return [edit.start for edit in drive(steps(view, [strategy], Budget(tokens, tokens))).view.edits]
+    return [edit.start for edit in drive(compact_if_due(view, [strategy], Budget(tokens, tokens))).view.edits]
 
 
 # --- clearing -----------------------------------------------------------------------------------

@@ -275,10 +275,10 @@ def test_d3_clearing_leaves_what_was_fetched_again() -> None:
     compact = Compactor([ClearToolResults(keep=1)], Budget(10**6, 10**6))
     reader = Reader(3, 4)
     reader.steps += [0, 1, 2]
-    first = compact.now(json.loads(reader.body())["messages"], to=1_500)
+    first = compact.compact_now(json.loads(reader.body())["messages"], to=1_500)
     assert reader.sees(json.dumps({"messages": first.payload}).encode()) == {2}
     reader.steps += [0, 100, 101]
-    again = compact.now(json.loads(reader.body())["messages"], to=first.tokens + 1_500)
+    again = compact.compact_now(json.loads(reader.body())["messages"], to=first.tokens + 1_500)
     assert reader.sees(json.dumps({"messages": again.payload}).encode()) == {0}, "and older ones that were read once go"
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.compactor.engine import first_sight
+from refold.compactor.engine import make_local_edits
 from refold.core.view import View
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 from refold.rules import anthropic, openai_chat
@@ -195,11 +195,11 @@ def test_media_may_stay() -> None:
 def test_a_duplicate_is_cleared_with_what_it_refers_to_and_does_not_come_back() -> None:
     again = [exchange(n, name="read", arguments='{"path":"a.py"}') for n in range(4)]
     bare = session(*again, exchange(9))
-    view = bare.apply_valid(first_sight(bare, [DropDuplicates()]))
+    view = bare.apply_valid(make_local_edits(bare, [DropDuplicates()]))
     edits = list(ClearToolResults(keep=1)(view))
     assert [edit.start for edit in edits] == [4, 6, 8, 2]
     stored = bare.apply(*edits)
-    assert stored.apply_valid(first_sight(stored, [DropDuplicates()])).estimate == view.apply(*edits).estimate
+    assert stored.apply_valid(make_local_edits(stored, [DropDuplicates()])).estimate == view.apply(*edits).estimate
     text = stored.messages[4].parts[0].text  # the briefer stub only where the other would not be smaller
     assert text.startswith("[read a.py: ")
     assert text.endswith(f"cleared (edit {edits[0].id[:8]})]")

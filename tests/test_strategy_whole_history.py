@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.budget.budget import Budget
-from refold.compactor.engine import steps
+from refold.compactor.engine import compact_if_due
 from refold.core.profile import Profile
 from refold.core.strategy import Ask, Ending, Summary
 from refold.core.view import View
@@ -169,7 +169,7 @@ def test_chunks_stop_when_the_view_fits_and_each_can_be_taken_back():
     """S3-16: oldest first."""
     view = View.of(talk(6), profile=Profile(rules=CHAT))
     done = drive(
-        steps(view, [Chunked(4, summarizer=ByModel())], Budget(view.tokens, view.tokens * 2 // 3)),
+        compact_if_due(view, [Chunked(4, summarizer=ByModel())], Budget(view.tokens, view.tokens * 2 // 3)),
         ScriptedModel(["a"] * 9),
     )
     assert [edit.start for edit in done.view.edits] == [0, 4]
@@ -178,7 +178,7 @@ def test_chunks_stop_when_the_view_fits_and_each_can_be_taken_back():
 
 def test_when_nobody_answers_chunks_give_up():
     model = ScriptedModel([])
-    done = drive(steps(View.of(talk(9)), [Chunked(4, summarizer=ByModel())], Budget(0, 0)), model)
+    done = drive(compact_if_due(View.of(talk(9)), [Chunked(4, summarizer=ByModel())], Budget(0, 0)), model)
     assert len(model.asked) == 1
     assert done.attempts[0].outcome == "failed"
 
@@ -286,7 +286,7 @@ def test_a_strategy_of_ones_own_keeps_what_is_important():
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_conformance_1_nothing_to_do_is_said(strategy):
     for messages in ([], [user("hi")], [user("hi"), said("hello")]):
-        done = drive(steps(View.of(messages), [strategy], Budget(0, 0)))
+        done = drive(compact_if_due(View.of(messages), [strategy], Budget(0, 0)))
         assert done.view.edits == ()
         assert messages == [] or done.attempts[0].outcome == "noop"
 

@@ -12,7 +12,7 @@ import refold
 from refold import Compactor, check, demo
 from refold.budget.budget import Budget
 from refold.compactor import signed_thinking as settle
-from refold.compactor.engine import steps
+from refold.compactor.engine import compact_if_due
 from refold.core.profile import Profile
 from refold.core.strategy import Ask, Summary
 from refold.core.view import View
@@ -120,7 +120,7 @@ def test_what_only_looks_like_a_summary_is_none(message):
 
 def test_a_model_can_be_the_summarizer():
     model = ScriptedModel(["All twenty requests were answered."])
-    view = drive(steps(View.of(talk()), [Summarize(summarizer=ByModel())], Budget(0, 0)), model).view
+    view = drive(compact_if_due(View.of(talk()), [Summarize(summarizer=ByModel())], Budget(0, 0)), model).view
     assert summary_in(view.messages[0]) == "All twenty requests were answered."
     assert len(model.asked) == 1
     assert model.asked[0].max_tokens <= 2_000
@@ -161,8 +161,10 @@ def test_what_was_said_is_summarised_and_not_what_an_edit_shows_of_it():
 
 def test_a_models_summary_is_kept_when_the_rules_take_over():
     said = talk()
-    first = drive(steps(View.of(said), [Summarize(summarizer=fixed("The deploy key is K-9931."))], Budget(0, 0))).view
-    second = drive(steps(first.extend(talk()), [Summarize(summarizer=RuleSummary())], Budget(0, 0))).view
+    first = drive(
+        compact_if_due(View.of(said), [Summarize(summarizer=fixed("The deploy key is K-9931."))], Budget(0, 0))
+    ).view
+    second = drive(compact_if_due(first.extend(talk()), [Summarize(summarizer=RuleSummary())], Budget(0, 0))).view
     assert "The deploy key is K-9931." in parse(summary_in(second.messages[0])).notes
 
 
@@ -174,14 +176,14 @@ def chat(length: int) -> list[Message]:
 @pytest.mark.parametrize("keep", [0, 0.25, 0.5])
 def test_a_summary_takes_what_the_tail_leaves(tokens: int, keep: float):
     view = View.of(chat(600))
-    after = drive(steps(view, [SummarizeTo(tokens, keep)], Budget(tokens, tokens))).view
+    after = drive(compact_if_due(view, [SummarizeTo(tokens, keep)], Budget(tokens, tokens))).view
     assert 0.65 * tokens < after.tokens <= tokens
     assert len(after.edits) == 1
 
 
 def test_where_what_stays_fills_it_there_is_no_summary():
     view = View.of([*chat(30), user("A long last request. " * 400)])
-    done = drive(steps(view, [SummarizeTo(500)], Budget(500, 500)))
+    done = drive(compact_if_due(view, [SummarizeTo(500)], Budget(500, 500)))
     assert not done.view.edits
     assert re.fullmatch(
         r"what stays \(\d+ tokens word for word\) leaves no room for a summary", done.attempts[0].reason

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import Budget, View
-from refold.compactor.calibration import Anchor, Ratios, Scale, anchor, is_current, report
+from refold.compactor.calibration import Anchor, Ratios, Scale, choose_calibration, is_current, make_report
 from refold.core.profile import Profile
 from refold.edits import Edit
 from refold.messages import Message, Text, user
@@ -25,28 +25,28 @@ def test_an_anchor_estimates_only_the_difference():
 
 def test_what_is_appended_keeps_a_report_current():
     view = View.of(TURNS[:6])
-    last = report(view, Usage(2_000))
+    last = make_report(view, Usage(2_000))
     grown = view.extend(TURNS[6:])
     assert is_current(view, last)
     assert is_current(grown, last)
-    assert anchor(grown, last) == Anchor(2_000, view.estimate)
+    assert choose_calibration(grown, last) == Anchor(2_000, view.estimate)
 
 
 def test_a_view_counts_from_its_anchor():
     view = View.of(TURNS[:6])
-    at = anchor(view, report(view, Usage(2_000)), ratio=1.5)
+    at = choose_calibration(view, make_report(view, Usage(2_000)), ratio=1.5)
     calibrated = View.of(TURNS, profile=Profile(calibrate=at))
     assert calibrated.tokens == round(2_000 + 1.5 * (calibrated.estimate - view.estimate))
 
 
 def test_conformance_48_stale_usage_is_ignored_after_an_edit():
     view = View.of(TURNS)
-    last = report(view, Usage(view.estimate * 2))
+    last = make_report(view, Usage(view.estimate * 2))
     edited = view.apply(view.fold(0, 6, user("What was said before.")))
     assert not is_current(edited, last)
-    assert anchor(edited, last, ratio=1.25) == Scale(1.25)
+    assert choose_calibration(edited, last, ratio=1.25) == Scale(1.25)
     assert is_current(edited.revert(), last)
-    assert not is_current(view, report(edited, Usage(900)))
+    assert not is_current(view, make_report(edited, Usage(900)))
 
 
 def test_an_amended_summary_makes_usage_stale():
@@ -54,19 +54,19 @@ def test_an_amended_summary_makes_usage_stale():
     first = view.fold(0, 6, user("Short."), by="me")
     amended = Edit(first.start, first.stop, (user("Much longer " * 100),), first.tip, first.by)
     assert first.id == amended.id
-    assert not is_current(view.apply(amended), report(view.apply(first), Usage(900)))
+    assert not is_current(view.apply(amended), make_report(view.apply(first), Usage(900)))
 
 
 def test_an_edit_of_what_came_later_leaves_a_report_current():
     view = View.of(TURNS[:6])
-    last = report(view, Usage(2_000))
+    last = make_report(view, Usage(2_000))
     grown = view.extend(TURNS[6:])
     assert is_current(grown.apply(grown.fold(6, 8, user("Later."))), last)
     assert not is_current(grown.apply(grown.fold(4, 8, user("Across."))), last)
 
 
 def test_a_rewind_or_a_fork_makes_usage_stale():
-    last = report(View.of(TURNS), Usage(9_000))
+    last = make_report(View.of(TURNS), Usage(9_000))
     assert not is_current(View.of(TURNS[:8]), last)
     assert not is_current(View.of([user("another beginning"), *TURNS[1:]]), last)
 
@@ -74,13 +74,13 @@ def test_a_rewind_or_a_fork_makes_usage_stale():
 @pytest.mark.parametrize("usage", [Usage(60_000), Usage(0), Usage(1_000, calls=0)])
 def test_conformance_45_a_sum_over_several_calls_is_no_anchor(usage):
     view = View.of(TURNS)
-    assert anchor(view, report(view, usage)) == Scale(1.0)
-    assert anchor(view, None) == Scale(1.0)
+    assert choose_calibration(view, make_report(view, usage)) == Scale(1.0)
+    assert choose_calibration(view, None) == Scale(1.0)
 
 
 def test_conformance_44_exactly_at_the_threshold_fires():
     view = View.of(TURNS)
-    at = anchor(view, report(view, Usage(3_000)))
+    at = choose_calibration(view, make_report(view, Usage(3_000)))
     calibrated = View.of(TURNS, profile=Profile(calibrate=at))
     assert calibrated.tokens == 3_000
     assert Budget(trigger=3_000, target=0).check(calibrated) == "hard"
@@ -89,7 +89,7 @@ def test_conformance_44_exactly_at_the_threshold_fires():
 
 def test_conformance_46_a_separate_input_limit_still_reserves_room():
     view = View.of(TURNS)
-    at = anchor(view, report(view, Usage(8_000)), window=10_000)
+    at = choose_calibration(view, make_report(view, Usage(8_000)), window=10_000)
     calibrated = View.of(TURNS, profile=Profile(calibrate=at))
     assert Budget.of_window(10_000, reserve=2_000).check(calibrated) == "hard"
     assert Budget.of_window(10_000, reserve=1_999).check(calibrated) == "none"

@@ -14,7 +14,7 @@ from refold.budget.triggers import (
     Elapsed,
     EveryN,
     Fraction,
-    Mark,
+    LastAttempt,
     Messages,
     Moment,
     Never,
@@ -59,10 +59,10 @@ def talk(turns: int) -> list[dict]:
 )
 def test_a_figure_fires_exactly_where_it_is_reached(trigger, window, at):
     """S0-03 S0-12 S0-17 S0-19 S1-19 S4-14: at least, never more than; one below does not fire (C0-4)."""
-    assert [trigger(moment(n, window)).reached for n in (at - 1, at, at + 1)] == [False, True, True]
-    assert trigger(moment(at, window)).at == at
+    assert [trigger(moment(n, window)).is_reached for n in (at - 1, at, at + 1)] == [False, True, True]
+    assert trigger(moment(at, window)).threshold == at
     strict = Tokens(at + 1)  # what a seed writes as `tokens > at`
-    assert [strict(moment(n)).reached for n in (at, at + 1)] == [False, True]
+    assert [strict(moment(n)).is_reached for n in (at, at + 1)] == [False, True]
 
 
 def test_the_example_of_a_window_of_2000_tokens():
@@ -80,8 +80,8 @@ def test_the_example_of_a_window_of_2000_tokens():
 def test_a_window_that_tells_nothing_never_fires_and_says_so(window, says):
     """S1-39, conformance 44: unknown or disabled is no number."""
     reading = Reserve(16_000)(moment(10**9, window))
-    assert not reading.reached
-    assert reading.at is None
+    assert not reading.is_reached
+    assert reading.threshold is None
     assert "never fires" in reading.reason
     assert says in reading.reason
 
@@ -99,11 +99,11 @@ def test_a_model_that_is_not_in_the_table_is_said_to_be_unknown():
 
 def test_messages_and_turns_are_counted_as_they_are_shown():
     view = View.of(user(str(n)) for n in range(10))
-    assert [Messages(n)(moment(view=view)).reached for n in (10, 11)] == [True, False]
-    assert [Turns(n)(moment(view=view)).reached for n in (10, 11)] == [True, False]
+    assert [Messages(n)(moment(view=view)).is_reached for n in (10, 11)] == [True, False]
+    assert [Turns(n)(moment(view=view)).is_reached for n in (10, 11)] == [True, False]
     short = view.apply(view.fold(0, 8, user("summary")))
-    assert [Messages(n)(moment(view=short)).reached for n in (3, 4)] == [True, False]
-    assert [Turns(n)(moment(view=short)).reached for n in (3, 4)] == [True, False]
+    assert [Messages(n)(moment(view=short)).is_reached for n in (3, 4)] == [True, False]
+    assert [Turns(n)(moment(view=short)).is_reached for n in (3, 4)] == [True, False]
 
 
 def test_every_n_steps_counts_from_the_last_compaction():
@@ -117,9 +117,9 @@ def test_every_n_steps_counts_from_the_last_compaction():
 
 def test_parallel_entries_of_one_answer_are_one_step():
     view = View.of([user("a"), *(refold.Message("assistant", (refold.Text(str(n)),)) for n in range(3))])
-    assert EveryN(1)(moment(view=view)).reached
-    assert not EveryN(2)(moment(view=view)).reached
-    assert not EveryN(1)(moment(view=view, last=Mark(length=2))).reached
+    assert EveryN(1)(moment(view=view)).is_reached
+    assert not EveryN(2)(moment(view=view)).is_reached
+    assert not EveryN(1)(moment(view=view, last=LastAttempt(length=2))).is_reached
 
 
 def test_elapsed_counts_from_the_last_compaction_or_the_first_sight():
@@ -138,28 +138,28 @@ def test_elapsed_counts_from_the_last_compaction_or_the_first_sight():
 def test_a_predicate_sees_the_view_and_is_named():
     trigger = Predicate(lambda view: len(view.transcript) > 3, "more than three")
     assert trigger(moment()).reason == "more than three says no"
-    assert trigger(moment(view=View.of(map(user, "abcd")))).reached
+    assert trigger(moment(view=View.of(map(user, "abcd")))).is_reached
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=5))
 def test_any_and_all_are_or_and_and(values):
     """X-1: triggers of different units, joined."""
     terms = [Predicate(lambda _, v=v: v) for v in values]
-    assert Any(*terms)(moment()).reached is any(values)
-    assert All(*terms)(moment()).reached is all(values)
-    assert (terms[0] | terms[-1])(moment()).reached is (values[0] or values[-1])
-    assert (terms[0] & terms[-1])(moment()).reached is (values[0] and values[-1])
+    assert Any(*terms)(moment()).is_reached is any(values)
+    assert All(*terms)(moment()).is_reached is all(values)
+    assert (terms[0] | terms[-1])(moment()).is_reached is (values[0] or values[-1])
+    assert (terms[0] & terms[-1])(moment()).is_reached is (values[0] and values[-1])
 
 
 def test_a_joined_trigger_says_which_figure_and_why():
     trigger = Tokens(500) | Messages(3) | Fraction(0.5)
     assert trigger == Any(Tokens(500), Messages(3), Fraction(0.5))
     nothing = trigger(moment(100, 1_000))
-    assert (nothing.reached, nothing.at) == (False, 500)
+    assert (nothing.is_reached, nothing.threshold) == (False, 500)
     hit = trigger(moment(600, 1_000))
-    assert (hit.at, hit.reason) == (500, "600 of 500 tokens; 600 of 500 tokens")
+    assert (hit.threshold, hit.reason) == (500, "600 of 500 tokens; 600 of 500 tokens")
     both = (Tokens(500) & Messages(3))(moment(600))
-    assert (both.reached, both.reason) == (False, "0 of 3 messages")
+    assert (both.is_reached, both.reason) == (False, "0 of 3 messages")
 
 
 @pytest.mark.parametrize(
@@ -181,8 +181,8 @@ def test_each_level_takes_a_trigger_of_its_own():
     """S2-03 S2-04 S2-11 S2-12 S2-13 S2-14: soft suggests, hard forces; the figure is the one crossed (C2-8, X-1)."""
     compact = refold.Compactor([Summarize(keep=2)], refold.Budget(Tokens(10**6), 100, soft=Messages(5) | Tokens(400)))
     none, soft = compact.check(talk(1)), compact.check(talk(3))
-    assert (none.level, none.due, none.threshold) == ("none", False, 400)
-    assert (soft.level, soft.due, soft.reason) == ("soft", True, "6 of 5 messages")
+    assert (none.level, none.is_due, none.threshold) == ("none", False, 400)
+    assert (soft.level, soft.is_due, soft.reason) == ("soft", True, "6 of 5 messages")
     assert compact(talk(3)).attempts == ()
     compact.budget = refold.Budget(Tokens(soft.tokens), 10, soft=1)
     hard = compact.check(talk(3))
@@ -196,7 +196,7 @@ def test_never_leaves_it_to_a_person():
     history = conversation(40)
     assert compact(history).attempts == ()
     assert "switched off" in compact.check(history).reason
-    assert compact.now(history).edits
+    assert compact.compact_now(history).edits
 
 
 def test_a_trigger_of_messages_brings_the_number_down():

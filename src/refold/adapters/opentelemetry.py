@@ -3,7 +3,7 @@
 from opentelemetry import trace
 from opentelemetry.trace import Tracer
 
-from refold.compactor.hooks import Ended, Event, OnEvent
+from refold.compactor.hooks import CompactionEnded, Event, OnEvent
 
 
 def spans(tracer: Tracer | None = None) -> OnEvent:
@@ -13,14 +13,14 @@ def spans(tracer: Tracer | None = None) -> OnEvent:
     chosen = tracer if tracer is not None else trace.get_tracer("refold")
 
     def listen(event: Event) -> None:
-        if isinstance(event, Ended):
+        if isinstance(event, CompactionEnded):
             _span(chosen, event)
 
     return listen
 
 
-def _span(tracer: Tracer, ended: Ended) -> None:
-    span = tracer.start_span(f"refold.{ended.action}", start_time=_nanoseconds(ended.began))
+def _span(tracer: Tracer, ended: CompactionEnded) -> None:
+    span = tracer.start_span(f"refold.{ended.action}", start_time=_nanoseconds(ended.started_at))
     span.set_attributes(
         {
             "refold.run": ended.run,
@@ -30,7 +30,7 @@ def _span(tracer: Tracer, ended: Ended) -> None:
             "refold.edits": len(ended.edits),
             "refold.calls": ended.calls,
             "refold.cost": ended.cost,
-            "refold.vetoed": ended.vetoed,
+            "refold.vetoed": ended.veto,
         }
     )
     for attempt in ended.attempts:
@@ -43,8 +43,8 @@ def _span(tracer: Tracer, ended: Ended) -> None:
             "model": attempt.model,
             "prompt": attempt.prompt,
         }
-        span.add_event("refold.edits", told, timestamp=_nanoseconds(ended.ended))
-    span.end(end_time=_nanoseconds(ended.ended))
+        span.add_event("refold.edits", told, timestamp=_nanoseconds(ended.ended_at))
+    span.end(end_time=_nanoseconds(ended.ended_at))
 
 
 def _nanoseconds(seconds: float) -> int:

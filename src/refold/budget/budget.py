@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from refold.budget.triggers import Amount, Mark, Moment, Reading, Tokens, Trigger
+from refold.budget.triggers import Amount, LastAttempt, Moment, Tokens, Trigger, TriggerResult
 from refold.core.view import View
 from refold.tokens.usage import read_usage
 from refold.tokens.windows import Window, Windows, find_window
@@ -25,13 +25,13 @@ class Check:
     the trigger is no number of tokens, or takes a window that is not known."""
     reason: str
     """What the trigger read, in words; for a trigger that cannot fire, why."""
-    held: str = ""
+    hold_reason: str = ""
     """Why a compaction that is due is not tried again; empty where it would be."""
-    paced: bool = False
+    is_periodic: bool = False
     """True where what fired counts from the last compaction."""
 
     @property
-    def due(self) -> bool:
+    def is_due(self) -> bool:
         """Is compaction worth a thought: soft or hard? (C2-8)"""
         return self.level != "none"
 
@@ -69,10 +69,14 @@ class Budget:
                 raise ValueError(f"{name} must be a number of tokens or a trigger, not {value!r}")
         if not isinstance(self.target, int | Amount):
             raise ValueError(f"the target must be a number of tokens, not {self.target!r}")  # noqa: TRY004 - as below
-        window = _stated(self.window)
-        trigger, target, soft = (_tokens(amount, window) for amount in (self.trigger, self.target, self.soft))
+        window = _fixed_window(self.window)
+        trigger, target, soft = (
+            _tokens_of(amount, window) for amount in (self.trigger, self.target, self.soft)
+        )
         if target is not None and (target < 0 or (trigger is not None and target > trigger)):
-            raise ValueError(f"the target ({target}) must lie between 0 and the trigger ({trigger})")
+            raise ValueError(
+                f"the target ({target}) must lie between 0 and the trigger ({trigger})"
+            )
         if soft is not None and trigger is not None and soft > trigger:
             raise ValueError(f"the soft level ({soft}) must not exceed the trigger ({trigger})")
 
@@ -82,7 +86,9 @@ class Budget:
         answer, go down to the share *target* of what is usable. Raises ValueError."""
         usable = window - reserve
         if usable <= 0:
-            raise ValueError(f"a reserve of {reserve} tokens leaves nothing of a window of {window}")
+            raise ValueError(
+                f"a reserve of {reserve} tokens leaves nothing of a window of {window}"
+            )
         return cls(trigger=usable, target=int(usable * target))
 
     @property
@@ -93,29 +99,31 @@ class Budget:
     def check(self, view: View) -> Level:
         """Is compaction due? Exactly at a level counts as reached."""
         if not isinstance(self.trigger, int) or isinstance(self.soft, Trigger):
-            return self.judge(self.moment(view)).level
+            return self.judge(self.observe(view)).level
         if view.tokens >= self.trigger:
             return "hard"
         return "soft" if self.soft is not None and view.tokens >= self.soft else "none"
 
-    def moment(self, view: View, pending: int = 0, last: Mark | None = None, now: float = 0.0) -> Moment:
+    def observe(
+        self, view: View, pending: int = 0, last: LastAttempt | None = None, now: float = 0.0
+    ) -> Moment:
         """What this budget's triggers look at: *view* with *pending* estimated tokens that are about
         to be added, *last* compacted then, at *now* (seconds since 1970-01-01 UTC)."""
         tokens = view.profile.calibrate(view.profile.fixed_tokens + view.estimate + pending)
         found = find_window(model_of(view), self.window)
-        return Moment(view, tokens, found.window, found.reason, last or Mark(), now)
+        return Moment(view, tokens, found.window, found.reason, last or LastAttempt(), now)
 
     def judge(self, moment: Moment) -> Check:
         """The level of a moment, with the figure that was crossed and the reason."""
-        hard = _trigger(self.trigger)(moment)
-        if hard.reached:
-            return _check("hard", moment, hard)
+        hard = _as_trigger(self.trigger)(moment)
+        if hard.is_reached:
+            return _build_check("hard", moment, hard)
         if self.soft is None:
-            return _check("none", moment, hard)
-        soft = _trigger(self.soft)(moment)
-        return _check("soft" if soft.reached else "none", moment, soft)
+            return _build_check("none", moment, hard)
+        soft = _as_trigger(self.soft)(moment)
+        return _build_check("soft" if soft.is_reached else "none", moment, soft)
 
-    def after(self, usage: Any, model: str = "") -> Check:
+    def check_usage(self, usage: Any, model: str = "") -> Check:
         """The level after a response, from the usage object that came with it, of any provider: its
         request and its answer are what the next request starts from (S4-14 to S4-16). Cached tokens
         count once; a sum over several calls says nothing (conformance 45). Only triggers of tokens
@@ -127,10 +135,10 @@ class Budget:
         window = find_window(model, self.window)
         return self.judge(Moment(View.of(()), found.context, window.window, window.reason))
 
-    def goal(self, moment: Moment, check: Check | None = None) -> int:
+    def compute_goal(self, moment: Moment, check: Check | None = None) -> int:
         """The tokens to come down to. Where no window tells the share, half of what there is; where the
         trigger is no number of tokens, or none fired (a forced compaction), less than there is."""
-        target = _tokens(self.target, moment.window)
+        target = _tokens_of(self.target, moment.window)
         if target is None:
             target = moment.tokens // 2
         if check is not None and check.level == "hard" and check.threshold is not None:
@@ -144,21 +152,21 @@ def model_of(view: View) -> str:
     return str(body.get("model") or view.profile.model)
 
 
-def _check(level: Level, moment: Moment, reading: Reading) -> Check:
-    return Check(level, moment.tokens, reading.at, reading.reason, "", reading.paced)
+def _build_check(level: Level, moment: Moment, reading: TriggerResult) -> Check:
+    return Check(level, moment.tokens, reading.threshold, reading.reason, "", reading.is_periodic)
 
 
-def _trigger(amount: int | Trigger) -> Trigger:
+def _as_trigger(amount: int | Trigger) -> Trigger:
     return Tokens(amount) if isinstance(amount, int) else amount
 
 
-def _tokens(amount: int | Trigger | None, window: Window | None) -> int | None:
+def _tokens_of(amount: int | Trigger | None, window: Window | None) -> int | None:
     """The figure in tokens, where there is one."""
     if isinstance(amount, Amount):
         return amount.tokens(window)
     return amount if isinstance(amount, int) else None
 
 
-def _stated(window: int | Window | Windows | None) -> Window | None:
+def _fixed_window(window: int | Window | Windows | None) -> Window | None:
     """The window that was stated as such."""
     return None if callable(window) else find_window("", window).window

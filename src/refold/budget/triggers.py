@@ -15,7 +15,7 @@ from refold.tokens.windows import Window
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class LastAttempt:
     """When a conversation was compacted last, or seen first."""
 
     length: int = 0
@@ -37,30 +37,30 @@ class Moment:
     """Tokens of the request, with what is about to be added."""
     window: Window | None = None
     """The model's window; None where it is not known."""
-    source: str = ""
+    window_source: str = ""
     """Where the window comes from, or why there is none."""
-    last: Mark = Mark()
+    last: LastAttempt = LastAttempt()
     now: float = 0.0
     """Seconds since 1970-01-01 UTC."""
 
 
-class Reading(NamedTuple):
+class TriggerResult(NamedTuple):
     """What a trigger says of one moment."""
 
-    reached: bool
+    is_reached: bool
     reason: str
-    at: int | None = None
+    threshold: int | None = None
     """The threshold in tokens, where it is one."""
-    paced: bool = False
+    is_periodic: bool = False
     """True where the trigger counts from the last compaction and so keeps its own distance."""
 
 
 class Trigger:
-    """A callable from a `Moment` to a `Reading`. `a | b` fires when one of them does, `a & b` when both do."""
+    """A callable from a `Moment` to a `TriggerResult`. `a | b` fires when one of them does, `a & b` when both do."""
 
     __slots__ = ()
 
-    def __call__(self, moment: Moment) -> Reading:
+    def __call__(self, moment: Moment) -> TriggerResult:
         """Is it reached?"""
         raise NotImplementedError
 
@@ -80,13 +80,17 @@ class Amount(Trigger):
         """The figure, or None when the window tells none."""
         raise NotImplementedError
 
-    def __call__(self, moment: Moment) -> Reading:
+    def __call__(self, moment: Moment) -> TriggerResult:
         """Has the request that many tokens?"""
         at = self.tokens(moment.window)
         if at is None:
-            why = f"nothing is left of {moment.window.room} tokens" if moment.window else moment.source
-            return Reading(False, f"{self!r} never fires: {why}")
-        return Reading(moment.tokens >= at, f"{moment.tokens} of {at} tokens", at)
+            why = (
+                f"nothing is left of {moment.window.room} tokens"
+                if moment.window
+                else moment.window_source
+            )
+            return TriggerResult(False, f"{self!r} never fires: {why}")
+        return TriggerResult(moment.tokens >= at, f"{moment.tokens} of {at} tokens", at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,7 @@ class Tokens(Amount):
     count: int
 
     def __post_init__(self) -> None:
-        _refuse(self.count < 0, f"a number of tokens is not negative: {self.count}")
+        _refuse_if(self.count < 0, f"a number of tokens is not negative: {self.count}")
 
     def tokens(self, window: Window | None) -> int:  # noqa: ARG002 - as of every amount
         """The figure itself."""
@@ -110,7 +114,9 @@ class Fraction(Amount):
     share: float
 
     def __post_init__(self) -> None:
-        _refuse(not 0 < self.share <= 1, f"a share of the window lies between 0 and 1, not {self.share}")
+        _refuse_if(
+            not 0 < self.share <= 1, f"a share of the window lies between 0 and 1, not {self.share}"
+        )
 
     def tokens(self, window: Window | None) -> int | None:
         """The first whole number of tokens that is no less than the share."""
@@ -128,7 +134,7 @@ class Reserve(Amount):
     count: int = 20_000
 
     def __post_init__(self) -> None:
-        _refuse(self.count < 0, f"a reserve is not negative: {self.count}")
+        _refuse_if(self.count < 0, f"a reserve is not negative: {self.count}")
 
     def tokens(self, window: Window | None) -> int | None:
         """What the reserve leaves of the window; None when that is nothing."""
@@ -142,11 +148,11 @@ class Messages(Trigger):
     count: int
 
     def __post_init__(self) -> None:
-        _refuse(self.count < 1, f"a number of messages is at least 1: {self.count}")
+        _refuse_if(self.count < 1, f"a number of messages is at least 1: {self.count}")
 
-    def __call__(self, moment: Moment) -> Reading:
+    def __call__(self, moment: Moment) -> TriggerResult:
         """Are so many shown?"""
-        return _counted(len(moment.view.messages), self.count, "messages")
+        return _compare(len(moment.view.messages), self.count, "messages")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +162,13 @@ class Turns(Trigger):
     count: int
 
     def __post_init__(self) -> None:
-        _refuse(self.count < 1, f"a number of turns is at least 1: {self.count}")
+        _refuse_if(self.count < 1, f"a number of turns is at least 1: {self.count}")
 
-    def __call__(self, moment: Moment) -> Reading:
+    def __call__(self, moment: Moment) -> TriggerResult:
         """Are so many shown?"""
-        return _counted(sum(message.is_request for message in moment.view.messages), self.count, "turns")
+        return _compare(
+            sum(message.is_request for message in moment.view.messages), self.count, "turns"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,14 +181,17 @@ class EveryN(Trigger):
     steps: int
 
     def __post_init__(self) -> None:
-        _refuse(self.steps < 1, f"a number of steps is at least 1: {self.steps}")
+        _refuse_if(self.steps < 1, f"a number of steps is at least 1: {self.steps}")
 
-    def __call__(self, moment: Moment) -> Reading:
+    def __call__(self, moment: Moment) -> TriggerResult:
         """Were so many made since?"""
         said = moment.view.transcript.messages
         since = range(moment.last.length, len(said))
-        made = sum(said[at].role == "assistant" and (at == 0 or said[at - 1].role != "assistant") for at in since)
-        return _counted(made, self.steps, "steps since the last compaction", paced=True)
+        made = sum(
+            said[at].role == "assistant" and (at == 0 or said[at - 1].role != "assistant")
+            for at in since
+        )
+        return _compare(made, self.steps, "steps since the last compaction", is_periodic=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,12 +201,12 @@ class Elapsed(Trigger):
     seconds: float
 
     def __post_init__(self) -> None:
-        _refuse(not self.seconds > 0, f"a number of seconds is above 0: {self.seconds}")
+        _refuse_if(not self.seconds > 0, f"a number of seconds is above 0: {self.seconds}")
 
-    def __call__(self, moment: Moment) -> Reading:
+    def __call__(self, moment: Moment) -> TriggerResult:
         """Have they passed?"""
         passed = moment.now - moment.last.when
-        return _counted(passed, self.seconds, "seconds since the last compaction", paced=True)
+        return _compare(passed, self.seconds, "seconds since the last compaction", is_periodic=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,19 +216,19 @@ class Predicate(Trigger):
     test: Callable[[View], bool]
     name: str = "the predicate"
 
-    def __call__(self, moment: Moment) -> Reading:
+    def __call__(self, moment: Moment) -> TriggerResult:
         """Does it say so?"""
         said = bool(self.test(moment.view))
-        return Reading(said, f"{self.name} says {'yes' if said else 'no'}")
+        return TriggerResult(said, f"{self.name} says {'yes' if said else 'no'}")
 
 
 @dataclass(frozen=True, slots=True)
 class Never(Trigger):
-    """Not by itself: compaction is left to `Compactor.now`, `preview` and `accept`."""
+    """Not by itself: compaction is left to `Compactor.compact_now`, `preview` and `accept`."""
 
-    def __call__(self, moment: Moment) -> Reading:  # noqa: ARG002 - as of every trigger
+    def __call__(self, moment: Moment) -> TriggerResult:  # noqa: ARG002 - as of every trigger
         """No."""
-        return Reading(False, "automatic compaction is switched off")
+        return TriggerResult(False, "automatic compaction is switched off")
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -227,13 +238,15 @@ class Any(Trigger):
     terms: tuple[Trigger, ...]
 
     def __init__(self, *terms: Trigger) -> None:
-        object.__setattr__(self, "terms", _flat(Any, terms))
+        object.__setattr__(self, "terms", _flatten(Any, terms))
 
-    def __call__(self, moment: Moment) -> Reading:
+    def __call__(self, moment: Moment) -> TriggerResult:
         """Is one reached?"""
         readings = [term(moment) for term in self.terms]
-        hit = [reading for reading in readings if reading.reached]
-        return _joined(bool(hit), hit or readings, paced=any(reading.paced for reading in hit))
+        hit = [reading for reading in readings if reading.is_reached]
+        return _combine(
+            bool(hit), hit or readings, is_periodic=any(reading.is_periodic for reading in hit)
+        )
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -243,31 +256,43 @@ class All(Trigger):
     terms: tuple[Trigger, ...]
 
     def __init__(self, *terms: Trigger) -> None:
-        object.__setattr__(self, "terms", _flat(All, terms))
+        object.__setattr__(self, "terms", _flatten(All, terms))
 
-    def __call__(self, moment: Moment) -> Reading:
+    def __call__(self, moment: Moment) -> TriggerResult:
         """Are all reached?"""
         readings = [term(moment) for term in self.terms]
-        missed = [reading for reading in readings if not reading.reached]
-        return _joined(not missed, missed or readings, paced=any(reading.paced for reading in readings))
+        missed = [reading for reading in readings if not reading.is_reached]
+        return _combine(
+            not missed,
+            missed or readings,
+            is_periodic=any(reading.is_periodic for reading in readings),
+        )
 
 
-def _refuse(wrong: bool, text: str) -> None:
+def _refuse_if(wrong: bool, text: str) -> None:
     if wrong:
         raise ValueError(text)
 
 
-def _counted(found: float, wanted: float, what: str, *, paced: bool = False) -> Reading:
-    return Reading(found >= wanted, f"{found:.10g} of {wanted:.10g} {what}", None, paced)
+def _compare(found: float, wanted: float, what: str, *, is_periodic: bool = False) -> TriggerResult:
+    return TriggerResult(
+        found >= wanted, f"{found:.10g} of {wanted:.10g} {what}", None, is_periodic
+    )
 
 
-def _joined(reached: bool, readings: list[Reading], *, paced: bool) -> Reading:
+def _combine(reached: bool, readings: list[TriggerResult], *, is_periodic: bool) -> TriggerResult:
     """One reading of several. The threshold in tokens is the lowest: what comes first."""
-    at = min((reading.at for reading in readings if reading.at is not None), default=None)
-    return Reading(reached, "; ".join(reading.reason for reading in readings), at, paced)
+    at = min(
+        (reading.threshold for reading in readings if reading.threshold is not None), default=None
+    )
+    return TriggerResult(
+        reached, "; ".join(reading.reason for reading in readings), at, is_periodic
+    )
 
 
-def _flat(kind: type["Any"] | type["All"], terms: tuple[Trigger, ...]) -> tuple[Trigger, ...]:
+def _flatten(kind: type["Any"] | type["All"], terms: tuple[Trigger, ...]) -> tuple[Trigger, ...]:
     """Terms of terms of the same kind in one row. Raises ValueError when there are none."""
-    _refuse(not terms, f"{kind.__name__} takes at least one trigger")
-    return tuple(inner for term in terms for inner in (term.terms if isinstance(term, kind) else (term,)))
+    _refuse_if(not terms, f"{kind.__name__} takes at least one trigger")
+    return tuple(
+        inner for term in terms for inner in (term.terms if isinstance(term, kind) else (term,))
+    )

@@ -20,7 +20,7 @@ from refold.cli.terminal import clean, tokens
 from refold.codecs.repair import check
 from refold.compactor.compactor import Compactor
 from refold.compactor.defaults import default_strategies
-from refold.compactor.engine import first_sight
+from refold.compactor.engine import make_local_edits
 from refold.core.view import View
 from refold.edits import Edit
 from refold.session_files.demo import demo_session
@@ -155,7 +155,7 @@ def _shares(views: Sequence[View], compactor: Compactor) -> Iterator[Share]:
     """Yield what each strategy did over all requests: edits, and the tokens saved when they were made."""
     unedited = views[-1].revert()
     for strategy in compactor.local:
-        saved = [tokens_saved(unedited, edit) for edit in first_sight(unedited, [strategy])]
+        saved = [tokens_saved(unedited, edit) for edit in make_local_edits(unedited, [strategy])]
         yield Share(repr(strategy), len(saved), sum(saved))
     attempts = [attempt for view in views for attempt in view.attempts if attempt.edits_applied]
     for by in dict.fromkeys(map(repr, compactor.retrospective)):

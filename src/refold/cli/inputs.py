@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from refold import session_files as transcripts
 from refold.cli import terminal as screen
 from refold.codecs.json_text import dump
-from refold.compactor.strategy_names import strategy
+from refold.compactor.strategy_names import parse_strategy
 from refold.core.strategy import Strategy
 from refold.errors import FormatError, RefoldError
 from refold.session_files import Session
@@ -48,7 +48,7 @@ def tokens(value: str) -> int:
 def named(value: str) -> Strategy:
     """A strategy with its settings: ClearToolResults(keep=3). Raises `click.BadParameter`."""
     try:
-        return strategy(value)
+        return parse_strategy(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
 

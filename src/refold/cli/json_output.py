@@ -87,7 +87,7 @@ def _preview(one: Compacted) -> Document:
         "draft": one.draft,
         "price": {"before": one.prices[0], "after": one.prices[1]} if one.prices else None,
         "summaries": [{"edit": id, "text": text} for id, text in summaries(one.made).items()],
-        "vanished": {kind: list(texts) for kind, texts in asdict(one.made.vanished).items()},
+        "vanished": {kind: list(texts) for kind, texts in asdict(one.made.losses).items()},
     }
 
 

@@ -120,7 +120,7 @@ def _preview(made: Preview, console: Console) -> None:
         for one in clean(text).split("\n"):
             line(console, f"    {one}")
     for kind in ("requests", "constraints", "paths", "identifiers"):
-        _vanished(kind, getattr(made.vanished, kind), console)
+        _vanished(kind, getattr(made.losses, kind), console)
 
 
 def _edit(view: View, edit: Edit) -> str:

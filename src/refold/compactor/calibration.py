@@ -15,9 +15,9 @@ from refold.tokens.lines import Key, Lines
 from refold.tokens.priors import no_prior, prior_of
 from refold.tokens.usage import Usage, read_usage
 
-BOUNDS = 0.5, 3.0
+RATIO_BOUNDS = 0.5, 3.0
 """What a provider may count for each estimated token: a ratio beyond is a fault of measurement."""
-MEMORY = 200_000
+MAX_WEIGHT = 200_000
 """Estimated tokens after which a new observation weighs as much as all before it."""
 
 
@@ -26,7 +26,7 @@ class Anchor:
     """A reported figure to count from: `Profile(calibrate=anchor)`.
 
     Only what came or went since the report is estimated, so the error is that of the difference,
-    not of the whole. Build it with `anchor`, which refuses what does not fit the view.
+    not of the whole. Build it with `choose_calibration`, which refuses what does not fit the view.
     """
 
     reported: int
@@ -56,7 +56,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A usage and the request it was reported for. Make it when the request is sent: `report`."""
+    """A usage and the request it was reported for. Make it when the request is sent: `make_report`."""
 
     usage: Usage
     length: int
@@ -69,11 +69,17 @@ class Report:
     """Estimated tokens of the request, system prompt and tools included."""
 
 
-def report(view: View, usage: Usage) -> Report:
+def make_report(view: View, usage: Usage) -> Report:
     """Bind *usage* to the view that was sent. *view* must be the one whose payload the call answered."""
     transcript = view.transcript
     estimated = view.profile.fixed_tokens + view.estimate
-    return Report(usage, len(transcript), transcript.tips[-1], _shown(view, len(transcript)), estimated)
+    return Report(
+        usage,
+        len(transcript),
+        transcript.tips[-1],
+        _edits_fingerprint(view, len(transcript)),
+        estimated,
+    )
 
 
 def is_current(view: View, last: Report) -> bool:
@@ -85,11 +91,19 @@ def is_current(view: View, last: Report) -> bool:
     appended since make no difference, nor do edits of those alone.
     """
     tips = view.transcript.tips
-    return 0 < last.length < len(tips) and tips[last.length] == last.tip and _shown(view, last.length) == last.edits
+    return (
+        0 < last.length < len(tips)
+        and tips[last.length] == last.tip
+        and _edits_fingerprint(view, last.length) == last.edits
+    )
 
 
-def anchor(
-    view: View, last: Report | None, ratio: float = 1.0, window: int | None = None, constant: int = 0
+def choose_calibration(
+    view: View,
+    last: Report | None,
+    ratio: float = 1.0,
+    window: int | None = None,
+    constant: int = 0,
 ) -> Anchor | Scale:
     """What to calibrate *view*'s profile with.
 
@@ -97,12 +111,16 @@ def anchor(
     several calls is not), else the `Scale` of *ratio* and *constant*. *window*, in tokens, is the model's.
     """
     scale = Scale(ratio, constant)
-    if last is None or not is_current(view, last) or not last.usage.is_plausible(scale(last.estimated), window):
+    if (
+        last is None
+        or not is_current(view, last)
+        or not last.usage.is_plausible(scale(last.estimated), window)
+    ):
         return scale
     return Anchor(last.usage.input, last.estimated, ratio)
 
 
-def _shown(view: View, length: int) -> str:
+def _edits_fingerprint(view: View, length: int) -> str:
     """Fingerprint of the edits that show before *length*, with what they show; one that reaches
     across it belongs to it too. Ids alone would not do: an amended summary keeps its edit's id."""
     shown = [repr(edit) for edit, _ in view.visible_edits if edit.start < length]
@@ -129,14 +147,16 @@ class Ratios:
         A running mean weighted by tokens, so that short requests with their hidden prompts count
         little; figures outside BOUNDS, and empty ones, teach nothing.
         """
-        if estimated <= 0 or not BOUNDS[0] <= reported / estimated <= BOUNDS[1]:
+        if estimated <= 0 or not RATIO_BOUNDS[0] <= reported / estimated <= RATIO_BOUNDS[1]:
             return self
         ratio, weight = self.known.get(model, (1.0, 0))
         mean = (ratio * weight + reported) / (weight + estimated)
-        return Ratios(MappingProxyType({**self.known, model: (mean, min(MEMORY, weight + estimated))}))
+        return Ratios(
+            MappingProxyType({**self.known, model: (mean, min(MAX_WEIGHT, weight + estimated))})
+        )
 
 
-MOST = 8
+MAX_REPORTS = 8
 """How many reports are held, the newest."""
 
 
@@ -156,29 +176,36 @@ class Reports:
         """Take the usage object of the request that *view* made; one that says nothing is passed over."""
         if (found := read_usage(usage)) is None:
             return
-        made = report(view, found)
+        made = make_report(view, found)
         with self._lock:
-            older = (one for one in reversed(self._newest) if one.length < made.length and is_current(view, one))
+            older = (
+                one
+                for one in reversed(self._newest)
+                if one.length < made.length and is_current(view, one)
+            )
             before = next(older, None)  # the oldest: over a long way what small steps hide is seen
             if before is not None and found.calls == before.usage.calls == 1:
                 pair = (before.estimated, before.usage.input), (made.estimated, found.input)
                 self._lines = self._lines.learn(_key(view), *pair)
             if found.is_plausible(made.estimated):
                 self._ratios = self._ratios.learn(model_of(view), made.estimated, found.input)
-            self._newest = (made, *self._newest)[:MOST]
+            self._newest = (made, *self._newest)[:MAX_REPORTS]
 
     def calibrate(self, view: View) -> Callable[[int], int]:
         """From estimated to expected tokens of *view*: from the last report that still speaks of it,
         else by its model's line (`refold.tokens.lines`) or ratio, else by the prior."""
         model = model_of(view)
-        ratio, constant = self._lines.of(_key(view)) or (self._ratios.of(model, self._prior(model)), 0)
+        ratio, constant = self._lines.of(_key(view)) or (
+            self._ratios.of(model, self._prior(model)),
+            0,
+        )
         last = next((made for made in self._newest if is_current(view, made)), None)
         if last is None and (ratio, constant) == (1.0, 0):
             return keep_estimate
-        return anchor(view, last, ratio, constant=constant)
+        return choose_calibration(view, last, ratio, constant=constant)
 
 
-def reports_by(count: Counter) -> Reports:
+def reports_for(count: Counter) -> Reports:
     """No reports yet, with the priors where *count* is the estimator: an exact counter has none."""
     return Reports(prior_of if is_estimator(count) else no_prior)
 

@@ -11,15 +11,15 @@ from refold.codecs.codec import Codec
 from refold.codecs.detect import envelop, fields_of
 from refold.codecs.payload import Payload, unpack
 from refold.compactor import schedule as pace
-from refold.compactor.calibration import Reports, reports_by
-from refold.compactor.conversations import Conversations, is_sure
-from refold.compactor.hooks import Accepted, After, Before, OnEvent, Reverted
-from refold.compactor.ledger_rows import about
+from refold.compactor.calibration import Reports, reports_for
+from refold.compactor.conversations import ConversationCache, is_sure
+from refold.compactor.hooks import After, Before, EditsReverted, OnEvent, PreviewAccepted
+from refold.compactor.ledger_rows import build_manual_rows
 from refold.compactor.preview import Preview
-from refold.compactor.run import Order, Rounds, fresh_edits
+from refold.compactor.run import Rounds, TurnOptions, new_edits
 from refold.compactor.session import Session
-from refold.compactor.signed_thinking import copies, resettle
-from refold.compactor.state import State
+from refold.compactor.signed_thinking import edits_after_revert, find_thinking_copies
+from refold.compactor.state import ConversationState
 from refold.core.strategy import Ask, Strategy, is_local
 from refold.core.view import View
 from refold.edits import Edit
@@ -30,10 +30,10 @@ from refold.stores.memory import MemoryStore
 from refold.stores.store import LedgerRow, LedgerStore, Store, rows_about
 from refold.tokens.count import Counter, count_message
 
-AS_SAID = "as said"
+ORIGINAL = "as said"
 """What makes the edits that show a message as it was said, against a local strategy."""
 
-AUTO = Order()
+AUTO = TurnOptions()
 T = TypeVar("T")
 
 
@@ -75,16 +75,22 @@ class Compactor:
         clock: Callable[[], float] = time.time,
     ) -> None:
         strategies = tuple(strategies)
-        _check(strategies, budget, store)
+        _validate(strategies, budget, store)
         require_callable_or_none(before=before, after=after, on_event=on_event)
         self.local = tuple(s for s in strategies if is_local(s))
         retrospective = tuple(s for s in strategies if not is_local(s))
         self.ask, self.format, self.salt, self.count = ask, format, salt, count
         self.store: Store = MemoryStore() if store is None else store
-        self.ledger = ledger or (cast("LedgerStore", self.store) if hasattr(self.store, "record") else None)
-        self.reports = reports or reports_by(count)
-        self._known = Conversations(self.store, self.local, count, format, salt, self.reports, model)
-        self._rounds = Rounds(self._known, retrospective, budget, clock, self.ledger, before, after, on_event, memory)
+        self.ledger = ledger or (
+            cast("LedgerStore", self.store) if hasattr(self.store, "record") else None
+        )
+        self.reports = reports or reports_for(count)
+        self._known = ConversationCache(
+            self.store, self.local, count, format, salt, self.reports, model
+        )
+        self._rounds = Rounds(
+            self._known, retrospective, budget, clock, self.ledger, before, after, on_event, memory
+        )
 
     @property
     def budget(self) -> Budget:
@@ -114,13 +120,17 @@ class Compactor:
         """
         return drive(self._turn(history, AUTO, pending), self.ask)
 
-    async def acompact(self, history: Any, ask: AsyncAsker | None = None, *, pending: Any = None) -> View:
+    async def acompact(
+        self, history: Any, ask: AsyncAsker | None = None, *, pending: Any = None
+    ) -> View:
         """As calling it, for async code; *ask* is awaited. Store access runs in a thread."""
         return await self._awaited(self._turn(history, AUTO, pending), ask or self.ask)
 
     def session(self, history: Sequence[Any] = ()) -> Session:
         """A conversation that is told only what is new; each step costs what was added."""
-        return Session(lambda state, wires: drive(self.step(state, wires), self.ask), self.report, history)
+        return Session(
+            lambda state, wires: drive(self.step(state, wires), self.ask), self.report, history
+        )
 
     def check(self, history: Any, *, pending: Any = None) -> Check:
         """What would be due for *history* with *pending* (as for calling it): `none`, `soft` or `hard`, the
@@ -131,7 +141,7 @@ class Compactor:
         more = self._known.count_pending(pending, envelope)
         return pace.check(self.budget, self._known.calibrated(state), self._rounds.clock(), more)
 
-    def knows(self, envelope: Payload) -> int:
+    def matching_prefix_length(self, envelope: Payload) -> int:
         """Entries of the longest known history that *envelope* (`refold.codecs.detect.open_payload`) goes on from, as its last
         entry tells, in whatever spelling; 0 where none is known. Nothing is looked up in the store."""
         return self._known.length(envelope)
@@ -145,13 +155,18 @@ class Compactor:
 
     # --- by hand ------------------------------------------------------------------------------
 
-    def now(self, history: Any, *, to: int | None = None, pending: Any = None, actor: str = "manual") -> View:
+    def compact_now(
+        self, history: Any, *, to: int | None = None, pending: Any = None, actor: str = "manual"
+    ) -> View:
         """Compact whatever the trigger says and whatever failed before: down to *to* tokens, else to the
         budget's target, else by the budget's `progress` at least. *actor* is who wants it, for the ledger.
         A ladder of models is asked though its breaker is open (conformance 50)."""
-        return drive(self._turn(history, Order(actor, forced=True, to=to), pending), _by_hand(self.ask))
+        return drive(
+            self._turn(history, TurnOptions(actor, forced=True, to=to), pending),
+            _manual_asker(self.ask),
+        )
 
-    async def anow(
+    async def acompact_now(
         self,
         history: Any,
         ask: AsyncAsker | None = None,
@@ -161,20 +176,28 @@ class Compactor:
         actor: str = "manual",
     ) -> View:
         """As `now`, for async code."""
-        run = self._turn(history, Order(actor, forced=True, to=to), pending)
-        return await self._awaited(run, _by_hand(ask or self.ask))
+        run = self._turn(history, TurnOptions(actor, forced=True, to=to), pending)
+        return await self._awaited(run, _manual_asker(ask or self.ask))
 
     def preview(self, history: Any, *, to: int | None = None, actor: str = "manual") -> Preview:
         """What `now` would make of *history*. Models are asked as for `now`; nothing is kept but the
         ledger's rows. Give the preview to `accept`, or send its `payload` once and forget it."""
-        return drive(self._preview(history, Order(actor, forced=True, to=to, keep=False)), _by_hand(self.ask))
+        return drive(
+            self._preview(history, TurnOptions(actor, forced=True, to=to, keep=False)),
+            _manual_asker(self.ask),
+        )
 
     async def apreview(
-        self, history: Any, ask: AsyncAsker | None = None, *, to: int | None = None, actor: str = "manual"
+        self,
+        history: Any,
+        ask: AsyncAsker | None = None,
+        *,
+        to: int | None = None,
+        actor: str = "manual",
     ) -> Preview:
         """As `preview`, for async code."""
-        run = self._preview(history, Order(actor, forced=True, to=to, keep=False))
-        return await self._awaited(run, _by_hand(ask or self.ask))
+        run = self._preview(history, TurnOptions(actor, forced=True, to=to, keep=False))
+        return await self._awaited(run, _manual_asker(ask or self.ask))
 
     def accept(self, preview: Preview, *, actor: str = "manual") -> View:
         """Keep exactly the edits of *preview*, as they are. No model is asked. From now on every call with this
@@ -182,7 +205,9 @@ class Compactor:
         since the preview (AN-7). Raises ValueError for what is no preview, `EditError` when edits that were kept since
         stand in the way, `StoreError` when the store fails; then nothing is kept."""
         if not isinstance(preview, Preview):
-            raise ValueError(f"accept takes what `preview` has made, not a {type(preview).__name__}")  # noqa: TRY004 - as for settings
+            raise ValueError(  # noqa: TRY004 - as for all settings
+                f"accept takes what `preview` has made, not a {type(preview).__name__}"
+            )
         envelope = cast("Payload", preview.view.source)
         known = self._known.recall(envelope)
         base = drive(self._state(known, envelope))
@@ -190,9 +215,15 @@ class Compactor:
         told = drive(self._rounds.remembered(base.view, preview.view), self.ask)
         self.store.save((*preview.edits, *self._known.unbound(preview.edits)))
         when = self._rounds.clock()
-        self._book(about("accept", when, actor, preview.view, preview.edits, (*preview.attempts, *told)))
-        self._rounds.tell(Accepted(when=when, actor=actor, edits=tuple(edit.id for edit in preview.edits)))
-        state = pace.tried(self._known.calibrated(drive(self._state(known, envelope))), when)
+        self._book(
+            build_manual_rows(
+                "accept", when, actor, preview.view, preview.edits, (*preview.attempts, *told)
+            )
+        )
+        self._rounds.tell(
+            PreviewAccepted(when=when, actor=actor, edits=tuple(edit.id for edit in preview.edits))
+        )
+        state = pace.mark_attempt(self._known.calibrated(drive(self._state(known, envelope))), when)
         self._known.remember(state, known)
         return replace(state.view, attempts=told) if told else state.view
 
@@ -203,32 +234,40 @@ class Compactor:
         Automatic compaction of this history waits until it has grown. Raises `EditError`."""
         envelope, known = self._known.open(history)
         view = drive(self._state(known, envelope)).view
-        gone = view.find_all(ids) if ids else [e for e in view.edits if not e.by.startswith(AS_SAID)]
+        gone = (
+            view.find_all(ids) if ids else [e for e in view.edits if not e.by.startswith(ORIGINAL)]
+        )
         named = {edit.id for edit in gone}
-        gone += [edit for edit in copies(view, gone) if edit.id not in named]
+        gone += [edit for edit in find_thinking_copies(view, gone) if edit.id not in named]
         self.store.remove(edit.id for edit in gone)
         local = {repr(strategy) for strategy in self.local}
-        self.store.save(_as_said(view, edit) for edit in gone if edit.by in local)
+        self.store.save(_restore(view, edit) for edit in gone if edit.by in local)
         self._known.forget()
-        self.store.save(resettle(drive(self._state(None, envelope)).view, view))
+        self.store.save(edits_after_revert(drive(self._state(None, envelope)).view, view))
         when = self._rounds.clock()
-        self._book(about("revert", when, actor, view, gone))
-        self._rounds.tell(Reverted(when=when, actor=actor, edits=tuple(edit.id for edit in gone)))
-        state = pace.tried(self._known.calibrated(drive(self._state(None, envelope))), when)
+        self._book(build_manual_rows("revert", when, actor, view, gone))
+        self._rounds.tell(
+            EditsReverted(when=when, actor=actor, edits=tuple(edit.id for edit in gone))
+        )
+        state = pace.mark_attempt(self._known.calibrated(drive(self._state(None, envelope))), when)
         self._known.remember(state, None)
         return state.view
 
-    def records(self, history: Any) -> tuple[LedgerRow, ...]:
+    def ledger_rows(self, history: Any) -> tuple[LedgerRow, ...]:
         """The ledger's rows about *history*, oldest first: every attempt, failed and vetoed ones included,
         previews, and what was accepted and reverted. Empty where no ledger is kept. Raises `StoreError`."""
         if self.ledger is None:
             return ()
         envelope, known = self._known.open(history)
-        return tuple(rows_about(self.ledger, drive(self._state(known, envelope)).kept.transcript.tips))
+        return tuple(
+            rows_about(self.ledger, drive(self._state(known, envelope)).kept.transcript.tips)
+        )
 
     # --- one turn -----------------------------------------------------------------------------
 
-    def step(self, state: State | None, history: Any) -> Generator[Ask | Effect, Any, State]:
+    def step(
+        self, state: ConversationState | None, history: Any
+    ) -> Generator[Ask | Effect, Any, ConversationState]:
         """One turn: from what is known of a conversation to what is known of it grown and compacted.
         A list is read as it is, not copied."""
         parcel = unpack(history, fields_of(self.format))
@@ -237,7 +276,9 @@ class Compactor:
             state = None
         return (yield from self._rounds.turn((yield from self._state(state, envelope)), AUTO))
 
-    def _turn(self, history: Any, order: Order, pending: Any = None) -> Generator[Ask | Effect, Any, View]:
+    def _turn(
+        self, history: Any, order: TurnOptions, pending: Any = None
+    ) -> Generator[Ask | Effect, Any, View]:
         envelope, known = self._known.open(history)
         if pending is not None:
             order = replace(order, pending=self._known.count_pending(pending, envelope))
@@ -246,20 +287,24 @@ class Compactor:
         self._known.remember(state, known)
         return state.view
 
-    def _state(self, known: State | None, envelope: Payload) -> Generator[Effect, Any, State]:
+    def _state(
+        self, known: ConversationState | None, envelope: Payload
+    ) -> Generator[Effect, Any, ConversationState]:
         """The state of a history as the store has it, before any new compaction."""
         state = yield from self._known.advance(known, envelope)
         if known is None:
-            return replace(state, mark=pace.first_seen(state.kept, self._rounds.clock()))
-        return pace.switched(known, state, self.budget)
+            return replace(state, mark=pace.first_mark(state.kept, self._rounds.clock()))
+        return pace.follow_model_change(known, state, self.budget)
 
-    def _preview(self, history: Any, order: Order) -> Generator[Ask | Effect, Any, Preview]:
+    def _preview(self, history: Any, order: TurnOptions) -> Generator[Ask | Effect, Any, Preview]:
         envelope, known = self._known.open(history)
         before = self._known.calibrated((yield from self._state(known, envelope)))
         after = yield from self._rounds.turn(before, order)
-        return Preview(before.view, after.view, tuple(fresh_edits(before, after)))
+        return Preview(before.view, after.view, tuple(new_edits(before, after)))
 
-    async def _awaited(self, run: Generator[Ask | Effect, Any, T], ask: Asker | AsyncAsker | None) -> T:
+    async def _awaited(
+        self, run: Generator[Ask | Effect, Any, T], ask: Asker | AsyncAsker | None
+    ) -> T:
         return await adrive(run, ask)
 
     def _book(self, rows: Sequence[LedgerRow]) -> None:
@@ -267,20 +312,28 @@ class Compactor:
             call_safely(self.ledger.record, rows)
 
 
-def _check(strategies: Iterable[Any], budget: Any, store: Any) -> None:
+def _validate(strategies: Iterable[Any], budget: Any, store: Any) -> None:
     """Is each what it is given as? Raises ValueError."""
     for one in strategies:
         if isinstance(one, type) or not callable(one):
-            raise ValueError(f"a strategy is given with its settings, such as ClearToolResults(keep=3), not as {one!r}")  # noqa: TRY004 - likewise
-        if is_local(one) and not _takes_since(one):
-            raise ValueError(f"a local strategy takes a view and `since`, where new messages begin; {one!r} does not")
+            raise ValueError(  # noqa: TRY004 - as for all settings
+                f"a strategy is given with its settings, such as ClearToolResults(keep=3), not as {one!r}"
+            )
+        if is_local(one) and not _accepts_since(one):
+            raise ValueError(
+                f"a local strategy takes a view and `since`, where new messages begin; {one!r} does not"
+            )
     if not isinstance(budget, Budget):
         raise ValueError(f"the budget must be a refold.Budget(trigger, target), not {budget!r}")  # noqa: TRY004 - as for all settings
-    if store is not None and not all(hasattr(store, name) for name in ("load", "save", "remove", "version")):
-        raise ValueError(f"the store must be one, such as refold.SQLiteStore('refold.db'), not {store!r}")
+    if store is not None and not all(
+        hasattr(store, name) for name in ("load", "save", "remove", "version")
+    ):
+        raise ValueError(
+            f"the store must be one, such as refold.SQLiteStore('refold.db'), not {store!r}"
+        )
 
 
-def _takes_since(strategy: Strategy) -> bool:
+def _accepts_since(strategy: Strategy) -> bool:
     try:
         signature(strategy).bind(None, 0)
     except (TypeError, ValueError) as error:
@@ -288,10 +341,12 @@ def _takes_since(strategy: Strategy) -> bool:
     return True
 
 
-def _by_hand(ask: Any) -> Any:
+def _manual_asker(ask: Any) -> Any:
     """Who answers what a user started: a ladder of models has a side of its own for it."""
     return getattr(ask, "by_hand", ask)
 
 
-def _as_said(view: View, edit: Edit) -> Edit:
-    return view.replace(edit.start, view.transcript.messages[edit.start], by=f"{AS_SAID} ({edit.by})")
+def _restore(view: View, edit: Edit) -> Edit:
+    return view.replace(
+        edit.start, view.transcript.messages[edit.start], by=f"{ORIGINAL} ({edit.by})"
+    )

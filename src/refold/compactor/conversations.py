@@ -12,9 +12,9 @@ from refold.codecs.detect import decode_all, envelop, fields_of, is_certain, ope
 from refold.codecs.payload import Parcel, Payload, unpack
 from refold.codecs.prefix_cache import Beginnings
 from refold.compactor.calibration import Reports
-from refold.compactor.engine import first_sight
-from refold.compactor.signed_thinking import belated, unbound
-from refold.compactor.state import UNREAD, Frame, State, copy_of, marks
+from refold.compactor.engine import make_local_edits
+from refold.compactor.signed_thinking import edits_dropping_late_thinking, edits_dropping_thinking
+from refold.compactor.state import UNREAD, ConversationState, RequestHeader, copy_json, fingerprints
 from refold.compactor.unanswered import is_premature
 from refold.core.profile import Profile
 from refold.core.strategy import Strategy
@@ -27,14 +27,14 @@ from refold.stores.store import Store, replacement_count
 from refold.tokens.count import Counter, count_fixed
 from refold.transcript import AppendLog, LazyTips, Transcript
 
-REMEMBERED = 8
+MAX_CONVERSATIONS = 8
 """How many conversations are known again, so that a resent history costs only what is new."""
-RESPELLED = 12
+MAX_RESPELLINGS = 12
 """How many entries of a known conversation may be spelled otherwise than before: clients move `cache_control` every turn."""
 
 
 @dataclass
-class Conversations:
+class ConversationCache:
     """The conversations of one compactor. Calls may come from several threads."""
 
     store: Store
@@ -45,14 +45,14 @@ class Conversations:
     reports: Reports
     model: str = ""
     """That of histories which name none."""
-    _begun: Beginnings = field(default_factory=partial(Beginnings, REMEMBERED))
-    _states: tuple[State, ...] = ()
+    _begun: Beginnings = field(default_factory=partial(Beginnings, MAX_CONVERSATIONS))
+    _states: tuple[ConversationState, ...] = ()
     _lock: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
         self._names = frozenset(map(repr, self.local))
 
-    def open(self, history: Any) -> tuple[Payload, State | None]:
+    def open(self, history: Any) -> tuple[Payload, ConversationState | None]:
         """The history taken apart, and the longest known state that it continues. A list is copied, since its
         owner goes on with it."""
         given = list(history) if isinstance(history, list) else history
@@ -63,44 +63,61 @@ class Conversations:
         envelope = envelop(parcel, self.format)
         return envelope, self.recall(envelope)
 
-    def recall(self, envelope: Payload) -> State | None:
+    def recall(self, envelope: Payload) -> ConversationState | None:
         """The longest known state that *envelope* continues."""
         known = [
-            state for state in self._states if state.codec is envelope.codec and 0 < len(state.seen) <= len(envelope)
+            state
+            for state in self._states
+            if state.codec is envelope.codec and 0 < len(state.seen) <= len(envelope)
         ]
-        wires = marks(envelope.parcel.wires, envelope.head) if known else ()
-        exact = max((s for s in known if s.seen.is_prefix_of(wires)), key=lambda s: len(s.seen), default=None)
+        wires = fingerprints(envelope.parcel.wires, envelope.head) if known else ()
+        exact = max(
+            (s for s in known if s.seen.is_prefix_of(wires)),
+            key=lambda s: len(s.seen),
+            default=None,
+        )
         if exact is not None:
             return exact
-        respelled = (self._respelled(state, envelope) for state in sorted(known, key=lambda s: -len(s.seen)))
+        respelled = (
+            self._respelled(state, envelope) for state in sorted(known, key=lambda s: -len(s.seen))
+        )
         return next((state for state in respelled if state), None)
 
     def length(self, envelope: Payload) -> int:
         """Entries of the longest known state whose last one stands at its place in *envelope*."""
-        return max((len(state.seen) for state in self._states if _ends_in(state, envelope)), default=0)
+        return max(
+            (len(state.seen) for state in self._states if _ends_in(state, envelope)), default=0
+        )
 
-    def _respelled(self, state: State, envelope: Payload) -> State | None:
+    def _respelled(self, state: ConversationState, envelope: Payload) -> ConversationState | None:
         """The state with its entries as *envelope* spells them, where that says the same."""
-        wires, said = marks(envelope.parcel.wires, envelope.head), state.kept.transcript.messages
+        wires, said = (
+            fingerprints(envelope.parcel.wires, envelope.head),
+            state.kept.transcript.messages,
+        )
         pairs = enumerate(zip(state.seen, wires, strict=False))
-        changed = list(islice((at for at, (one, other) in pairs if one != other), RESPELLED + 1))
+        changed = list(
+            islice((at for at, (one, other) in pairs if one != other), MAX_RESPELLINGS + 1)
+        )
         decode = envelope.codec.decode
-        if len(changed) > RESPELLED or any(decode(envelope.entry(at), said[:at]) != said[at] for at in changed):
+        if len(changed) > MAX_RESPELLINGS or any(
+            decode(envelope.entry(at), said[:at]) != said[at] for at in changed
+        ):
             return None
         seen = list(state.seen)
         for at in changed:
-            seen[at] = copy_of(wires[at])
+            seen[at] = copy_json(wires[at])
         known = replace(state, seen=AppendLog(seen))
         with self._lock:
             self._states = tuple(known if other is state else other for other in self._states)
         return known
 
-    def remember(self, state: State, known: State | None) -> None:
+    def remember(self, state: ConversationState, known: ConversationState | None) -> None:
         """Keep the state, in place of the one it continues."""
         state = state.emptied()
         with self._lock:
             others = (other for other in self._states if other is not known)
-            self._states = (state, *others)[:REMEMBERED]
+            self._states = (state, *others)[:MAX_CONVERSATIONS]
 
     def forget(self) -> None:
         """Know none again: what was shown of them no longer holds."""
@@ -112,80 +129,116 @@ class Conversations:
         found = dict[str, Edit]()
         for state in self._states:
             if all(map(state.kept.transcript.matches, edits)):
-                found |= {late.id: late for late in unbound(state.kept, edits)}
+                found |= {late.id: late for late in edits_dropping_thinking(state.kept, edits)}
         return list(found.values())
 
-    def advance(self, state: State | None, envelope: Payload) -> Generator[Effect, Any, State]:
+    def advance(
+        self, state: ConversationState | None, envelope: Payload
+    ) -> Generator[Effect, Any, ConversationState]:
         """The state with what *envelope* holds beyond it."""
         since = len(state.seen) if state else 0
         if state is None or not state.frame.holds(envelope.parcel, envelope.head):
             state = self._framed(state, envelope)
         new = decode_all(envelope, since, state.kept.transcript.messages)
-        seen = state.seen.extend(map(copy_of, marks(envelope.parcel.wires, envelope.head + since)))
+        seen = state.seen.extend(
+            map(copy_json, fingerprints(envelope.parcel.wires, envelope.head + since))
+        )
         return (yield from self._load(state, new, envelope, seen))
 
-    def calibrated(self, state: State) -> State:
+    def calibrated(self, state: ConversationState) -> ConversationState:
         """The state with tokens counted from the last report that still speaks of it, or as its model's are."""
         profile, calibrate = state.view.profile, self.reports.calibrate(state.view)
-        return state if calibrate == profile.calibrate else state.through(replace(profile, calibrate=calibrate))
+        return (
+            state
+            if calibrate == profile.calibrate
+            else state.through(replace(profile, calibrate=calibrate))
+        )
 
     def sighted(self, kept: View) -> View:
         """The view of stored edits with those of local strategies, and without signed thinking that came while one of
         them was held back."""
-        view = kept.apply_valid(first_sight(kept, self.local))
-        return view.apply_valid(belated(view, [edit for edit, _ in kept.visible_edits if edit.by not in self._names]))
+        view = kept.apply_valid(make_local_edits(kept, self.local))
+        return view.apply_valid(
+            edits_dropping_late_thinking(
+                view, [edit for edit, _ in kept.visible_edits if edit.by not in self._names]
+            )
+        )
 
     def _load(
-        self, state: State, new: Sequence[Any], envelope: Payload, seen: AppendLog[Any]
-    ) -> Generator[Effect, Any, State]:
+        self, state: ConversationState, new: Sequence[Any], envelope: Payload, seen: AppendLog[Any]
+    ) -> Generator[Effect, Any, ConversationState]:
         """*state* grown by *new*, so that *seen* is what it has seen, with the edits that the store has for it."""
         since, version = len(state.kept.transcript), (yield self.store.version)
         if state.renewed not in (None, replacement_count(self.store)):
             version = yield from self._written_again(state)
         kept = state.kept.extend(new, envelope)
         said, spoken = kept.transcript.messages, partial(heard_in, kept)
-        if version != state.version or not all(is_premature(edit, said, spoken=spoken) for edit in state.held):
-            edits, held = self._timely((yield partial(self.store.load, LazyTips(kept.transcript, 1))), kept)
+        if version != state.version or not all(
+            is_premature(edit, said, spoken=spoken) for edit in state.held
+        ):
+            edits, held = self._timely(
+                (yield partial(self.store.load, LazyTips(kept.transcript, 1))), kept
+            )
             stored = kept if edits == kept.edits else kept.revert().apply_valid(edits)
         else:
-            late = (yield partial(self.store.load, LazyTips(kept.transcript, since + 1))) if new else ()
+            late = (
+                (yield partial(self.store.load, LazyTips(kept.transcript, since + 1)))
+                if new
+                else ()
+            )
             edits, held = self._timely(late, kept)
             stored, held = kept.apply_valid(edits), (*state.held, *held)
         if stored.edits != kept.edits:  # else what was written was written for others
             kept, view = stored, self.sighted(stored)
         else:
-            view = state.view.rebase(kept.base, envelope).apply_valid(first_sight(kept, self.local, since))
+            view = state.view.rebase(kept.base, envelope).apply_valid(
+                make_local_edits(kept, self.local, since)
+            )
             view = replace(view, attempts=()) if view.attempts else view
         renewed = replacement_count(self.store)
-        return replace(state, kept=kept, view=view, seen=seen, version=version, renewed=renewed, held=held)
+        return replace(
+            state, kept=kept, view=view, seen=seen, version=version, renewed=renewed, held=held
+        )
 
-    def _written_again(self, state: State) -> Generator[Effect, Any, int]:
+    def _written_again(self, state: ConversationState) -> Generator[Effect, Any, int]:
         """The version of a store that was deleted or replaced, with the edits that are known of *state* in it (C12)."""
-        there = {edit.id for edit in (yield partial(self.store.load, LazyTips(state.kept.transcript, 1)))}
+        there = {
+            edit.id for edit in (yield partial(self.store.load, LazyTips(state.kept.transcript, 1)))
+        }
         lost = [edit for edit in (*state.kept.edits, *state.held) if edit.id not in there]
         if lost:
             yield partial(self.store.save, lost)
         version: int = yield self.store.version
         return version
 
-    def _timely(self, edits: Iterable[Edit], kept: View) -> tuple[tuple[Edit, ...], tuple[Edit, ...]]:
+    def _timely(
+        self, edits: Iterable[Edit], kept: View
+    ) -> tuple[tuple[Edit, ...], tuple[Edit, ...]]:
         """Those of *edits* that may show now, and those that wait. What a local strategy did at first sight waits for
         nothing."""
         said, spoken = kept.transcript.messages, partial(heard_in, kept)
-        held = tuple(e for e in edits if e.by not in self._names and is_premature(e, said, spoken=spoken))
+        held = tuple(
+            e for e in edits if e.by not in self._names and is_premature(e, said, spoken=spoken)
+        )
         waiting = {edit.id for edit in held}
         return tuple(edit for edit in edits if edit.id not in waiting), held
 
-    def _framed(self, state: State | None, envelope: Payload) -> State:
+    def _framed(self, state: ConversationState | None, envelope: Payload) -> ConversationState:
         """A state whose system prompt, tools and rules are those of *envelope*."""
         fixed = count_fixed(envelope.system, envelope.tools, self.count_text)
-        body = envelope.body if envelope.body.get("model") else {**envelope.body, "model": self.model or None}
+        body = (
+            envelope.body
+            if envelope.body.get("model")
+            else {**envelope.body, "model": self.model or None}
+        )
         profile = Profile(self.count, envelope.codec.rules(body), fixed, model=self.model)
         if state is None:
             bare = View.of(Transcript.of((), self.salt), profile=profile, source=envelope)
             certain = self.format is not None or is_certain(envelope.parcel)
-            return State(envelope.codec, bare, bare, AppendLog(), Frame.of(envelope), certain, UNREAD)
-        return replace(state.through(profile), frame=Frame.of(envelope))
+            return ConversationState(
+                envelope.codec, bare, bare, AppendLog(), RequestHeader.of(envelope), certain, UNREAD
+            )
+        return replace(state.through(profile), frame=RequestHeader.of(envelope))
 
     def count_text(self, text: str) -> int:
         """Tokens of a text by the counter of messages."""
@@ -202,13 +255,13 @@ class Conversations:
         return sum(map(self.count, decode_all(entries)))
 
 
-def _ends_in(state: State, envelope: Payload) -> bool:
+def _ends_in(state: ConversationState, envelope: Payload) -> bool:
     at, said = len(state.seen) - 1, state.kept.transcript.messages
     if state.codec is not envelope.codec or not 0 <= at < len(envelope):
         return False
     return envelope.codec.decode(envelope.entry(at), said[:at]) == said[at]
 
 
-def is_sure(state: State, parcel: Parcel) -> bool:
+def is_sure(state: ConversationState, parcel: Parcel) -> bool:
     """Is *parcel*, which goes on from *state*, surely of its format? Only what is new is looked at."""
     return state.certain or stays(state.codec, parcel, len(state.frame.head) + len(state.seen))

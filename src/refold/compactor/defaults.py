@@ -58,7 +58,9 @@ def fill(target: int, keep: float, **how: Any) -> SummarizeTo:
     return SummarizeTo(tokens, keep=keep, at_most=min(1.0, most), **how)
 
 
-def compact(history: Any, to: int, *, store: Store | None = None, format: str | Codec | None = None) -> View:
+def compact(
+    history: Any, to: int, *, store: Store | None = None, format: str | Codec | None = None
+) -> View:
     """A view of *history* of at most *to* tokens, if the default strategies can make it so small.
 
     *history* is a list of messages, a request body or its JSON text (Anthropic Messages, OpenAI Chat

@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 
 from refold.budget.budget import Budget
-from refold.compactor.signed_thinking import settle
+from refold.compactor.signed_thinking import drop_invalidated_thinking
 from refold.compactor.unanswered import is_premature
 from refold.core.edit_stack import EditStack
 from refold.core.strategy import Answer, Ask, End, Ending, Strategy, advance, is_local
@@ -21,22 +21,27 @@ class Compaction:
     attempts: tuple[Attempt, ...] = ()
 
 
-def steps(view: View, strategies: Iterable[Strategy], budget: Budget) -> Generator[Ask, Answer | None, Compaction]:
+def compact_if_due(
+    view: View, strategies: Iterable[Strategy], budget: Budget
+) -> Generator[Ask, Answer | None, Compaction]:
     """Compact *view* with *strategies*, gentlest first, until it fits the budget's target.
 
     Nothing runs under the trigger. An edit that does not make the view smaller, would make the request
     invalid, or would hide what the model has not answered (`refold.compactor.unanswered`), is discarded.
     """
-    check = budget.judge(moment := budget.moment(view))
+    check = budget.judge(moment := budget.observe(view))
     if check.level != "hard":
         return Compaction(view)
-    return (yield from shrink(view, strategies, budget.goal(moment, check)))
+    return (yield from compact_to(view, strategies, budget.compute_goal(moment, check)))
 
 
-def shrink(
-    view: View, strategies: Iterable[Strategy], goal: int, until: Callable[[View], bool] | None = None
+def compact_to(
+    view: View,
+    strategies: Iterable[Strategy],
+    goal: int,
+    until: Callable[[View], bool] | None = None,
 ) -> Generator[Ask, Answer | None, Compaction]:
-    """As `steps`, down to *goal* tokens, whatever a trigger says, and *until* says yes too, if given."""
+    """As `compact_if_due`, down to *goal* tokens, whatever a trigger says, and *until* says yes too, if given."""
 
     def fits(now: View, stack: EditStack) -> bool:
         return stack.tokens <= goal and (until is None or until(now.with_stack(stack)))
@@ -47,7 +52,7 @@ def shrink(
             break
         now, attempt = yield from _run(now, strategy, fits)
         attempts.append(attempt)
-    return Compaction(settle(now, view), tuple(attempts))
+    return Compaction(drop_invalidated_thinking(now, view), tuple(attempts))
 
 
 def _run(
@@ -70,7 +75,9 @@ def _run(
             talk.append((step, reply))
             continue
         if not local and is_premature(step, said):
-            refused.append(f"edit {step.id} ({step.start}:{step.stop}) hides what the model has not answered")
+            refused.append(
+                f"edit {step.id} ({step.start}:{step.stop}) hides what the model has not answered"
+            )
             continue
         try:
             stack.add(step, smaller=True)
@@ -80,7 +87,9 @@ def _run(
             made.append((step.id, stack.tokens_uncalibrated))
     run.close()
     ended = step.value if isinstance(step, End) else None
-    return view.with_stack(stack), _attempt(strategy, view, _ending(len(made), refused, ended), made, talk)
+    return view.with_stack(stack), _attempt(
+        strategy, view, _ending(len(made), refused, ended), made, talk
+    )
 
 
 def _ending(taken: int, refused: list[str], said: Ending | None) -> Ending:
@@ -116,7 +125,7 @@ def _attempt(
     )
 
 
-def first_sight(view: View, strategies: Iterable[Strategy], since: int = 0) -> list[Edit]:
+def make_local_edits(view: View, strategies: Iterable[Strategy], since: int = 0) -> list[Edit]:
     """The edits of local strategies for the messages from position *since* on.
 
     *view* must hold stored edits only: a local strategy never sees another one's edits. Of two

@@ -12,7 +12,7 @@ _log = logging.getLogger("refold")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
+class CompactionStarted:
     """A compaction is about to run. Nothing was asked or changed yet."""
 
     run: str
@@ -34,7 +34,7 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class StrategyTried:
     """One strategy has run."""
 
     run: str
@@ -42,13 +42,13 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class CompactionEnded:
     """A compaction is over: its edits are kept (or previewed), or there are none."""
 
     run: str
-    began: float
+    started_at: float
     """Seconds since 1970-01-01 UTC."""
-    ended: float
+    ended_at: float
     action: Action
     actor: str
     before: int
@@ -57,7 +57,7 @@ class Ended:
     edits: tuple[str, ...]
     """Ids of the edits that were made."""
     attempts: tuple[Attempt, ...]
-    vetoed: str = ""
+    veto: str = ""
     """Why the hook refused it; empty where it did not."""
 
     @property
@@ -72,7 +72,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted:
+class PreviewAccepted:
     """A preview's edits were kept."""
 
     when: float
@@ -81,7 +81,7 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reverted:
+class EditsReverted:
     """Edits were taken back for good."""
 
     when: float
@@ -89,7 +89,7 @@ class Reverted:
     edits: tuple[str, ...]
 
 
-Event = Started | Tried | Ended | Accepted | Reverted
+Event = CompactionStarted | StrategyTried | CompactionEnded | PreviewAccepted | EditsReverted
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +100,14 @@ class Veto:
 
 
 @dataclass(frozen=True, slots=True)
-class Instruct:
+class Instructions:
     """What a `before` hook returns to have *text* added to every prompt of this compaction."""
 
     text: str
 
 
-Before = Callable[[View, Started], Veto | Instruct | None]
+Before = Callable[[View, CompactionStarted], Veto | Instructions | None]
 """Called with the view as it is, before anything is asked. What it raises is raised."""
-After = Callable[[View, Ended], None]
+After = Callable[[View, CompactionEnded], None]
 """Called with the view as it has become, when its edits are kept."""
 OnEvent = Callable[[Event], None]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from refold.compactor import signed_thinking as settle
-from refold.compactor.hooks import Started
+from refold.compactor.hooks import CompactionStarted
 from refold.core.view import View
 from refold.edits import Attempt, Edit
 from refold.errors import EditError
@@ -12,42 +12,58 @@ from refold.messages import Message, Part, Text, ToolCall, ToolResult
 from refold.stores.store import Action, Grade, LedgerRow
 
 
-def rows(started: Started, view: View, fresh: Sequence[Edit], attempts: Iterable[Attempt]) -> list[LedgerRow]:
+def build_rows(
+    started: CompactionStarted, view: View, fresh: Sequence[Edit], attempts: Iterable[Attempt]
+) -> list[LedgerRow]:
     """One row for each edit of *fresh*, made of *view* in this order, and for each attempt without one."""
     out, kept = list[LedgerRow](), {edit.id: edit for edit in fresh if edit.by != settle.BY}
     for attempt in attempts:
-        made, free = list(_sized(attempt, kept)), _free(attempt)
+        made, free = list(_edits_with_tokens(attempt, kept)), _without_cost(attempt)
         out += [_row(started, view, attempt, *made[0])] if made else [_row(started, view, attempt)]
         out += [_row(started, view, free, *one) for one in made[1:]]
     settled = [edit for edit in fresh if edit.by == settle.BY]
     bare = view.apply_valid(kept.values()) if settled else view
-    return out + [_row(started, view, Attempt(one[0].by, "applied"), *one) for one in _applied(bare, settled)]
+    return out + [
+        _row(started, view, Attempt(one[0].by, "applied"), *one)
+        for one in _apply_in_turn(bare, settled)
+    ]
 
 
-def grade(edit: Edit, said: Sequence[Message]) -> Grade:
+def grade_edit(edit: Edit, said: Sequence[Message]) -> Grade:
     """What an edit of the transcript *said* costs in content. `exact`: it shows its messages as they were said, as after
     a revert. `recoverable`: what it shows names the edit, so that the model can ask for what is hidden. `lossy`: other
     words or nothing stand in its place; only the transcript has it."""
     if edit.insert == tuple(said[edit.start : edit.stop]):
         return "exact"
     name = edit.id[:8]
-    return "recoverable" if any(name in text for message in edit.insert for text in _texts(message)) else "lossy"
+    return (
+        "recoverable"
+        if any(name in text for message in edit.insert for text in _texts(message))
+        else "lossy"
+    )
 
 
-def about(
-    action: Action, when: float, actor: str, view: View, edits: Iterable[Edit], attempts: Iterable[Attempt] = ()
+def build_manual_rows(
+    action: Action,
+    when: float,
+    actor: str,
+    view: View,
+    edits: Iterable[Edit],
+    attempts: Iterable[Attempt] = (),
 ) -> list[LedgerRow]:
     """Rows for edits of *view* that were accepted or reverted: one after the other as they were put on, or taken off
     from the last to the first, each with the tokens before and after it. *attempts* say with which model and prompt they were
     made. What that cost is booked already."""
     edits, makers = list(edits), {attempt.by: attempt for attempt in attempts}
-    steps = list(_applied(view.revert(*(edit.id for edit in edits)) if edits else view, edits))
+    steps = list(
+        _apply_in_turn(view.revert(*(edit.id for edit in edits)) if edits else view, edits)
+    )
     if action == "revert":
         steps = [(edit, after, before) for edit, before, after in reversed(steps)]
     out = list[LedgerRow]()
     for edit, before, after in steps:
-        maker = _free(makers.get(edit.by, Attempt(edit.by, "applied")))
-        started = Started(
+        maker = _without_cost(makers.get(edit.by, Attempt(edit.by, "applied")))
+        started = CompactionStarted(
             run="",
             when=when,
             action=action,
@@ -61,7 +77,9 @@ def about(
     return out
 
 
-def _sized(attempt: Attempt, kept: Mapping[str, Edit]) -> Iterator[tuple[Edit, int, int]]:
+def _edits_with_tokens(
+    attempt: Attempt, kept: Mapping[str, Edit]
+) -> Iterator[tuple[Edit, int, int]]:
     """Each edit of an attempt that was kept, with the tokens before and after it."""
     before = attempt.tokens_before
     for id, after in attempt.edit_tokens:
@@ -70,7 +88,7 @@ def _sized(attempt: Attempt, kept: Mapping[str, Edit]) -> Iterator[tuple[Edit, i
         before = after
 
 
-def _applied(view: View, edits: Iterable[Edit]) -> Iterator[tuple[Edit, int, int]]:
+def _apply_in_turn(view: View, edits: Iterable[Edit]) -> Iterator[tuple[Edit, int, int]]:
     """Each edit with the tokens before and after it."""
     stack = view.edit_stack()
     for edit in edits:
@@ -81,7 +99,7 @@ def _applied(view: View, edits: Iterable[Edit]) -> Iterator[tuple[Edit, int, int
 
 
 def _row(
-    started: Started,
+    started: CompactionStarted,
     view: View,
     attempt: Attempt,
     edit: Edit | None = None,
@@ -100,7 +118,7 @@ def _row(
         cost=attempt.cost,
         model=attempt.model,
         prompt=attempt.prompt,
-        grade=grade(edit, view.transcript.messages) if edit else "",
+        grade=grade_edit(edit, view.transcript.messages) if edit else "",
         action=started.action,
         actor=started.actor,
         trigger=started.trigger,
@@ -109,9 +127,11 @@ def _row(
     )
 
 
-def _free(attempt: Attempt) -> Attempt:
+def _without_cost(attempt: Attempt) -> Attempt:
     """The same attempt for its further edits: what it cost stands with the first."""
-    return Attempt(attempt.by, attempt.outcome, attempt.reason, model=attempt.model, prompt=attempt.prompt)
+    return Attempt(
+        attempt.by, attempt.outcome, attempt.reason, model=attempt.model, prompt=attempt.prompt
+    )
 
 
 def _texts(message: Message) -> Iterator[str]:

@@ -13,7 +13,7 @@ from refold.text.summary_wrapper import summary_in, without_summary
 
 
 @dataclass(frozen=True, slots=True)
-class Vanished:
+class Losses:
     """What no longer appears, each list in the order of the conversation or by weight. What appears in
     other words counts as vanished: only the words can be looked for."""
 
@@ -30,20 +30,22 @@ class Vanished:
         return bool(self.requests or self.constraints or self.paths or self.identifiers)
 
 
-def vanished(before: View, after: View) -> Vanished:
+def find_losses(before: View, after: View) -> Losses:
     """What *before* shows and *after*, a view of the same conversation, shows nowhere: neither in its
     messages nor in system prompt or tools. Found by the rules of `refold.summarizers.heuristic.RuleSummary`."""
     said = _digest(before, after)
-    sent = _plain("\n".join(_sent(after)))
-    told = _told(after)
+    sent = _plain("\n".join(_texts_to_send(after)))
+    told = _names_in_summaries(after)
     listed = [entry for entry in said.index if entry.text not in sent and entry.text not in told]
     paths = [path for path in said.files if path not in sent and path not in told]
     paths += [entry.text for entry in listed if entry.kind == "path"]
-    return Vanished(
+    return Losses(
         requests=tuple(text for text in said.requests if _plain(text) not in sent),
         constraints=tuple(text for text in said.constraints if _plain(text) not in sent),
         paths=tuple(dict.fromkeys(paths)),
-        identifiers=tuple(dict.fromkeys(e.text for e in listed if e.kind != "path" and e.text not in paths)),
+        identifiers=tuple(
+            dict.fromkeys(e.text for e in listed if e.kind != "path" and e.text not in paths)
+        ),
     )
 
 
@@ -62,11 +64,11 @@ def _digest(before: View, after: View) -> Digest:
         else:
             said += rest
     names = {edit.id[:size] for edit in before.edits for size in (8, None)}
-    own = _said_only(gather(shown), gather(said), names) if shown != said else gather(shown)
+    own = _restrict_to(gather(shown), gather(said), names) if shown != said else gather(shown)
     return merge(merged([*map(parse, earlier)]), own)
 
 
-def _said_only(shown: Digest, said: Digest, ids: Collection[str]) -> Digest:
+def _restrict_to(shown: Digest, said: Digest, ids: Collection[str]) -> Digest:
     """What *shown* has and *said* has too, without the *ids* of edits."""
     names = {*said.files, *(entry.text for entry in said.index)}.difference(ids)
     return replace(
@@ -78,17 +80,21 @@ def _said_only(shown: Digest, said: Digest, ids: Collection[str]) -> Digest:
     )
 
 
-def _told(view: View) -> set[str]:
+def _names_in_summaries(view: View) -> set[str]:
     """Names that summaries tell in fewer characters, such as `src/{app,main}.py`."""
     digests = [parse(text) for text in map(summary_in, view.messages) if text is not None]
-    return {name for digest in digests for name in (*digest.files, *(entry.text for entry in digest.index))}
+    return {
+        name
+        for digest in digests
+        for name in (*digest.files, *(entry.text for entry in digest.index))
+    }
 
 
 def _plain(text: str) -> str:
     return " ".join(text.split())
 
 
-def _sent(view: View) -> Iterator[str]:
+def _texts_to_send(view: View) -> Iterator[str]:
     if view.source is not None:
         yield from _of_parts(view.source.system)
         yield from view.source.tools

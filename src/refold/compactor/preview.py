@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from refold.compactor.losses import Vanished, vanished
+from refold.compactor.losses import Losses, find_losses
 from refold.core.view import View
 from refold.edits import Attempt, Edit
 from refold.errors import EditError
@@ -35,7 +35,7 @@ class Preview:
         return self.view.payload
 
     @property
-    def saved(self) -> int:
+    def tokens_saved(self) -> int:
         """Tokens that each further request is smaller by."""
         return self.before.tokens - self.view.tokens
 
@@ -49,18 +49,18 @@ class Preview:
         """What those calls cost, in US dollars, where prices are known."""
         return sum(attempt.cost for attempt in self.attempts)
 
-    def saves(self, price: float) -> float:
+    def cost_saved(self, price: float) -> float:
         """US dollars that each further request costs less, at *price* dollars for a million input tokens."""
-        return self.saved * price / 1_000_000
+        return self.tokens_saved * price / 1_000_000
 
     @cached_property
-    def vanished(self) -> Vanished:
+    def losses(self) -> Losses:
         """What stands in what is sent now, and would stand in it no more."""
-        return vanished(self.before, self.view)
+        return find_losses(self.before, self.view)
 
     def summaries(self) -> dict[str, str]:
         """The text of each summary among the edits, by the edit's id."""
-        found = ((edit.id, _summary(edit)) for edit in self.edits)
+        found = ((edit.id, _summary_of(edit)) for edit in self.edits)
         return {id: text for id, text in found if text is not None}
 
     def amend(self, id: str, text: str) -> "Preview":
@@ -72,23 +72,31 @@ class Preview:
         """
         edit = self.view.find(id)
         if edit not in self.edits:
-            raise EditError(f"edit {edit.id} is kept already: only what this preview made can be changed")
-        if _summary(edit) is None:
+            raise EditError(
+                f"edit {edit.id} is kept already: only what this preview made can be changed"
+            )
+        if _summary_of(edit) is None:
             raise EditError(f"edit {edit.id} shows no summary")
         if not text.strip():
             raise EditError("a summary must say something")
-        other = replace(edit, insert=tuple(_reworded(message, text) for message in edit.insert))
-        view = self.view.revert().apply_valid(other if one == edit else one for one in self.view.edits)
+        other = replace(
+            edit, insert=tuple(_replace_summary(message, text) for message in edit.insert)
+        )
+        view = self.view.revert().apply_valid(
+            other if one == edit else one for one in self.view.edits
+        )
         if view.estimate >= self.view.revert(edit.id).estimate:
             raise EditError("the summary is not smaller than what it stands for")
-        return replace(self, view=view, edits=tuple(other if one == edit else one for one in self.edits))
+        return replace(
+            self, view=view, edits=tuple(other if one == edit else one for one in self.edits)
+        )
 
 
-def _summary(edit: Edit) -> str | None:
+def _summary_of(edit: Edit) -> str | None:
     return next((text for text in map(summary_in, edit.insert) if text is not None), None)
 
 
-def _reworded(message: Message, text: str) -> Message:
+def _replace_summary(message: Message, text: str) -> Message:
     """The message with another summary; what else stands in it stays."""
     if summary_in(message) is None:
         return message

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from refold.compactor.state import State
+from refold.compactor.state import ConversationState
 from refold.core.view import View
 from refold.errors import FormatError
 
@@ -17,13 +17,15 @@ class Session:
 
     def __init__(
         self,
-        step: Callable[[State | None, Sequence[Any]], State],
+        step: Callable[[ConversationState | None, Sequence[Any]], ConversationState],
         report: Callable[[View, Any], None],
         history: Sequence[Any] = (),
     ) -> None:
         """*step*: from what is known of a conversation and all of its entries to what is known then."""
         if isinstance(history, Mapping | str | bytes):
-            raise FormatError("a session starts from a list of messages; give a request body to the compactor itself")
+            raise FormatError(
+                "a session starts from a list of messages; give a request body to the compactor itself"
+            )
         self._step, self._report, self._wires = step, report, list(history)
         self._state = step(None, self._wires)
 

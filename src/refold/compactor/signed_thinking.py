@@ -13,7 +13,7 @@ BY = "settle"
 """What made the edits of this module."""
 
 
-def settle(after: View, before: View) -> View:
+def drop_invalidated_thinking(after: View, before: View) -> View:
     """*after* without the signed thinking that the edits made since *before* have unbound (AN-7, AN-11).
 
     A provider that binds thinking to its prefix refuses a kept block when anything before it was
@@ -24,18 +24,18 @@ def settle(after: View, before: View) -> View:
     if not after.profile.rules.binds or not fresh:
         return after
     changing = (edit.stop for edit in sorted(fresh, key=_stop) if _changes(edit, before))
-    return after.apply_valid(unsigned(after, next(changing, len(after.transcript))))
+    return after.apply_valid(strip_signed_thinking(after, next(changing, len(after.transcript))))
 
 
-def unbound(before: View, edits: Iterable[Edit]) -> tuple[Edit, ...]:
+def edits_dropping_thinking(before: View, edits: Iterable[Edit]) -> tuple[Edit, ...]:
     """The edits that take signed thinking out of *before* which *edits* unbind, made ahead and put on now: what was
     thought since they were made was thought without them (AN-7)."""
     known = {edit.id for edit in before.edits}
     after = before.apply_valid(edit for edit in edits if edit.id not in known)
-    return settle(after, before).edits[len(after.edits) :]
+    return drop_invalidated_thinking(after, before).edits[len(after.edits) :]
 
 
-def resettle(after: View, before: View) -> list[Edit]:
+def edits_after_revert(after: View, before: View) -> list[Edit]:
     """The edits that take out of *after* the signed thinking that a revert has unbound (AN-7, AN-11).
 
     What was thought while an edit showed is bound to a prefix with that edit in it; what the edit hid
@@ -45,17 +45,27 @@ def resettle(after: View, before: View) -> list[Edit]:
     """
     if not after.profile.rules.binds:
         return []
-    changed = {placed.edit for placed in before.visible_edits} ^ {placed.edit for placed in after.visible_edits}
-    return list(unsigned(after, min((edit.start for edit in changed), default=len(after.transcript))))
+    changed = {placed.edit for placed in before.visible_edits} ^ {
+        placed.edit for placed in after.visible_edits
+    }
+    return list(
+        strip_signed_thinking(
+            after, min((edit.start for edit in changed), default=len(after.transcript))
+        )
+    )
 
 
-def belated(view: View, edits: Sequence[Edit]) -> list[Edit]:
+def edits_dropping_late_thinking(view: View, edits: Sequence[Edit]) -> list[Edit]:
     """The edits that take out of *view* the signed thinking that came while one of *edits*, which show, was held back:
     it was thought without that one (AN-7). What the store has says so by itself, so every process does the same."""
     if not view.profile.rules.binds or not edits:
         return []
-    end = _settled(view)
-    signed = [item for item in view.iter_items() if item.start < end and any(map(_is_signed, item.messages))]
+    end = _removable_until(view)
+    signed = [
+        item
+        for item in view.iter_items()
+        if item.start < end and any(map(_is_signed, item.messages))
+    ]
     if not signed:
         return []
     said, late = view.transcript.messages, set[int]()
@@ -77,7 +87,7 @@ def _thought_without(edit: Edit, said: Sequence[Message]) -> Iterable[int]:
             return
 
 
-def copies(view: View, gone: Sequence[Edit]) -> list[Edit]:
+def find_thinking_copies(view: View, gone: Sequence[Edit]) -> list[Edit]:
     """The edits of this module that show what edits of *gone* show, without its thinking: when those
     are reverted, these must be too."""
     spans = {(edit.start, edit.stop) for edit in gone}
@@ -91,16 +101,16 @@ def _stop(edit: Edit) -> int:
 def _changes(edit: Edit, before: View) -> bool:
     """Does the edit change anything but thinking?"""
     shown = before.transcript.messages[edit.start : edit.stop]
-    return list(map(_aloud, edit.insert)) != list(map(_aloud, shown))
+    return list(map(_without_thinking, edit.insert)) != list(map(_without_thinking, shown))
 
 
-def _aloud(message: Message) -> tuple[str, tuple[Part, ...]]:
+def _without_thinking(message: Message) -> tuple[str, tuple[Part, ...]]:
     return message.role, tuple(part for part in message.parts if not isinstance(part, Thinking))
 
 
-def unsigned(view: View, first: int) -> Iterable[Edit]:
+def strip_signed_thinking(view: View, first: int) -> Iterable[Edit]:
     """The edits that take signed thinking out of what *view* shows from the position *first* on."""
-    end = _settled(view)
+    end = _removable_until(view)
     for item in view.iter_items():
         if first <= item.start < end and any(map(_is_signed, item.messages)):
             yield _strip(view, item)
@@ -112,10 +122,12 @@ def is_unsure(view: View) -> bool:
     first = min((placed.edit.stop for placed in view.visible_edits), default=len(view.transcript))
     if view.profile.rules.thinking != "unsure":
         return False
-    return any(item.start >= first and any(map(_is_signed, item.messages)) for item in view.iter_items())
+    return any(
+        item.start >= first and any(map(_is_signed, item.messages)) for item in view.iter_items()
+    )
 
 
-def _settled(view: View) -> int:
+def _removable_until(view: View) -> int:
     """Up to where thinking may be taken out: where no model is named, to where its current turn begins (AN-6, F14)."""
     said = view.transcript.messages
     return latest_turn_start(said) if view.profile.rules.thinking == "unsure" else len(said)
@@ -123,7 +135,10 @@ def _settled(view: View) -> int:
 
 def _strip(view: View, item: ViewItem) -> Edit:
     """An edit that shows an item without its thinking; a message of nothing else is hidden."""
-    bare = [replace(m, parts=tuple(p for p in m.parts if not isinstance(p, Thinking))) for m in item.messages]
+    bare = [
+        replace(m, parts=tuple(p for p in m.parts if not isinstance(p, Thinking)))
+        for m in item.messages
+    ]
     shown = tuple(message for message in bare if message.parts)
     return Edit(item.start, item.stop, shown, view.transcript.tips[item.stop], BY)
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from refold.budget.triggers import Mark
+from refold.budget.triggers import LastAttempt
 from refold.codecs.codec import Codec
 from refold.codecs.json_spans import Span, Spans
 from refold.codecs.payload import Parcel, Payload
@@ -14,12 +14,12 @@ from refold.edits import Edit
 from refold.errors import FormatError
 from refold.transcript import AppendLog
 
-UNMARKED = Mark()
+UNMARKED = LastAttempt()
 UNREAD = -1
 """A version that no store is at."""
 
 
-class Frame(NamedTuple):
+class RequestHeader(NamedTuple):
     """Copies of everything around a conversation: system prompt, tools and the rest of the body."""
 
     field: str
@@ -27,10 +27,14 @@ class Frame(NamedTuple):
     head: list[Any]
 
     @classmethod
-    def of(cls, envelope: Payload) -> "Frame":
+    def of(cls, envelope: Payload) -> "RequestHeader":
         """The frame of an opened payload."""
         parcel = envelope.parcel
-        return cls(parcel.field, copy_of(parcel.body), [copy_of(wire) for wire in parcel.wires[: envelope.head]])
+        return cls(
+            parcel.field,
+            copy_json(parcel.body),
+            [copy_json(wire) for wire in parcel.wires[: envelope.head]],
+        )
 
     def holds(self, parcel: Parcel, head: int) -> bool:
         """Is *parcel*, whose first *head* entries are the system prompt's, one of this frame? An old head that is
@@ -44,7 +48,7 @@ class Frame(NamedTuple):
 
 
 @dataclass(frozen=True)
-class State:
+class ConversationState:
     """One conversation as far as it was decoded, and how it was shown last."""
 
     codec: Codec
@@ -55,7 +59,7 @@ class State:
     seen: AppendLog[Any]
     """Copies of the entries that were decoded, or their fingerprints: a list that its owner changed in
     place is another."""
-    frame: Frame
+    frame: RequestHeader
     """What is around the conversation, from which `fixed` was counted."""
     certain: bool
     """Do its first entries tell the format, so that it is not recognised anew when it has grown?"""
@@ -63,7 +67,7 @@ class State:
     """The store's version when its edits were loaded."""
     renewed: int | None = None
     """As `refold.stores.store.replacement_count` at that time; None where none were loaded yet."""
-    mark: Mark = UNMARKED
+    mark: LastAttempt = UNMARKED
     """When it was compacted last, or seen first."""
     cap: int | None = None
     """Tokens that its model lets a request have, where it had a wider window before."""
@@ -76,41 +80,51 @@ class State:
         """Does *parcel* hold this conversation, grown or not, in the same frame? One that has no entry yet tells
         nothing: every other begins with it (C2)."""
         head = len(self.frame.head)
-        return bool(self.seen) and self.frame.holds(parcel, head) and self.seen.is_prefix_of(marks(parcel.wires, head))
+        return (
+            bool(self.seen)
+            and self.frame.holds(parcel, head)
+            and self.seen.is_prefix_of(fingerprints(parcel.wires, head))
+        )
 
-    def emptied(self) -> "State":
+    def emptied(self) -> "ConversationState":
         """The same without the text it came from, for as long as it is only remembered."""
         envelope = self.view.source
         if envelope is None or (bare := envelope.without_entries()) is envelope:
             return self
-        return replace(self, kept=replace(self.kept, source=bare), view=replace(self.view, source=bare))
+        return replace(
+            self, kept=replace(self.kept, source=bare), view=replace(self.view, source=bare)
+        )
 
-    def through(self, profile: Profile) -> "State":
+    def through(self, profile: Profile) -> "ConversationState":
         """The same conversation, counted and cut by another profile."""
         base = self.kept.base.with_profile(profile)
         kept, view = self.kept, self.view
-        return replace(self, kept=kept.rebase(base, kept.source), view=view.rebase(base, view.source))
+        return replace(
+            self, kept=kept.rebase(base, kept.source), view=view.rebase(base, view.source)
+        )
 
 
-def marks(wires: Sequence[Any], start: int) -> Sequence[Any]:
+def fingerprints(wires: Sequence[Any], start: int) -> Sequence[Any]:
     """Entries from the position *start* on, those of a JSON text as their fingerprints."""
     return wires.marks(start) if isinstance(wires, Spans) else wires[start:]
 
 
-def copy_of(value: Any) -> Any:
+def copy_json(value: Any) -> Any:
     """A copy of JSON-like data, strings shared. Of a span its fingerprint, so as not to keep the text it is in.
 
     Raises `FormatError` for data that holds itself, or is nested as deeply as Python can call functions (C15).
     """
     try:
-        return _copied(value)
+        return _copy(value)
     except RecursionError as error:
-        raise FormatError("an entry or a field holds itself, or is nested too deeply to read") from error
+        raise FormatError(
+            "an entry or a field holds itself, or is nested too deeply to read"
+        ) from error
 
 
-def _copied(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     if type(value) is dict:
-        return {key: _copied(item) for key, item in value.items()}
+        return {key: _copy(item) for key, item in value.items()}
     if type(value) is list:
-        return [_copied(item) for item in value]
+        return [_copy(item) for item in value]
     return value.fingerprint if type(value) is Span else value

@@ -26,7 +26,7 @@ _SUMMARIZERS: Mapping[str, Any] = {"RuleSummary": RuleSummary, "ModelSummary": M
 _PICKS: Mapping[str, Any] = {"TaggedMemory": TaggedMemory}
 _INNER: Mapping[str, Any] = {**STRATEGIES, **_SCORERS, **_SUMMARIZERS, **_PICKS, "Concept": Concept}
 """What can be named inside settings: `ClearToolResults(scorer=Freshness())`, `Summarize(summarizer=ModelSummary())`."""
-_TAKEN: Mapping[str, Mapping[str, Any]] = {
+_ACCEPTED_KINDS: Mapping[str, Mapping[str, Any]] = {
     "strategy": STRATEGIES,
     "scorer": _SCORERS,
     "summarizer": _SUMMARIZERS,
@@ -40,34 +40,42 @@ _TAKEN: Mapping[str, Mapping[str, Any]] = {
     "Nearness.embed": {},
 }
 """What a setting of this name takes; nothing where it takes what has no name here."""
-_PLAIN: Mapping[Any, tuple[Callable[[Any], bool], str]] = {
+_ACCEPTED_TYPES: Mapping[Any, tuple[Callable[[Any], bool], str]] = {
     int: (lambda value: type(value) is int, "a whole number"),
     float: (is_number, "a number"),
     str: (lambda value: type(value) is str, "a text"),
     Prompt | str: (lambda value: type(value) is str, "a text"),
     Prompt | str | None: (lambda value: value is None or type(value) is str, "a text"),
     bool: (lambda value: type(value) is bool, "True or False"),
-    tuple[str, ...]: (lambda value: type(value) is tuple and _are_texts(value), "a list of texts in round brackets"),
+    tuple[str, ...]: (
+        lambda value: type(value) is tuple and _are_texts(value),
+        "a list of texts in round brackets",
+    ),
     Collection[str]: (lambda value: type(value) is str or _are_texts(value), "a list of texts"),
-    FactType: (lambda value: type(value) is FactType, " or ".join(f"FactType.{one}" for one in FactType.__members__)),
+    FactType: (
+        lambda value: type(value) is FactType,
+        " or ".join(f"FactType.{one}" for one in FactType.__members__),
+    ),
 }
 """What a setting of this type takes, and how that is said."""
 
 
-def strategy(text: str) -> Strategy:
+def parse_strategy(text: str) -> Strategy:
     """The strategy that *text* names, with its settings in brackets or without.
 
     Names may be spelled `ClearToolResults`, `clear_tool_results` or `clear-tool-results`; settings
     are numbers, texts, lists and the like, scorers, summarizers, concepts and other strategies. Raises ValueError, with what there is to choose from.
     """
     name, bracket, rest = text.strip().partition("(")
-    made = STRATEGIES.get(name) or {_plain(one): value for one, value in STRATEGIES.items()}.get(_plain(name))
+    made = STRATEGIES.get(name) or {
+        _normalize(one): value for one, value in STRATEGIES.items()
+    }.get(_normalize(name))
     if made is None or not callable(made):
         raise ValueError(f"no strategy is called {name!r}; there are {', '.join(STRATEGIES)}")
-    return _made(made, _call(bracket + rest if bracket else "()"))  # type: ignore[no-any-return]
+    return _construct(made, _call(bracket + rest if bracket else "()"))  # type: ignore[no-any-return]
 
 
-def _plain(name: str) -> str:
+def _normalize(name: str) -> str:
     return re.sub(r"[-_ ]", "", name).lower()
 
 
@@ -82,35 +90,37 @@ def _call(text: str) -> ast.Call:
     raise ValueError(f"cannot read the settings {text}: write them as (keep=3, min_tokens=200)")
 
 
-def _made(maker: Any, call: ast.Call) -> Any:
+def _construct(maker: Any, call: ast.Call) -> Any:
     """What *maker* makes of the settings of a call. Raises ValueError, which says what is wrong with them."""
     if not all(keyword.arg for keyword in call.keywords):
-        raise ValueError(f"cannot read the settings {_spelled(call)}: write each by its name")
+        raise ValueError(f"cannot read the settings {_unparse(call)}: write each by its name")
     known = [field.name for field in fields(maker) if field.init]
     names = [*known[: len(call.args)], *(str(keyword.arg) for keyword in call.keywords)]
     wrong = [name for name in names if name not in known or names.count(name) > 1]
     if wrong or len(call.args) > len(known):
         what = f"{wrong[0]!r}" if wrong else f"{len(call.args)} settings"
         twice = " more than once" if wrong and wrong[0] in known else ""
-        raise ValueError(f"{maker.__name__} takes no {what}{twice}; its settings are {', '.join(known) or 'none'}")
+        raise ValueError(
+            f"{maker.__name__} takes no {what}{twice}; its settings are {', '.join(known) or 'none'}"
+        )
     settings = dict(zip(known, map(_value, call.args), strict=False))
     settings |= {str(keyword.arg): _value(keyword.value) for keyword in call.keywords}
     for field in fields(maker):
         if field.name in settings:
-            _look_at(maker.__name__, field, settings[field.name])
+            _validate_setting(maker.__name__, field, settings[field.name])
     try:
         return maker(**settings)
     except (TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"{maker.__name__}: {str(error).replace('.__init__()', '')}") from error
 
 
-def _look_at(name: str, field: Field[Any], value: Any) -> None:
+def _validate_setting(name: str, field: Field[Any], value: Any) -> None:
     """Raise ValueError for a value that a setting cannot have."""
-    kinds = _TAKEN.get(f"{name}.{field.name}", _TAKEN.get(field.name))
+    kinds = _ACCEPTED_KINDS.get(f"{name}.{field.name}", _ACCEPTED_KINDS.get(field.name))
     if kinds is not None and value is not None and type(value) not in kinds.values():
         among = f"one of {', '.join(kinds)}" if kinds else "what only Python code can give"
         raise ValueError(f"{name}: {field.name} must be {among}, not {value!r}")
-    fits, what = _PLAIN.get(field.type, (None, ""))
+    fits, what = _ACCEPTED_TYPES.get(field.type, (None, ""))
     if fits and not fits(value):
         raise ValueError(f"{name}: {field.name} must be {what}, not {value!r}")
 
@@ -122,10 +132,12 @@ def _are_texts(value: Any) -> bool:
 def _value(node: ast.expr) -> Any:
     """The value of a setting: a literal, something of `_INNER` with its settings, a tuple or list of these."""
     match node:
-        case ast.Attribute(value=ast.Name(id="FactType"), attr=name) if name in FactType.__members__:
+        case ast.Attribute(value=ast.Name(id="FactType"), attr=name) if (
+            name in FactType.__members__
+        ):
             return FactType[name]
         case ast.Call(func=ast.Name(id=name)) if name in _INNER:
-            return _made(_INNER[name], node)
+            return _construct(_INNER[name], node)
         case ast.Tuple(elts=items):
             return tuple(_values(items))
         case ast.List(elts=items):
@@ -134,7 +146,7 @@ def _value(node: ast.expr) -> Any:
         return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         raise ValueError(
-            f"cannot read the setting {_spelled(node)}; settings are numbers, texts, lists, and what "
+            f"cannot read the setting {_unparse(node)}; settings are numbers, texts, lists, and what "
             "the documentation shows there"
         ) from None
 
@@ -143,7 +155,7 @@ def _values(nodes: Sequence[ast.expr]) -> list[Any]:
     return [_value(node) for node in nodes]
 
 
-def _spelled(node: ast.expr) -> str:
+def _unparse(node: ast.expr) -> str:
     try:
         return ast.unparse(node)[:200]
     except RecursionError:

@@ -16,7 +16,10 @@ Heard = Sequence[tuple[Segment, ...]]
 
 
 def is_premature(
-    edit: Edit, said: Sequence[Message], end: int | None = None, spoken: Callable[[], Heard] | None = None
+    edit: Edit,
+    said: Sequence[Message],
+    end: int | None = None,
+    spoken: Callable[[], Heard] | None = None,
 ) -> bool:
     """Would *edit* hide, of `messages[:end]`, a result that the model has not read or the request that it is at?
 
@@ -31,7 +34,9 @@ def is_premature(
     if all(said[at].role == "assistant" or (said[at].results and at < end - 1) for at in covered):
         return False
     at, words = open_request(said, end, spoken)
-    return edit.start <= at < edit.stop and not all(_is_said(segment, said[at], edit) for segment in words)
+    return edit.start <= at < edit.stop and not all(
+        _is_said(segment, said[at], edit) for segment in words
+    )
 
 
 def open_request(
@@ -61,7 +66,9 @@ def _is_answered(said: Sequence[Message], asked: int, end: int) -> bool:
 
 def _is_answer(said: Sequence[Message], at: int) -> bool:
     """Does the model say something here, in its own words?"""
-    return any(not isinstance(part, Thinking) for part in said[at].parts) and not belongs_to_summary(said, at)
+    return any(
+        not isinstance(part, Thinking) for part in said[at].parts
+    ) and not belongs_to_summary(said, at)
 
 
 def _is_shown(message: Message, edit: Edit) -> bool:

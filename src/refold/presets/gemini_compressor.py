@@ -117,7 +117,7 @@ class GoogleStyleCompressor(Compressor):
         if view.edits:
             return "applied", "by an earlier compression"
         found = self.compactor.check(valid)
-        return "noop", found.held or found.reason
+        return "noop", found.hold_reason or found.reason
 
 
 async def _nobody(_: Ask) -> Answer | None:

@@ -13,10 +13,10 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 from refold.budget.budget import Budget
-from refold.budget.triggers import Mark, Trigger
+from refold.budget.triggers import LastAttempt, Trigger
 from refold.codecs.codec import Codec
 from refold.codecs.detect import decode_all, open_payload
-from refold.compactor.engine import shrink
+from refold.compactor.engine import compact_to
 from refold.core.profile import Profile
 from refold.core.strategy import Ask, Strategy
 from refold.core.view import View
@@ -77,7 +77,7 @@ class ReadSession:
     rules: Rules = Rules(RULES)
     count: Counter = count_message
     memory: MessageFilter = field(default_factory=TaggedOrBeginning)
-    mark: Mark = field(default_factory=Mark)
+    mark: LastAttempt = field(default_factory=LastAttempt)
     """When the history was compressed last, or seen first."""
     clock: Callable[[], float] = time.time
 
@@ -95,7 +95,7 @@ class ReadSession:
     def reached(self, trigger: Trigger, window: int | None = None) -> bool:
         """Does *trigger* (`refold.budget.triggers`) fire for this history? For conditions of edges (S3-05, C3-7)."""
         budget = Budget(trigger, 0, window=window)
-        return budget.judge(budget.moment(self.view, last=self.mark, now=self.clock())).level == "hard"
+        return budget.judge(budget.observe(self.view, last=self.mark, now=self.clock())).level == "hard"
 
     def memory_messages(self) -> tuple[Message, ...]:
         """The messages that are memory, each once (S3-26)."""
@@ -144,7 +144,7 @@ class WriteSession(ReadSession):
     async def compact(self, *strategies: Strategy) -> View:
         """Run strategies of Refold's on the prompt and set it to what they make of it. What fails
         changes nothing; *attempts* says how it went."""
-        done = await adrive(shrink(self.view, strategies, 0), self.model)
+        done = await adrive(compact_to(self.view, strategies, 0), self.model)
         self.attempts += done.attempts
         self.prompt = Prompt((*self.prompt.head, *done.view.messages))
         return done.view
@@ -164,7 +164,7 @@ class WriteSession(ReadSession):
             raise
         finally:
             self.model = model_before
-        self.mark = Mark(len(self.view.transcript), self.clock(), self.view.tokens)
+        self.mark = LastAttempt(len(self.view.transcript), self.clock(), self.view.tokens)
         return self.attempts[tried:]
 
 
@@ -190,7 +190,7 @@ class LLM:
         own = codec is None and all(isinstance(entry, Message) for entry in history)
         self._codec = None if own else open_payload(self.history, codec).codec
         self._writing = asyncio.Lock()
-        self._clock, self._mark = clock, Mark(0, clock())
+        self._clock, self._mark = clock, LastAttempt(0, clock())
 
     @asynccontextmanager
     async def read_session(self) -> AsyncIterator[ReadSession]:

@@ -13,7 +13,7 @@ from refold.budget.triggers import Tokens
 from refold.codecs.codec import Codec
 from refold.codecs.detect import decode_all, open_payload
 from refold.compactor.compactor import Compactor
-from refold.compactor.engine import steps
+from refold.compactor.engine import compact_if_due
 from refold.core.profile import Profile
 from refold.core.strategy import Answer, Ask, Strategy, Summarizer, Summary
 from refold.core.tool_groups import first_unseen
@@ -128,7 +128,7 @@ def tool_compact(
 ) -> View:
     """Prune *messages* in place, once. Their number stays (S4-04). The view that is returned has the originals
     (`unfold`, `revert().payload`). Raises `FormatError`."""
-    view = drive(steps(_view(messages, count, format), [prune(limits)], Budget(0, 0))).view
+    view = drive(compact_if_due(_view(messages, count, format), [prune(limits)], Budget(0, 0))).view
     messages[:] = view.payload
     return view
 
@@ -172,7 +172,9 @@ def rebuild_messages(messages: list[Any], summary: str, *, format: str | Codec |
     """*messages* with *summary* in place of the history: system messages, the question, the summary, and what the
     model has not answered yet (S4-13). The list as it is, where that would not be shorter."""
     strategy = compaction(summarizer=Given(summary))
-    rebuilt: list[Any] = drive(steps(_view(messages, count_message, format), [strategy], Budget(0, 0))).view.payload
+    rebuilt: list[Any] = drive(
+        compact_if_due(_view(messages, count_message, format), [strategy], Budget(0, 0))
+    ).view.payload
     return rebuilt
 
 

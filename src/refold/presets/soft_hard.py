@@ -136,7 +136,7 @@ class SoftHardCompactor:
         found = self._compactor(settled, store=MemoryStore()).check(messages)
         crossed = found.level == "hard"
         threshold = settled.hard_threshold_tokens if crossed else settled.soft_threshold_tokens
-        return CompactionCheck(found.due, found.tokens, threshold, found.level)
+        return CompactionCheck(found.is_due, found.tokens, threshold, found.level)
 
     def compact(
         self, messages: Any, agent_id: str = "", conversation_id: str | None = None, config: Overrides = None
@@ -150,7 +150,7 @@ class SoftHardCompactor:
         said = self._talks.said(talk, messages)
         compactor = self._compactor(settled, *talk, memory=memory)
         before = compactor.check(said).tokens
-        view = compactor.now(said)
+        view = compactor.compact_now(said)
         return self._result(talk, messages, said, before, view, self._settled(agent_id, memory, told))
 
     # --- to look first, and to go back --------------------------------------------------------
@@ -174,7 +174,7 @@ class SoftHardCompactor:
         """Every attempt on *messages*, the whole history or the compacted list of a named conversation, oldest first,
         with reason, tokens and model (S2-53)."""
         talk = (agent_id, conversation_id)
-        return self._compactor(self.config, *talk).records(self._talks.said(talk, messages))
+        return self._compactor(self.config, *talk).ledger_rows(self._talks.said(talk, messages))
 
     def revert(self, messages: Any, *ids: str, agent_id: str = "", conversation_id: str | None = None) -> list[Any]:
         """Take compactions of *messages*, the whole history or the compacted list of a named conversation, back (all,

@@ -14,7 +14,7 @@ from refold.budget.triggers import Tokens
 from refold.codecs.codec import Codec
 from refold.codecs.detect import decode_all, open_payload
 from refold.compactor.compactor import Compactor
-from refold.compactor.hooks import Instruct, Started
+from refold.compactor.hooks import CompactionStarted, Instructions
 from refold.core.strategy import Strategy, Summarizer
 from refold.core.view import View
 from refold.models.driver import Asker, AsyncAsker
@@ -176,13 +176,13 @@ class ContextCompactor:
         self._lists.show(messages, said, view.payload)
         return view
 
-    def _before(self, view: View, started: Started) -> Instruct | None:
+    def _before(self, view: View, started: CompactionStarted) -> Instructions | None:
         assert self.policy is not None  # noqa: S101 - without one nothing runs
         threshold = self.policy.token_threshold
         _log.info("Context auto_compact triggered: estimated tokens=%s > threshold=%s", started.tokens, threshold)
         found, asked = requests(view), _question.get().strip()
         latest = without_summary(view.transcript.messages[found[-1]]).text.strip() if found else ""
-        return Instruct(f"当前用户问题：{fenced('request', asked)}") if asked and asked != latest else None
+        return Instructions(f"当前用户问题：{fenced('request', asked)}") if asked and asked != latest else None
 
 
 def estimate_tokens(messages: Any, count: Counter = count_message, format: str | Codec | None = None) -> int:

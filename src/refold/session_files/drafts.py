@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from refold.compactor.ledger_rows import about
+from refold.compactor.ledger_rows import build_manual_rows
 from refold.compactor.preview import Preview
 from refold.core.strategy import Strategy
 from refold.edits import Attempt, Edit
@@ -73,7 +73,7 @@ def try_strategies(
     booked = tuple(replace(row, action=action) for row in books.ledger())
     when = booked[0].when if booked else time.time()
     sighted = work.view.apply_valid(local)  # what comes before the others
-    return Preview(work.view, made.view, edits), (*about(action, when, actor, sighted, local), *booked)
+    return Preview(work.view, made.view, edits), (*build_manual_rows(action, when, actor, sighted, local), *booked)
 
 
 def record_rows(work: EditedSession, rows: Sequence[LedgerRow]) -> None:

@@ -14,7 +14,7 @@ from refold.budget.budget import Budget
 from refold.codecs.codec import Codec
 from refold.compactor.calibration import Reports
 from refold.compactor.compactor import Compactor
-from refold.compactor.engine import first_sight
+from refold.compactor.engine import make_local_edits
 from refold.core.strategy import Strategy, is_local
 from refold.core.view import View
 from refold.edits import Edit
@@ -180,7 +180,7 @@ def _is_unseen(work: EditedSession, ids: Iterable[str]) -> bool:
 
 def ledger_rows(work: EditedSession) -> tuple[LedgerRow, ...]:
     """What the ledger says of the session, oldest first. Raises `StoreError`."""
-    return read_only_compactor(work).records(work.payload)
+    return read_only_compactor(work).ledger_rows(work.payload)
 
 
 def find_owner(works: Iterable[EditedSession], id: str) -> EditedSession:
@@ -208,7 +208,7 @@ def shares(before: View, after: View, strategies: Iterable[Strategy] = ()) -> li
 
 def _local_share(before: View, strategy: Strategy, new: set[str]) -> Share:
     """A local strategy's edits that are left at the end: later ones replace what they hide too."""
-    made = first_sight(before, [strategy])
+    made = make_local_edits(before, [strategy])
     left = [tokens_saved(before, edit) for edit in made if edit.id in new]
     reason = "" if left else "later strategies took over" if made else "nothing to do"
     return Share(repr(strategy), len(left), sum(left), "applied" if made else "noop", reason)

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from refold.budget.budget import Budget
-from refold.compactor.engine import first_sight, steps
+from refold.compactor.engine import compact_if_due, make_local_edits
 from refold.core.profile import Profile
 from refold.core.strategy import Answer, Ask, Strategy, is_local
 from refold.core.view import View
@@ -43,8 +43,8 @@ class ScriptedModel:
 def proposals(view: View, strategy: Strategy, ask: Callable[[Ask], Answer | None] | None = None) -> View:
     """*view* with everything *strategy* proposes for it, whatever the budget."""
     if is_local(strategy):
-        return view.apply_valid(first_sight(view, [strategy]))
-    return drive(steps(view, [strategy], Budget(0, 0)), ask).view
+        return view.apply_valid(make_local_edits(view, [strategy]))
+    return drive(compact_if_due(view, [strategy], Budget(0, 0)), ask).view
 
 
 def check_strategy(strategy: Strategy, rules: Rules | None = None, *, examples: Iterable[tuple[Message, ...]]) -> None:
@@ -79,7 +79,7 @@ def _memoryless(bare: View, at_once: View, strategy: Strategy) -> None:
     grown = View.of((), profile=bare.profile)
     for message in bare.transcript.messages:
         grown = grown.extend([message])
-        grown = grown.apply_valid(first_sight(grown.revert(), [strategy], len(grown.transcript) - 1))
+        grown = grown.apply_valid(make_local_edits(grown.revert(), [strategy], len(grown.transcript) - 1))
     assert grown.messages == at_once.messages, "memorylessness: turn by turn is not at once"
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from refold.compactor.preview import Preview
-from refold.compactor.signed_thinking import copies, unbound
+from refold.compactor.signed_thinking import edits_dropping_thinking, find_thinking_copies
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import EditError
@@ -70,7 +70,7 @@ def _told(found: Found, made: Preview, name: str | None, words: bool) -> Json:
         ),
         "summaries": made.summaries(),
         "attempts": [telling.attempt(one) for one in made.attempts],
-        "vanished": telling.vanished(made.vanished, words=words),
+        "vanished": telling.vanished(made.losses, words=words),
         "request": json.loads(found.turn.encode(made.view)) if found.posted else None,
     }
 
@@ -106,7 +106,7 @@ def _accepted(desk: Desk, offer: Offer, asked: Json) -> Json:
 
 
 def _settled(thread: Conversation, edits: Sequence[Edit], store: Store) -> None:
-    if thread.latest is not None and (late := unbound(thread.latest.view, edits)):
+    if thread.latest is not None and (late := edits_dropping_thinking(thread.latest.view, edits)):
         store.save(late)
         _show(thread, (), late)
 
@@ -117,7 +117,7 @@ def _reverted(desk: Desk, asked: Json) -> Json:
     with thread.hold(desk.pipeline.settings.decide_timeout_seconds):
         view = turns.apply_known_edits(found.turn)[0]
         gone = [_edit(view, id) for id in asked["edits"]]
-        gone += [edit for edit in copies(view, gone) if edit not in gone]
+        gone += [edit for edit in find_thinking_copies(view, gone) if edit not in gone]
         decided = decisions.extract(thread.tenant, view, gone)
         after = thread.compactor.revert(found.turn.history, *(edit.id for edit in gone), actor=_actor(asked))
         turns.store.remove(edit.id for edit in decided)

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from refold.compactor.ledger_rows import grade
-from refold.compactor.losses import Vanished
+from refold.compactor.ledger_rows import grade_edit
+from refold.compactor.losses import Losses
 from refold.core.edit_stack import VisibleEdit
 from refold.core.view import View
 from refold.edits import Attempt, Edit
@@ -75,7 +75,7 @@ def _edit(view: View, edit: Edit, shown: int, row: LedgerRow | None, *, words: b
         "stop": edit.stop,
         "tokens_before": view.base.tokens(edit.start, edit.stop),
         "tokens_after": shown,
-        "grade": grade(edit, view.transcript.messages),
+        "grade": grade_edit(edit, view.transcript.messages),
         "text": text[:PART],
         "text_more": max(0, len(text) - PART),
         "said": said[:PART] if words else None,
@@ -124,7 +124,7 @@ def attempt(one: Attempt) -> Json:
     return {name: getattr(one, name) for name in names}
 
 
-def vanished(gone: Vanished, *, words: bool) -> Json:
+def vanished(gone: Losses, *, words: bool) -> Json:
     """How much would vanish, and which *words*, all of them, for who has sent them."""
     found = {name: getattr(gone, name) for name in ("requests", "constraints", "paths", "identifiers")}
     return {name: {"count": len(those), "names": list(those) if words else []} for name, those in found.items()}

@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from refold.compactor.strategy_names import strategy
+from refold.compactor.strategy_names import parse_strategy
 from refold.economics.prices import Prices, Rates, find_rates
 from refold.errors import require_int, require_number
 from refold.gateway.config.durations import parse_duration
@@ -96,7 +96,9 @@ class Config:
     @property
     def tenants(self) -> TenantResolver:
         """What tells callers apart, with nothing learned yet."""
-        return TenantResolver(self.salt, self.tenant, frozenset(name.lower().encode() for name in self.credential_headers))
+        return TenantResolver(
+            self.salt, self.tenant, frozenset(name.lower().encode() for name in self.credential_headers)
+        )
 
     def check_servable(self) -> "Config":
         """This, if it can be served. Raises ValueError without upstreams, and for an address that others
@@ -240,7 +242,7 @@ def _read_settings(table: Table, environment: Mapping[str, str]) -> Settings:
     simple = {"strategies": (str,), "refuse": (str,)}
     made = own.fields(Settings, simple, also=("native",))
     if "strategies" in made:
-        made["strategies"] = tuple(own.guard(partial(strategy, one), "strategies") for one in made["strategies"])
+        made["strategies"] = tuple(own.guard(partial(parse_strategy, one), "strategies") for one in made["strategies"])
     if "refuse" in made:
         made["refuse"] = frozenset(made["refuse"])
     made["windows"] = dict(_read_windows(table.table("windows")))

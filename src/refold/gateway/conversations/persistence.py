@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from refold.compactor.signed_thinking import BY, settle
+from refold.compactor.signed_thinking import BY, drop_invalidated_thinking
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import StoreError
@@ -88,7 +88,7 @@ def repair_interrupted(conversation: Conversation, view: View, store: Store) -> 
     showing = {placed.edit.id for placed in view.visible_edits}
     before = view.revert(*(edit.id for edit in unseen))
     after = before.apply_valid(edit for edit in unseen if edit.id in showing)
-    store.save(settle(after, before).edits[len(after.edits) :])
+    store.save(drop_invalidated_thinking(after, before).edits[len(after.edits) :])
     return True
 
 

@@ -9,7 +9,7 @@ so that any store keeps them.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from refold.compactor.signed_thinking import settle
+from refold.compactor.signed_thinking import drop_invalidated_thinking
 from refold.core.view import View
 from refold.edits import Edit
 from refold.gateway.conversations.identity import hash_parts
@@ -46,7 +46,7 @@ def reapply(tenant: str, view: View, found: Sequence[Edit]) -> list[Edit]:
         at for placed in view.visible_edits for at in range(placed.edit.start, placed.edit.stop)
     }
     after = view.apply_valid(_reapplied_edits(tenant, view, shown, covered))
-    return list(settle(after, view).edits[len(view.edits) :])
+    return list(drop_invalidated_thinking(after, view).edits[len(view.edits) :])
 
 
 def _reapplied_edits(

@@ -1,6 +1,6 @@
 """What compactions ask models, told to who keeps the books."""
 
-from refold.compactor.hooks import Ended, Event, OnEvent, Started
+from refold.compactor.hooks import CompactionEnded, CompactionStarted, Event, OnEvent
 from refold.gateway.ledger.accounting import Summarised
 from refold.gateway.ledger.writer import Clerk
 
@@ -10,12 +10,12 @@ def listener(clerk: Clerk, tenant: str, session: str, then: OnEvent | None) -> O
     models = dict[str, str]()
 
     def listen(event: Event) -> None:
-        if isinstance(event, Started):
+        if isinstance(event, CompactionStarted):
             models[event.run] = event.model
-        elif isinstance(event, Ended):
+        elif isinstance(event, CompactionEnded):
             model = models.pop(event.run, "")
             if event.calls:
-                clerk.summarised(Summarised(event.ended, tenant, session, model, event.calls, event.cost))
+                clerk.summarised(Summarised(event.ended_at, tenant, session, model, event.calls, event.cost))
         if then is not None:
             then(event)
 

@@ -88,7 +88,7 @@ def find_continued(known: Sequence[Conversation], envelope: Payload) -> Conversa
     """
     opening = first_entry_hash(envelope)
     knowing = {
-        conversation.name: conversation.compactor.knows(envelope)
+        conversation.name: conversation.compactor.matching_prefix_length(envelope)
         for conversation in known
         if conversation.history.first_entry == opening
     }

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from refold.compactor.signed_thinking import unsigned
+from refold.compactor.signed_thinking import strip_signed_thinking
 from refold.core.view import View
 from refold.errors import StoreError
 from refold.gateway.conversations.persistence import save_edits
@@ -33,7 +33,7 @@ class Retry:
             with turns.hold_claim(turn.conversation, view, wait=True) as had:
                 view = turns.apply_known_edits(turn)[0] if had.has_waited else view
                 goal = self._goal(turn, view, said, share)
-                after = own.now(turn.history, to=goal, actor="auto (context error)")
+                after = own.compact_now(turn.history, to=goal, actor="auto (context error)")
             save_edits(turn.conversation, after, turns.store)
         except StoreError:
             with turn.conversation.shown.lock:
@@ -46,7 +46,9 @@ class Retry:
         turn.conversation.is_interrupted = True
         view = self.turns.show_from_memory(turn)
         goal = self._goal(turn, view, said, share)
-        self.turns.memory_compactor(turn).now(turn.history, to=goal, actor="auto (context error)")
+        self.turns.memory_compactor(turn).compact_now(
+            turn.history, to=goal, actor="auto (context error)"
+        )
         after = self.turns.show_from_memory(turn)
         turn.conversation.baseline_tokens = after.tokens
         return after if after.tokens < sent else None
@@ -72,7 +74,7 @@ class Retry:
         first = 0 if wholly else binding.refused_block(sent, error)
         try:
             view = turns.apply_known_edits(turn)[0]
-            turns.store.save(unsigned(view, binding.block_position(view, first)))
+            turns.store.save(strip_signed_thinking(view, binding.block_position(view, first)))
             after = turns.apply_known_edits(turn)[0]
             save_edits(conversation, after, turns.store)
         except StoreError:
@@ -87,7 +89,9 @@ class Retry:
         turn.conversation.is_interrupted = True
         view = self.turns.show_from_memory(turn)
         first = 0 if wholly else binding.refused_block(sent, error)
-        turn.conversation.shown.store.save(unsigned(view, binding.block_position(view, first)))
+        turn.conversation.shown.store.save(
+            strip_signed_thinking(view, binding.block_position(view, first))
+        )
         return self.turns.show_from_memory(turn)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from refold.compactor.compactor import Compactor
 from refold.compactor.hooks import OnEvent
 from refold.compactor.preview import Preview
-from refold.compactor.state import copy_of
+from refold.compactor.state import copy_json
 from refold.compactor.unanswered import is_premature
 from refold.core.refetched import find_refetched
 from refold.core.strategy import is_local
@@ -268,7 +268,9 @@ class Turns:
             ledger=NullLedger(),
         )
         preview = other.preview(turn.history, to=case.goal)
-        removed = view.tokens - view.profile.calibrate(view.profile.fixed_tokens + preview.view.estimate)
+        removed = view.tokens - view.profile.calibrate(
+            view.profile.fixed_tokens + preview.view.estimate
+        )
         found = case.with_edits(view, preview.edits, removed).judge()
         if not preview.edits or not found.pays:
             return view, reason
@@ -303,7 +305,7 @@ class Turns:
             and turn.conversation.prefetch.preview is None
         ):
             turn.conversation.prefetch.job = partial(
-                self._prefetch, turn.conversation, view, copy_of(turn.history), goal
+                self._prefetch, turn.conversation, view, copy_json(turn.history), goal
             )
 
     def _prefetch(
