@@ -1,7 +1,7 @@
 """A conversation while it is mended: every part knows the entry that it came from."""
 
 from collections import defaultdict
-from collections.abc import Container, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
