@@ -15,6 +15,26 @@ SOURCE = Path(refold.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
 
 
+MODULES = 400
+SINGLE_IMPORTERS = 0.35
+PARTICIPLES = 500
+VAGUE_VARIABLES = 1000
+VAGUE = frozenset("one said found made told known kept other others what few more left".split())
+"""Names of variables that say nothing."""
+IRREGULAR = frozenset(
+    "told kept held said made found sent given taken known left lost heard hidden shown seen written spoken gone done "
+    "bound thought spent built begun chosen drawn driven fallen felt forgotten got grown meant met paid proved read_ "
+    "sealed sold stood struck sworn torn thrown understood worn won wound".split()
+)
+"""Participles that do not end in -ed."""
+
+
+def is_participle(name: str) -> bool:
+    """Is a function named by a past participle instead of by what it does?"""
+    first = name.strip("_").split("_")[0]
+    return first in IRREGULAR or (first.endswith("ed") and len(first) > 4 and first not in {"need", "embed", "feed", "seed"})
+
+
 @cache
 def trees() -> dict[Path, ast.Module]:
     """The package's files, parsed when the first test asks for them: most workers need none."""
@@ -42,9 +62,55 @@ def test_no_function_is_longer_than_a_screen() -> None:
     assert {node.name: length(node) for node in functions() if length(node) > 50} == {}
 
 
+def test_the_top_of_the_package_fits_on_a_screen() -> None:
+    entries = [path for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()]
+    assert len(entries) <= 28, sorted(path.name for path in entries)
+
+
+def test_there_are_no_more_modules_than_a_reader_can_hold() -> None:
+    assert len(FILES) <= MODULES
+
+
+def test_most_modules_serve_more_than_one_other() -> None:
+    """A module that one other imports is a part of that one, as a rule."""
+    importers: dict[str, set[Path]] = {}
+    names = {".".join(path.relative_to(SOURCE.parent).with_suffix("").parts): path for path in FILES}
+    for path, tree in trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("refold"):
+                for alias in node.names:
+                    full = f"{node.module}.{alias.name}"
+                    importers.setdefault(full if full in names else node.module, set()).add(path)
+    single = sorted(name for name, path in names.items() if len(importers.get(name, set()) - {path}) == 1)
+    assert len(single) <= SINGLE_IMPORTERS * len(FILES), single
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_files_can_be_read_in_one_sitting(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 300
+
+
+def test_functions_are_named_by_what_they_do() -> None:
+    """No bare participle (`told`, `kept`): a function is a verb, a predicate begins with is or has, a value is a noun."""
+    named = {
+        f"{path.relative_to(SOURCE)}: {node.name}"
+        for path, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and not any(isinstance(d, ast.Name) and d.id in ("property", "cached_property") for d in node.decorator_list)
+        and is_participle(node.name)
+    }
+    assert len(named) <= PARTICIPLES, sorted(named)
+
+
+def test_variables_are_named_for_what_they_hold() -> None:
+    vague = {
+        f"{path.relative_to(SOURCE)}:{node.lineno} {node.id}"
+        for path, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in VAGUE
+    }
+    assert len(vague) <= VAGUE_VARIABLES, sorted(vague)
 
 
 def test_no_imports_inside_functions() -> None:
