@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
-from refold.cli import commands
-from refold.cli import terminal as screen
-from refold.cli.inputs import tokens
+from refold.cli import commands, terminal
+from refold.cli.options import token_count
 from refold.compactor.strategy_names import parse_strategy
 from refold.session_files import demo_session
 from refold.strategies import ClearToolResults
@@ -523,7 +522,7 @@ def test_a_damaged_sidecar_is_one_clear_line(file) -> None:
     [("60000", 60_000), ("60_000", 60_000), ("60,000", 60_000), ("60k", 60_000), ("1.5M", 1_500_000), ("0.5k", 500)],
 )
 def test_numbers_of_tokens(text, number) -> None:
-    assert tokens(text) == number
+    assert token_count(text) == number
 
 
 @pytest.mark.parametrize("text", ["ClearToolResults(keep=5)", "clear_tool_results(keep=5)", "clear-tool-results (5)"])
@@ -547,14 +546,14 @@ def test_names_of_strategies_are_not_run(text) -> None:
     ("count", "text"), [(0, "0"), (950, "950"), (12_340, "12.3k"), (999_960, "1.00M"), (1_250_000, "1.25M")]
 )
 def test_sizes_as_people_say_them(count, text) -> None:
-    assert screen.tokens(count) == text
+    assert terminal.tokens(count) == text
 
 
 def test_a_bar_is_as_long_as_its_share() -> None:
-    assert screen.bar(1, 2, 10) == "█" * 5
-    assert screen.bar(0, 2, 10) == ""
-    assert screen.bar(1, 10_000, 10) == "▏"
-    assert screen.bar(1, 0, 10) == "▏"
+    assert terminal.bar(1, 2, 10) == "█" * 5
+    assert terminal.bar(0, 2, 10) == ""
+    assert terminal.bar(1, 10_000, 10) == "▏"
+    assert terminal.bar(1, 0, 10) == "▏"
 
 
 # --- as a process ----------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from children import default_signals
-from refold.cli.model_options import by_model
+from refold.cli.model_options import with_summarizer
 from refold.compactor.strategy_names import STRATEGIES, parse_strategy
 from refold.messages import user
 from refold.scorers import Emphasis
@@ -233,13 +233,13 @@ def test_settings_that_make_no_sense_are_said(text) -> None:
 
 def test_a_model_takes_the_place_of_rules_wherever_they_summarise() -> None:
     summary = ModelSummary()
-    assert by_model(Summarize(keep=3), summary) == Summarize(keep=3, summarizer=summary)
-    assert by_model(WholeHistory(), summary) == WholeHistory(summarizer=summary)
-    inside = by_model(KeepImportant(Summarize(), Emphasis()), summary)
+    assert with_summarizer(Summarize(keep=3), summary) == Summarize(keep=3, summarizer=summary)
+    assert with_summarizer(WholeHistory(), summary) == WholeHistory(summarizer=summary)
+    inside = with_summarizer(KeepImportant(Summarize(), Emphasis()), summary)
     assert inside == KeepImportant(Summarize(summarizer=summary), Emphasis())
     own = Summarize(summarizer=ModelSummary(instructions="short"))
-    assert by_model(own, summary) == own
-    assert by_model(parse_strategy("ClearToolResults"), summary) == parse_strategy("ClearToolResults")
+    assert with_summarizer(own, summary) == own
+    assert with_summarizer(parse_strategy("ClearToolResults"), summary) == parse_strategy("ClearToolResults")
 
 
 # --- recall ----------------------------------------------------------------------------------

@@ -19,12 +19,10 @@ MODULES = 400
 SINGLE_IMPORTERS = 0.35
 PARTICIPLES = 500
 VAGUE_VARIABLES = 1000
-VAGUE = frozenset("one said found made told known kept other others what few more left".split())
+VAGUE = frozenset(["one", "said", "found", "made", "told", "known", "kept", "other", "others", "what", "few", "more", "left"])
 """Names of variables that say nothing."""
 IRREGULAR = frozenset(
-    "told kept held said made found sent given taken known left lost heard hidden shown seen written spoken gone done "
-    "bound thought spent built begun chosen drawn driven fallen felt forgotten got grown meant met paid proved read_ "
-    "sealed sold stood struck sworn torn thrown understood worn won wound".split()
+    ["told", "kept", "held", "said", "made", "found", "sent", "given", "taken", "known", "left", "lost", "heard", "hidden", "shown", "seen", "written", "spoken", "gone", "done", "bound", "thought", "spent", "built", "begun", "chosen", "drawn", "driven", "fallen", "felt", "forgotten", "got", "grown", "meant", "met", "paid", "proved", "read_", "sealed", "sold", "stood", "struck", "sworn", "torn", "thrown", "understood", "worn", "won", "wound"]
 )
 """Participles that do not end in -ed."""
 

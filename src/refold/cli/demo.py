@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.rule import Rule
@@ -14,9 +15,10 @@ from rich.text import Text
 
 from refold.budget.budget import Budget
 from refold.cli import terminal
-from refold.cli.output import strategies
-from refold.cli.tables import Line, part_lines
+from refold.cli.message_lines import Line, part_lines
+from refold.cli.options import JSON
 from refold.cli.terminal import clean, tokens
+from refold.cli.write_output import strategy_table
 from refold.codecs.repair import check
 from refold.compactor.compactor import Compactor
 from refold.compactor.defaults import default_strategies
@@ -152,7 +154,7 @@ def _replay(compactor: Compactor, entries: Iterable[Any]) -> Iterator[tuple[View
 
 
 def _shares(views: Sequence[View], compactor: Compactor) -> Iterator[Share]:
-    """Yield what each strategy did over all requests: edits, and the tokens saved when they were made."""
+    """Yield each strategy's edits over all requests, and the tokens they saved at first."""
     unedited = views[-1].revert()
     for strategy in compactor.local:
         saved = [tokens_saved(unedited, edit) for edit in make_local_edits(unedited, [strategy])]
@@ -282,7 +284,7 @@ def _show_sums(console: Console, replay: Replay) -> None:
         "in all others what was sent before was sent again unchanged"
     )
     console.print()
-    console.print(strategies(replay.shares))
+    console.print(strategy_table(replay.shares))
 
 
 def _sums(requests: Sequence[Request]) -> tuple[int, int, int]:
@@ -338,7 +340,7 @@ def _show_proofs(console: Console, proofs: Iterable[Proof]) -> None:
     console.print()
 
 
-def as_json(replay: Replay) -> dict[str, Any]:
+def json_answer(replay: Replay) -> dict[str, Any]:
     """Return what `refold demo --json` prints."""
     said, sent, breaks = _sums(replay.requests)
     return {
@@ -350,3 +352,24 @@ def as_json(replay: Replay) -> dict[str, Any]:
         "strategies": [asdict(share) for share in replay.shares],
         "proofs": [asdict(proof) for proof in replay.proofs],
     }
+
+
+@click.command()
+@JSON
+@click.option(
+    "--turns",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Only the first N answers of the model.",
+)
+def demo(as_json: bool, turns: int | None) -> int:
+    """Compact a long agent session turn by turn, and prove that nothing was lost.
+
+    Needs no key, no network and no model. Exit code 1 if a proof fails.
+    """
+    result = replay(turns, watch=track_progress)
+    if as_json:
+        terminal.print_json(json_answer(result))
+    else:
+        show(result)
+    return int(not all(proof.holds for proof in result.proofs))

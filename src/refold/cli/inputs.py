@@ -1,21 +1,15 @@
-"""Which sessions a command works on."""
+"""The sessions that a command works on."""
 
-import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from refold import session_files as transcripts
-from refold.cli import terminal as screen
-from refold.codecs.json_text import dump
-from refold.compactor.strategy_names import parse_strategy
-from refold.core.strategy import Strategy
+from refold import session_files
+from refold.cli import terminal
 from refold.errors import FormatError, RefoldError
 from refold.session_files import Session
 from refold.session_files.edited_session import EditedSession, list_session_files, open_edited
@@ -27,30 +21,8 @@ from refold.tokens.exact import exact
 
 ENCODING = "o200k_base"
 """What `--exact` counts with."""
-MOST = 10**15
-"""Tokens that no request has."""
-Use = Literal["look", "try", "change", "make"]
-"""What a command does with the store: look at it; look, if there is one yet; change one that is there; make one too."""
-_NUMBER = re.compile(r"(\d[\d_,]{0,30}(?:\.\d{1,30})?)\s*([kKmM]?)", re.ASCII)
-
-
-def tokens(value: str) -> int:
-    """A number of tokens: 60000, 60_000, 60k, 1.5M. Raises `click.BadParameter`, for 0 and for more than `MOST` too."""
-    found = _NUMBER.fullmatch(value.strip())
-    if not found:
-        raise click.BadParameter(f"{value[:40]!r} is no number of tokens; write 60000, 60k or 1.5M")
-    count = round(Fraction(re.sub("[_,]", "", found[1])) * {"": 1, "k": 1_000, "m": 1_000_000}[found[2].lower()])
-    if not 1 <= count <= MOST:
-        raise click.BadParameter(f"{value!r}: it must be from 1 to {MOST:,} tokens")
-    return count
-
-
-def named(value: str) -> Strategy:
-    """A strategy with its settings: ClearToolResults(keep=3). Raises `click.BadParameter`."""
-    try:
-        return parse_strategy(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
+Use = Literal["read", "try", "change", "create"]
+"""How a command uses the store: `try` reads it if it exists, `change` wants one that exists."""
 
 
 @dataclass(slots=True)
@@ -63,7 +35,7 @@ class Inputs:
     every: bool = False
     format: str | None = None
     exact: bool = False
-    use: Use = "look"
+    use: Use = "read"
     skipped: list[tuple[str, str]] = field(default_factory=list)
     """Files and directories that could not be read, and why."""
     _files: list[str | Path] | None = None
@@ -73,73 +45,81 @@ class Inputs:
         """How tokens are counted."""
         return counter(exact(ENCODING)) if self.exact else count_message
 
-    def works(self) -> Iterator[EditedSession]:
-        """Every session, read and opened. One that cannot be read is skipped if it is one of several.
+    def sessions(self) -> Iterator[EditedSession]:
+        """Yield every session. One of several that cannot be read is skipped.
 
-        Raises `RefoldError` and `OSError` when there is nothing to work on.
+        Raises `RefoldError` and `OSError` if there is nothing to work on.
         """
-        files, many = self.files(), self.every or len(self.paths) > 1 or any(Path(p).is_dir() for p in self.paths)
-        store, count, found = self._store(), self.count, 0
+        files = self.files()
+        several = (
+            self.every or len(self.paths) > 1 or any(Path(path).is_dir() for path in self.paths)
+        )
+        store, count, empty = self._open_store(), self.count, True
         place = file_path(self.store) if self.store is not None else None
-        for path in _tracked(files):
+        for path in _track_progress(files):
             try:
-                for session, data in self._sessions(path):
-                    screen.complain_all(f"{session.path}: {problem}" for problem in session.problems)
-                    kept = store or (MemoryStore() if session.path == Path("-") else None)
-                    yield open_edited(session, data, kept, format=self.format, count=count, place=place)
-                    found += 1
+                for session, data in self._read(path):
+                    terminal.warn_all(f"{session.path}: {problem}" for problem in session.problems)
+                    own = store or (MemoryStore() if session.path == Path("-") else None)
+                    yield open_edited(
+                        session, data, own, format=self.format, count=count, place=place
+                    )
+                    empty = False
             except (RefoldError, OSError) as error:
-                if not many:
+                if not several:
                     raise
                 self._skip(str(path), error)
-        if not found:
+        if empty:
             raise FormatError(f"no session in {', '.join(self.paths)}")
 
-    def one(self) -> EditedSession:
-        """The only session. Raises `FormatError` when there are several."""
-        works = list(self.works())
-        if len(works) > 1:
+    def single_session(self) -> EditedSession:
+        """Return the only session. Raises `FormatError` if there are several."""
+        sessions = list(self.sessions())
+        if len(sessions) > 1:
             raise FormatError(
-                f"there are {len(works)} sessions; name one file (or one of a file's sessions with --session)"
+                f"there are {len(sessions)} sessions; name one file "
+                "(or one of a file's sessions with --session)"
             )
-        return works[0]
+        return sessions[0]
 
-    def guard(self, target: str | None) -> None:
-        """Refuse to write over what is only ever read. Raises `click.UsageError`."""
+    def check_targets(self, output: str | None) -> None:
+        """Refuse to write over a session, which is only ever read. Raises `click.UsageError`."""
         named = [path for path in self.paths if path != "-"]
-        for path, sessions in ((target, self.files() if target else []), (self.store, named)):
-            if path and path != "-" and any(_same(path, one) for one in sessions):
-                raise click.UsageError(f"{path} is the session itself, and sessions are never written")
+        for path, files in ((output, self.files() if output else []), (self.store, named)):
+            if path and path != "-" and any(_is_same_file(path, file) for file in files):
+                raise click.UsageError(
+                    f"{path} is the session itself, and sessions are never written"
+                )
 
     def files(self) -> Sequence[str | Path]:
-        """The session files that the paths name: those below a directory too, but for our own store."""
+        """Return the session files that the paths name, with those below directories."""
         if self._files is None:
-            self._files = [file for path in self.paths for file in self._below(path)]
+            self._files = [file for path in self.paths for file in self._files_in(path)]
         return self._files
 
-    def _below(self, path: str) -> Sequence[str | Path]:
+    def _files_in(self, path: str) -> Sequence[str | Path]:
         if path == "-" or not Path(path).is_dir():
             return [path]
-        found = list_session_files(Path(path), lambda error: self._skip(str(error.filename), error))
-        return [one for one in found if not self.store or not _same(self.store, one)]
+        files = list_session_files(Path(path), lambda error: self._skip(str(error.filename), error))
+        return [file for file in files if not self.store or not _is_same_file(self.store, file)]
 
     def _skip(self, path: str, error: Exception) -> None:
         self.skipped.append((path, reason(error)))
-        screen.complain(f"{path}: {reason(error)}; skipped")
+        terminal.warn(f"{path}: {reason(error)}; skipped")
 
-    def _sessions(self, path: str | Path) -> Iterator[tuple[Session, bytes | None]]:
-        """Sessions of a file, each with the file's content where that may be a request as it stands."""
+    def _read(self, path: str | Path) -> Iterator[tuple[Session, bytes | None]]:
+        """Yield a file's sessions, each with the file's content if that may be a request itself."""
         if path == "-":
-            data = screen.stdin().read()
-            session = transcripts.read_bytes(data, "-", self.id)
-            yield session, _own(session, data)
+            data = terminal.stdin().read()
+            session = session_files.read_bytes(data, "-", self.id)
+            yield session, data if _is_request(session) else None
         elif self.every:
-            yield from ((session, None) for session in transcripts.read_all(path))
+            yield from ((session, None) for session in session_files.read_all(path))
         else:
-            session = transcripts.read(path, self.id)
-            yield session, _own(session, None)
+            session = session_files.read(path, self.id)
+            yield session, session.path.read_bytes() if _is_request(session) else None
 
-    def _store(self) -> Store | None:
+    def _open_store(self) -> Store | None:
         if self.store is None:
             return None
         file = file_path(self.store)
@@ -147,24 +127,21 @@ class Inputs:
             return MemoryStore()
         if self.use == "change":
             require_file(self.store)
-        return open_store(self.store, read_only=self.use in ("look", "try"))
+        return open_store(self.store, read_only=self.use in ("read", "try"))
 
 
-def _same(path: str, other: str | Path) -> bool:
-    """Are they one file?"""
+def _is_same_file(path: str, other: str | Path) -> bool:
     return Path(path).exists() and Path(other).exists() and Path(path).samefile(other)
 
 
-def _own(session: Session, data: bytes | None) -> bytes | None:
-    """The content of a file that is one request, to keep its spelling."""
-    if session.client != "plain" or session.id:
-        return None
-    return session.path.read_bytes() if data is None else data
+def _is_request(session: Session) -> bool:
+    """Is the whole file one request, whose spelling is to be kept?"""
+    return session.client == "plain" and not session.id
 
 
-def _tracked(files: Sequence[str | Path]) -> Iterator[str | Path]:
-    """*files*, with a progress bar on a terminal if there are several."""
-    console = screen.err()
+def _track_progress(files: Sequence[str | Path]) -> Iterator[str | Path]:
+    """Yield *files*, with a progress bar on a terminal if there are several."""
+    console = terminal.err()
     if len(files) < 2 or not console.is_terminal:
         yield from files
         return
@@ -174,35 +151,7 @@ def _tracked(files: Sequence[str | Path]) -> Iterator[str | Path]:
 
 
 def reason(error: BaseException) -> str:
-    """Why something failed, without what Python adds."""
+    """Return why something failed, without what Python adds."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) or type(error).__name__
-
-
-def guard_target(target: str | None) -> None:
-    """Refuse a file that could not be written, before anything is kept or paid for. Raises `click.UsageError`."""
-    if not target or target == "-":
-        return
-    path = Path(target)
-    if path.is_dir():
-        raise click.UsageError(f"--output {target}: it is a directory")
-    if not path.parent.is_dir():
-        raise click.UsageError(f"--output {target}: there is no directory {path.parent}")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise click.UsageError(f"--output {target}: it may not be written")
-
-
-def one_standard_output(output: str | None, *, as_json: bool) -> None:
-    """Refuse two answers on one standard output. Raises `click.UsageError`."""
-    if output == "-" and as_json:
-        raise click.UsageError("--json and --output - both want standard output")
-
-
-def write(target: str, payload: Any) -> None:
-    """A request as JSON, in the spelling in which it came if it came as text; `-` is standard output."""
-    data = payload if isinstance(payload, bytes) else dump(payload).encode()
-    if target == "-":
-        screen.write(data)
-    else:
-        Path(target).write_bytes(data)

@@ -4,176 +4,181 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from refold.cli.compact_command import Accepted, Compacted
-from refold.cli.editor import summaries
+from refold.cli.compaction import Acceptance, Compaction, summaries
 from refold.codecs.repair import Repaired
 from refold.core.view import View
 from refold.edits import Edit
+from refold.messages import Message
 from refold.retrieval import Hit
 from refold.rules.rule import Violation
 from refold.session_files import Found
-from refold.session_files.edited_session import EditedSession, Share, savings_by_strategy, tokens_saved
+from refold.session_files.edited_session import EditedSession, savings_by_strategy, tokens_saved
 from refold.stores.store import LedgerRow
 
 Document = dict[str, Any]
 
 
 def answer(sessions: Iterable[Document], skipped: Iterable[tuple[str, str]]) -> Document:
-    """The whole answer: one entry a session, and the files that could not be read."""
-    return {"sessions": list(sessions), "skipped": [{"path": path, "reason": why} for path, why in skipped]}
+    """Return the whole answer: an entry for each session, and the files that could not be read."""
+    files = [{"path": path, "reason": reason} for path, reason in skipped]
+    return {"sessions": list(sessions), "skipped": files}
 
 
-def session(work: EditedSession) -> Document:
-    """Which session it is."""
-    one = work.session
+def session(edited: EditedSession) -> Document:
+    """Return which session it is."""
+    session, source = edited.session, edited.view.source
     return {
-        "path": work.name,
-        "client": one.client,
-        "format": work.view.source.codec.NAME if work.view.source is not None else one.format,
-        "id": one.id,
-        "title": one.title,
-        "cwd": one.cwd,
-        "messages": len(work.view.transcript),
-        "problems": [{"line": problem.line, "text": problem.text} for problem in one.problems],
+        "path": edited.name,
+        "client": session.client,
+        "format": source.codec.NAME if source is not None else session.format,
+        "id": session.id,
+        "title": session.title,
+        "cwd": session.cwd,
+        "messages": len(edited.view.transcript),
+        "problems": [{"line": problem.line, "text": problem.text} for problem in session.problems],
     }
 
 
-def edit(view: View, one: Edit) -> Document:
-    """An edit, without what it shows."""
-    return {"id": one.id, "start": one.start, "stop": one.stop, "by": one.by, "saved": tokens_saved(view, one)}
+def _edit(view: View, edit: Edit) -> Document:
+    """Return an edit, without what it shows."""
+    saved = tokens_saved(view, edit)
+    return {"id": edit.id, "start": edit.start, "stop": edit.stop, "by": edit.by, "saved": saved}
 
 
-def share(one: Share) -> Document:
-    """What one strategy did."""
-    return asdict(one)
-
-
-def stats(work: EditedSession, parts: Mapping[str, Any], effective: int | None) -> Document:
-    """`refold stats`."""
-    view = work.view
-    compactions = [{"start": c.start, "stop": c.stop, "trigger": c.trigger} for c in work.session.compactions]
+def stats(edited: EditedSession, shares: Mapping[str, Any], effective: int | None) -> Document:
+    """Return the answer of `refold stats` for one session."""
+    view = edited.view
+    tokens = {"said": view.tokens_unedited, "sent": view.tokens, "effective": effective}
+    compactions = [
+        {"start": compaction.start, "stop": compaction.stop, "trigger": compaction.trigger}
+        for compaction in edited.session.compactions
+    ]
     return {
-        **session(work),
-        "tokens": {
-            "said": view.tokens_unedited,
-            "sent": view.tokens,
-            "effective": effective,
-            "fixed": view.profile.fixed_tokens,
-        },
-        **parts,
+        **session(edited),
+        "tokens": {**tokens, "fixed": view.profile.fixed_tokens},
+        **shares,
         "compactions": compactions,
-        "edits": [share(one) for one in savings_by_strategy(view)],
+        "edits": [asdict(share) for share in savings_by_strategy(view)],
     }
 
 
-def compaction(one: Compacted) -> Document:
-    """`refold compact`; what is asked for with `--preview` besides."""
-    before, after = one.work.view, one.made.view
+def compaction(result: Compaction) -> Document:
+    """Return the answer of `refold compact` for one session."""
+    before, after = result.edited.view, result.preview.view
+    tokens = {"said": before.tokens_unedited, "before": before.tokens, "after": after.tokens}
     document = {
-        **session(one.work),
-        "tokens": {"said": before.tokens_unedited, "before": before.tokens, "after": after.tokens, "target": one.to},
-        "fits": after.tokens <= one.to,
-        "strategies": [share(done) for done in one.shares],
-        "edits": [edit(after, made) for made in one.made.edits],
-        "store": one.kept,
-        "calls": one.made.calls,
-        "cost": one.made.cost,
+        **session(result.edited),
+        "tokens": {**tokens, "target": result.to},
+        "fits": after.tokens <= result.to,
+        "strategies": [asdict(share) for share in result.shares],
+        "edits": [_edit(after, edit) for edit in result.preview.edits],
+        "store": result.file,
+        "calls": result.preview.calls,
+        "cost": result.preview.cost,
     }
-    return document | ({} if one.draft is None else {"preview": _preview(one)})
+    return document if result.draft is None else {**document, "preview": _preview(result)}
 
 
-def _preview(one: Compacted) -> Document:
+def _preview(result: Compaction) -> Document:
+    """Return what `--preview` adds."""
+    preview = result.preview
     return {
-        "draft": one.draft,
-        "price": {"before": one.prices[0], "after": one.prices[1]} if one.prices else None,
-        "summaries": [{"edit": id, "text": text} for id, text in summaries(one.made).items()],
-        "vanished": {kind: list(texts) for kind, texts in asdict(one.made.losses).items()},
+        "draft": result.draft,
+        "price": dict(zip(("before", "after"), result.prices, strict=True))
+        if result.prices
+        else None,
+        "summaries": [{"edit": id, "text": text} for id, text in summaries(preview).items()],
+        "vanished": {kind: list(texts) for kind, texts in asdict(preview.losses).items()},
     }
 
 
-def accepted(one: Accepted, actor: str) -> Document:
-    """`refold accept`."""
-    view = one.after.view
+def acceptance(result: Acceptance, actor: str) -> Document:
+    """Return the answer of `refold accept` for one session."""
+    view = result.after.view
     return {
-        **session(one.work),
-        "tokens": {"before": one.work.view.tokens, "after": view.tokens},
-        "edits": [edit(view, made) for made in one.edits],
-        "store": one.kept,
-        "grown": one.grown,
+        **session(result.before),
+        "tokens": {"before": result.before.view.tokens, "after": view.tokens},
+        "edits": [_edit(view, edit) for edit in result.edits],
+        "store": result.file,
+        "grown": result.grown,
         "actor": actor,
     }
 
 
-def discarded(work: EditedSession, found: bool) -> Document:
-    """`refold discard`."""
-    return {**session(work), "discarded": found}
+def discard(edited: EditedSession, existed: bool) -> Document:
+    """Return the answer of `refold discard` for one session."""
+    return {**session(edited), "discarded": existed}
 
 
-def history(work: EditedSession, rows: Iterable[LedgerRow]) -> Document:
-    """`refold history`: the ledger's rows, all of their fields."""
-    return {**session(work), "rows": [asdict(row) for row in rows]}
+def history(edited: EditedSession, rows: Iterable[LedgerRow]) -> Document:
+    """Return the answer of `refold history` for one session: the ledger's rows, all fields."""
+    return {**session(edited), "rows": [asdict(row) for row in rows]}
 
 
-def recalled(work: EditedSession, hits: Sequence[Hit], limit: int) -> Document:
-    """`refold recall`."""
-    return {**session(work), "hits": [hit._asdict() for hit in hits[:limit]], "more": len(hits) > limit}
+def hits(edited: EditedSession, hits: Sequence[Hit], limit: int) -> Document:
+    """Return the answer of `refold recall` for one session."""
+    shown = [hit._asdict() for hit in hits[:limit]]
+    return {**session(edited), "hits": shown, "more": len(hits) > limit}
 
 
-def view(work: EditedSession) -> Document:
-    """`refold view`."""
-    return {
-        **session(work),
-        "tokens": work.view.tokens,
-        "items": [
-            {
-                "start": item.start,
-                "stop": item.stop,
-                "edit": edit(work.view, item.edit) if item.edit else None,
-                "tokens": item.tokens,
-                "shown": [{"role": m.role, "parts": [_part(part) for part in m.parts]} for m in item.messages],
-            }
-            for item in work.view.iter_items()
-        ],
-    }
+def view(edited: EditedSession) -> Document:
+    """Return the answer of `refold view` for one session."""
+    items = [
+        {
+            "start": item.start,
+            "stop": item.stop,
+            "edit": _edit(edited.view, item.edit) if item.edit else None,
+            "tokens": item.tokens,
+            "shown": [_message(message) for message in item.messages],
+        }
+        for item in edited.view.iter_items()
+    ]
+    return {**session(edited), "tokens": edited.view.tokens, "items": items}
 
 
-def unfolded(work: EditedSession, id: str) -> Document:
-    """`refold unfold`: the entries in their wire form."""
-    return {**session(work), "edit": edit(work.view, work.view.find(id)), "entries": work.view.unfold(id)}
+def _message(message: Message) -> Document:
+    parts = [{"type": type(part).__name__, **asdict(part)} for part in message.parts]
+    return {"role": message.role, "parts": parts}
 
 
-def reverted(work: EditedSession, gone: Sequence[Edit], after: EditedSession) -> Document:
-    """`refold revert`."""
-    tokens = {"before": work.view.tokens, "after": after.view.tokens}
-    return {**session(work), "tokens": tokens, "reverted": [edit(work.view, one) for one in gone]}
+def hidden_entries(edited: EditedSession, id: str) -> Document:
+    """Return the answer of `refold unfold`: the entries in their wire form."""
+    view = edited.view
+    return {**session(edited), "edit": _edit(view, view.find(id)), "entries": view.unfold(id)}
 
 
-def checked(work: EditedSession, found: Sequence[Violation], repaired: Repaired | None) -> Document:
-    """`refold check`."""
-    document = {**session(work), "violations": [violation(one) for one in found]}
+def revert(before: EditedSession, edits: Sequence[Edit], after: EditedSession) -> Document:
+    """Return the answer of `refold revert` for one session."""
+    tokens = {"before": before.view.tokens, "after": after.view.tokens}
+    reverted = [_edit(before.view, edit) for edit in edits]
+    return {**session(before), "tokens": tokens, "reverted": reverted}
+
+
+def check(
+    edited: EditedSession, violations: Sequence[Violation], repaired: Repaired | None
+) -> Document:
+    """Return the answer of `refold check` for one session."""
+    document = {**session(edited), "violations": list(map(_violation, violations))}
     if repaired is not None:
-        document["repairs"] = [asdict(one) for one in repaired.repairs]
-        document["left"] = [violation(one) for one in repaired.left]
+        document["repairs"] = [asdict(repair) for repair in repaired.repairs]
+        document["left"] = list(map(_violation, repaired.left))
     return document
 
 
-def violation(one: Violation) -> Document:
-    """One thing that a provider refuses, with the reason why a repair left it, if one did."""
-    return {key: value for key, value in asdict(one).items() if key != "unmended" or value}
+def _violation(violation: Violation) -> Document:
+    """Return a violation, with the reason why it was not repaired if there is one."""
+    fields = asdict(violation).items()
+    return {key: value for key, value in fields if key != "unmended" or value}
 
 
-def found(one: Found) -> Document:
-    """A session on this machine."""
+def found_session(found: Found) -> Document:
+    """Return a session on this machine."""
     return {
-        "client": one.client,
-        "path": str(one.path),
-        "id": one.id,
-        "title": one.title,
-        "cwd": one.cwd,
-        "size_bytes": one.size_bytes,
-        "modified": one.modified.isoformat(),
+        "client": found.client,
+        "path": str(found.path),
+        "id": found.id,
+        "title": found.title,
+        "cwd": found.cwd,
+        "size_bytes": found.size_bytes,
+        "modified": found.modified.isoformat(),
     }
-
-
-def _part(part: Any) -> Document:
-    return {"type": type(part).__name__, **asdict(part)}

@@ -1,78 +1,165 @@
 """Options that several commands take."""
 
 import getpass
-from collections.abc import Callable
+import os
+import re
+from collections.abc import Callable, Iterable
+from fractions import Fraction
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import click
 
-from refold.cli.inputs import Inputs, Use, guard_target
+from refold.cli import terminal
+from refold.cli.inputs import Inputs, Use
 from refold.codecs.detect import CODECS
+from refold.codecs.json_text import dump
+from refold.compactor.strategy_names import parse_strategy
+from refold.core.strategy import Strategy
+from refold.session_files.drafts import draft_path
+from refold.session_files.edited_session import EditedSession
 
 Command = Callable[..., int | None]
 
-JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-SESSIONS = click.argument("paths", nargs=-1, required=True, metavar="FILE...")
-SESSION = click.argument("paths", metavar="FILE")
-EDIT = click.option("--edit", is_flag=True, help="Open the summary in $VISUAL or $EDITOR first.")
+MAX_TOKENS = 10**15
+_NUMBER = re.compile(r"(\d[\d_,]{0,30}(?:\.\d{1,30})?)\s*([kKmM]?)", re.ASCII)
+
+
+# --- values ----------------------------------------------------------------------------------
+
+
+def token_count(value: str) -> int:
+    """Return a number of tokens: 60000, 60_000, 60k, 1.5M. Raises `click.BadParameter`."""
+    match = _NUMBER.fullmatch(value.strip())
+    if not match:
+        raise click.BadParameter(f"{value[:40]!r} is no number of tokens; write 60000, 60k or 1.5M")
+    unit = {"": 1, "k": 1_000, "m": 1_000_000}[match[2].lower()]
+    count = round(Fraction(re.sub("[_,]", "", match[1])) * unit)
+    if not 1 <= count <= MAX_TOKENS:
+        raise click.BadParameter(f"{value!r}: it must be from 1 to {MAX_TOKENS:,} tokens")
+    return count
+
+
+def strategy_named(value: str) -> Strategy:
+    """Return the strategy that a text names: ClearToolResults(keep=3). Raises `click.BadParameter`."""
+    try:
+        return parse_strategy(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 def user() -> str:
-    """Who runs this, as the system knows them."""
+    """Return who runs this, as the system knows them."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # a user id without a name
         return "manual"
 
 
-ACTOR = click.option("--actor", metavar="NAME", default=user, help="Who wants it, for the ledger. Default: your login.")
+# --- where the output goes -------------------------------------------------------------------
 
 
-def takes_sessions(command: Command) -> Command:
-    """Give a command that changes what is kept the options that say which sessions it works on, as an `Inputs`."""
-    return _with_sessions(command, "change")
+def check_output(output: str | None) -> None:
+    """Refuse a file that cannot be written, before work is paid for. Raises `click.UsageError`."""
+    if not output or output == "-":
+        return
+    path = Path(output)
+    if path.is_dir():
+        raise click.UsageError(f"--output {output}: it is a directory")
+    if not path.parent.is_dir():
+        raise click.UsageError(f"--output {output}: there is no directory {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise click.UsageError(f"--output {output}: it may not be written")
 
 
-def looks_at_sessions(command: Command) -> Command:
-    """Give a command that only looks the same options."""
-    return _with_sessions(command, "look")
+def check_standard_output(output: str | None, *, as_json: bool) -> None:
+    """Refuse two answers on one standard output. Raises `click.UsageError`."""
+    if output == "-" and as_json:
+        raise click.UsageError("--json and --output - both want standard output")
 
 
-def _with_sessions(command: Command, use: Use) -> Command:
+def protect_edits(output: str | None, sessions: Iterable[EditedSession]) -> None:
+    """Refuse to write a request over edits or drafts. Raises `click.UsageError`."""
+    if not output or output == "-":
+        return
+    target = Path(output).resolve()
+    for edited in sessions:
+        if target in {path.resolve() for path in (edited.place, draft_path(edited)) if path}:
+            raise click.UsageError(f"{output} is where edits or drafts are kept")
 
-    @wraps(command)
-    def wrapped(
-        paths: str | tuple[str, ...],
-        store: str | None,
-        id: str,
-        every: bool,
-        format: str | None,
-        exact: bool,
-        **rest: Any,
-    ) -> int | None:
-        inputs = Inputs((paths,) if isinstance(paths, str) else paths, store, id, every, format, exact, use)
-        inputs.guard(rest.get("output"))
-        guard_target(rest.get("output"))
-        return command(inputs, **rest)
 
-    for option in (
-        click.option(
-            "--store",
-            metavar="PLACE",
-            help="Keep edits here (SQLite; FILE.refold as text; postgresql://...), not beside the session.",
-        ),
-        click.option(
-            "--session", "id", default="", metavar="ID", help="Which session of a file with several; else the latest."
-        ),
-        click.option("--all", "every", is_flag=True, help="Every session of each file."),
-        click.option(
-            "--format",
-            type=click.Choice([codec.NAME for codec in CODECS]),
-            help="The wire format, if its shape misleads.",
-        ),
-        click.option("--exact", is_flag=True, help="Count with o200k_base instead of estimating (extra `exact`)."),
-        JSON,
-    ):
-        wrapped = option(wrapped)
-    return wrapped
+def write_request(output: str, payload: Any) -> None:
+    """Write a request as JSON, in its own spelling if it came as text; `-` is standard output."""
+    data = payload if isinstance(payload, bytes) else dump(payload).encode()
+    if output == "-":
+        terminal.write(data)
+    else:
+        Path(output).write_bytes(data)
+
+
+# --- click -----------------------------------------------------------------------------------
+
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+SESSIONS = click.argument("paths", nargs=-1, required=True, metavar="FILE...")
+SESSION = click.argument("paths", metavar="FILE")
+EDIT = click.option("--edit", is_flag=True, help="Open the summary in $VISUAL or $EDITOR first.")
+ACTOR = click.option(
+    "--actor",
+    metavar="NAME",
+    default=user,
+    help="Who wants it, for the ledger. Default: your login.",
+)
+_SESSION_OPTIONS = (
+    click.option(
+        "--store",
+        metavar="PLACE",
+        help="Keep edits here (SQLite; FILE.refold as text; postgresql://...), not beside the session.",
+    ),
+    click.option(
+        "--session",
+        "id",
+        default="",
+        metavar="ID",
+        help="Which session of a file with several; else the latest.",
+    ),
+    click.option("--all", "every", is_flag=True, help="Every session of each file."),
+    click.option(
+        "--format",
+        type=click.Choice([codec.NAME for codec in CODECS]),
+        help="The wire format, if its shape misleads.",
+    ),
+    click.option(
+        "--exact",
+        is_flag=True,
+        help="Count with o200k_base instead of estimating (extra `exact`).",
+    ),
+    JSON,
+)
+
+
+def session_options(use: Use) -> Callable[[Command], Command]:
+    """Give a command the options that say which sessions it works on, as an `Inputs`."""
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def run(
+            paths: str | tuple[str, ...],
+            store: str | None,
+            id: str,
+            every: bool,
+            format: str | None,
+            exact: bool,
+            **rest: Any,
+        ) -> int | None:
+            paths = (paths,) if isinstance(paths, str) else paths
+            inputs = Inputs(paths, store, id, every, format, exact, use)
+            inputs.check_targets(rest.get("output"))
+            check_output(rest.get("output"))
+            return command(inputs, **rest)
+
+        for option in _SESSION_OPTIONS:
+            run = option(run)
+        return run
+
+    return decorate

@@ -1,37 +1,38 @@
-"""The commands that look: each reads its options, has the library work, and shows what came of it."""
+"""The commands that only read: stats, view, unfold, recall, history, check."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import starmap
 from typing import Any
 
 import click
 
-from refold.cli import (
-    json_output as documents,
+from refold.cli import json_output, read_output, terminal
+from refold.cli.inputs import Inputs
+from refold.cli.message_lines import diff_lines, message_lines, view_lines
+from refold.cli.options import (
+    SESSION,
+    SESSIONS,
+    check_standard_output,
+    protect_edits,
+    session_options,
+    write_request,
 )
-from refold.cli import (
-    listings as report,
-)
-from refold.cli import (
-    output as ledgers,
-)
-from refold.cli import (
-    terminal as screen,
-)
-from refold.cli.compact_command import guard_output
-from refold.cli.inputs import Inputs, one_standard_output, write
-from refold.cli.options import SESSION, SESSIONS, looks_at_sessions
-from refold.cli.tables import diff_lines, message_lines, parts, view_lines
-from refold.codecs.repair import check as violations
-from refold.codecs.repair import repair as mended
+from refold.codecs.repair import Repaired
+from refold.codecs.repair import check as find_violations
+from refold.codecs.repair import repair as repair_payload
 from refold.errors import FormatError
 from refold.retrieval import recall as search
+from refold.rules.rule import Violation
 from refold.session_files.edited_session import EditedSession, find_owner, ledger_rows, open_edited
 from refold.stores import MemoryStore
+
+_Check = tuple[EditedSession, Sequence[Violation], Repaired | None]
 
 
 @click.command(epilog="Example: refold stats ~/.claude/projects")
 @SESSIONS
-@looks_at_sessions
+@session_options("read")
 @click.option(
     "--largest",
     type=click.IntRange(min=0),
@@ -45,18 +46,21 @@ def stats(inputs: Inputs, as_json: bool, largest: int) -> None:
 
     Several files make a table with a total.
     """
-    rows = [(work, parts(work.view, largest), _effective(work)) for work in inputs.works()]
+    rows = [
+        (edited, read_output.token_shares(edited.view, largest), _effective_tokens(edited))
+        for edited in inputs.sessions()
+    ]
     if as_json:
-        screen.emit(documents.answer((documents.stats(*row) for row in rows), inputs.skipped))
+        print_answer(inputs, starmap(json_output.stats, rows))
     elif len(rows) == 1:
-        report.stats(*rows[0])
+        read_output.show_stats(*rows[0])
     else:
-        report.table([row[0] for row in rows])
+        read_output.show_table([edited for edited, _, _ in rows])
 
 
 @click.command(epilog="Example: refold view session.jsonl --diff | less -R")
 @SESSIONS
-@looks_at_sessions
+@session_options("read")
 @click.option("--diff", is_flag=True, help="What the model would see against what was said.")
 @click.option("--payload", is_flag=True, help="The request itself, as JSON.")
 @click.option(
@@ -76,39 +80,40 @@ def view(
             "--payload prints the request as it is: leave out --diff, --lines and --json"
         )
     if payload:
-        write("-", _seen(inputs.one(), effective).view.payload)
+        edited = inputs.single_session()
+        write_request("-", (_as_client(edited) if effective else edited).view.payload)
         return
-    seen = (_seen(work, effective) for work in inputs.works())
+    sessions = map(_as_client, inputs.sessions()) if effective else inputs.sessions()
     if as_json:
-        screen.emit(documents.answer([documents.view(work) for work in seen], inputs.skipped))
+        print_answer(inputs, map(json_output.view, sessions))
         return
-    for work in seen:
-        report.title(work)
-        report.lines(diff_lines(work.view) if diff else view_lines(work.view, lines))
+    for edited in sessions:
+        read_output.show_title(edited)
+        read_output.show_lines(diff_lines(edited.view) if diff else view_lines(edited.view, lines))
 
 
 @click.command(epilog="Example: refold unfold session.jsonl a81c")
 @SESSION
 @click.argument("edit", metavar="EDIT")
-@looks_at_sessions
+@session_options("read")
 def unfold(inputs: Inputs, edit: str, as_json: bool) -> None:
     """Show exactly what an edit hides. EDIT is its id, or as much of it as is unambiguous.
 
     With --json the entries are as they stand in the session.
     """
-    work = find_owner(inputs.works(), edit)
+    edited = find_owner(inputs.sessions(), edit)
     if as_json:
-        screen.emit(documents.answer([documents.unfolded(work, edit)], inputs.skipped))
+        print_answer(inputs, [json_output.hidden_entries(edited, edit)])
         return
-    one = work.view.find(edit)
-    for message in work.view.transcript.messages[one.start : one.stop]:
-        report.lines(message_lines(message))
+    span = edited.view.find(edit)
+    for message in edited.view.transcript.messages[span.start : span.stop]:
+        read_output.show_lines(message_lines(message))
 
 
 @click.command(epilog="Example: refold recall session.jsonl 'timeout 超时'")
 @SESSION
 @click.argument("query", nargs=-1, required=True, metavar="QUERY...")
-@looks_at_sessions
+@session_options("read")
 @click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, metavar="N",
               help="How many messages to show of each session, the best first.")  # fmt: skip
 def recall(inputs: Inputs, query: tuple[str, ...], limit: int, as_json: bool) -> int:
@@ -116,34 +121,33 @@ def recall(inputs: Inputs, query: tuple[str, ...], limit: int, as_json: bool) ->
 
     Shows the edit that hides it, the message's position and role, and the piece that holds most of QUERY.
     """
-    rows = [(work, search(work.view, " ".join(query), limit + 1)) for work in inputs.works()]
+    words = " ".join(query)
+    rows = [(edited, search(edited.view, words, limit + 1)) for edited in inputs.sessions()]
     if as_json:
-        screen.emit(
-            documents.answer((documents.recalled(*row, limit) for row in rows), inputs.skipped)
-        )
+        print_answer(inputs, (json_output.hits(edited, hits, limit) for edited, hits in rows))
     else:
-        report.recalled(rows, limit)
+        read_output.show_hits(rows, limit)
     return int(not any(hits for _, hits in rows))
 
 
 @click.command(epilog="Example: refold history session.jsonl")
 @SESSIONS
-@looks_at_sessions
+@session_options("read")
 def history(inputs: Inputs, as_json: bool) -> None:
     """List every attempt at a session: outcome, tokens, cost, who.
 
     Oldest first, with the reason, model and prompt, the edits, and what they cost in content.
     """
-    rows = [(work, ledger_rows(work)) for work in inputs.works()]
+    histories = [(edited, ledger_rows(edited)) for edited in inputs.sessions()]
     if as_json:
-        screen.emit(documents.answer((documents.history(*row) for row in rows), inputs.skipped))
+        print_answer(inputs, starmap(json_output.history, histories))
     else:
-        ledgers.histories(rows)
+        read_output.show_histories(histories)
 
 
 @click.command(epilog="Example: refold check request.json --repair -o mended.json")
 @SESSIONS
-@looks_at_sessions
+@session_options("read")
 @click.option("--sent", is_flag=True, help="Check what the edits show instead of what was said.")
 @click.option(
     "--before",
@@ -171,54 +175,53 @@ def check(
         raise click.UsageError(
             "what was not kept of an earlier request cannot be mended: leave out --repair or --before"
         )
-    one_standard_output(output, as_json=as_json)
-    works = [inputs.one()] if repair or before else inputs.works()
+    check_standard_output(output, as_json=as_json)
+    sessions = [inputs.single_session()] if repair or before else list(inputs.sessions())
     if repair:
-        guard_output(output, works)
-    earlier = (
-        Inputs((before,), format=inputs.format).one().view.revert().payload if before else None
-    )
+        protect_edits(output, sessions)
+    earlier = _payload_in(before, inputs.format) if before else None
     try:
-        rows = [
-            _checked(
-                work, work.view.payload if sent else work.view.revert().payload, repair, earlier
-            )
-            for work in works
-        ]
+        rows = [_check(edited, sent, repair, earlier) for edited in sessions]
     except FormatError as error:
-        raise click.UsageError(
-            f"{before} is no request of the same kind: {error}" if before else str(error)
-        ) from error
+        reason = f"{before} is no request of the same kind: {error}" if before else str(error)
+        raise click.UsageError(reason) from error
     if output and (repaired := rows[0][2]):
-        write(output, repaired.payload)
+        write_request(output, repaired.payload)
     if as_json:
-        screen.emit(documents.answer((documents.checked(*row) for row in rows), inputs.skipped))
+        print_answer(inputs, starmap(json_output.check, rows))
     else:
-        report.checked(rows, screen.err() if output == "-" else screen.out())
-    return int(any(repaired.left if repaired else found for _, found, repaired in rows))
+        console = terminal.err() if output == "-" else terminal.out()
+        read_output.show_violations(rows, console)
+    return int(any(repaired.left if repaired else violations for _, violations, repaired in rows))
 
 
-# --- small steps that several commands take ---------------------------------------------------
+def _payload_in(path: str, format: str | None) -> Any:
+    return Inputs((path,), format=format).single_session().view.revert().payload
 
 
-def _effective(work: EditedSession) -> int | None:
-    """Tokens of what the client's own model saw, where its compactions are recorded."""
-    return _seen(work, effective=True).view.tokens if work.session.compactions else None
+def _check(edited: EditedSession, sent: bool, repair: bool, before: Any) -> _Check:
+    """Return what is wrong with a session, and its repair if that is wanted."""
+    payload = edited.view.payload if sent else edited.view.revert().payload
+    source = edited.view.source
+    format = source.codec.NAME if source is not None else edited.session.format
+    violations = find_violations(payload, format, before=before)
+    return edited, violations, repair_payload(payload, format) if repair else None
 
 
-def _seen(work: EditedSession, effective: bool) -> EditedSession:
-    if not effective:
-        return work
-    session = replace(work.session, messages=work.session.effective, compactions=())
-    return open_edited(session, None, MemoryStore(), count=work.count)
+# --- small steps of several commands ---------------------------------------------------------
 
 
-def _checked(
-    work: EditedSession, payload: Any, repair: bool, before: Any
-) -> tuple[EditedSession, Any, Any]:
-    format = work.view.source.codec.NAME if work.view.source is not None else work.session.format
-    return (
-        work,
-        violations(payload, format, before=before),
-        mended(payload, format) if repair else None,
-    )
+def print_answer(inputs: Inputs, sessions: Iterable[dict[str, Any]]) -> None:
+    """Print the JSON of every session, and the files that could not be read."""
+    terminal.print_json(json_output.answer(sessions, inputs.skipped))
+
+
+def _as_client(edited: EditedSession) -> EditedSession:
+    """Return the session as the client's own recorded compactions left it."""
+    session = replace(edited.session, messages=edited.session.effective, compactions=())
+    return open_edited(session, None, MemoryStore(), count=edited.count)
+
+
+def _effective_tokens(edited: EditedSession) -> int | None:
+    """Return the tokens after the client's own compactions, if they are recorded."""
+    return _as_client(edited).view.tokens if edited.session.compactions else None

@@ -1,41 +1,70 @@
 """The commands that change which edits are kept. The session itself is only ever read."""
 
+from itertools import starmap
 from typing import Any
 
 import click
 
-from refold.cli import json_output as documents
-from refold.cli import output as changes
-from refold.cli import terminal as screen
-from refold.cli.compact_command import Plan, accepted, compacted, guard_draft, guard_output, ready
-from refold.cli.inputs import Inputs, named, one_standard_output, tokens, write
-from refold.cli.model_options import ModelOptions, dollars_a_million, takes_model
-from refold.cli.options import ACTOR, EDIT, SESSION, SESSIONS, looks_at_sessions, takes_sessions
+from refold.cli import json_output, terminal, write_output
+from refold.cli.compaction import Plan, accept_draft, compact_session, find_drafts
+from refold.cli.inputs import Inputs
+from refold.cli.model_options import ModelOptions, dollars_per_million, model_options
+from refold.cli.options import (
+    ACTOR,
+    EDIT,
+    SESSION,
+    SESSIONS,
+    check_standard_output,
+    protect_edits,
+    session_options,
+    strategy_named,
+    token_count,
+    write_request,
+)
+from refold.cli.read_commands import print_answer
+from refold.edits import Edit
 from refold.session_files import drafts
-from refold.session_files.edited_session import find_owner, removed_edits, take_back
+from refold.session_files.edited_session import EditedSession, find_owner, removed_edits, take_back
 
 ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
 
 
 @click.command(epilog="Example: refold compact session.jsonl --to 60k")
 @SESSIONS
-@takes_sessions
-@takes_model
-@click.option("--to", required=True, type=tokens, metavar="TOKENS", help="How large it may be: 60000, 60k, 1.5M.")
-@click.option("--strategy", "strategies", multiple=True, type=named, metavar="NAME",
+@session_options("change")
+@model_options
+@click.option(
+    "--to",
+    required=True,
+    type=token_count,
+    metavar="TOKENS",
+    help="How large it may be: 60000, 60k, 1.5M.",
+)
+@click.option("--strategy", "strategies", multiple=True, type=strategy_named, metavar="NAME",
               help="What may be done, gentlest first, e.g. 'ClearToolResults(keep=3)'. May be repeated.")  # fmt: skip
-@click.option("--preview", is_flag=True, help="Keep a draft, to look at, edit and accept; models are asked once.")
+@click.option(
+    "--preview",
+    is_flag=True,
+    help="Keep a draft, to look at, edit and accept; models are asked once.",
+)
 @EDIT
-@click.option("--price", type=dollars_a_million, metavar="DOLLARS",
+@click.option("--price", type=dollars_per_million, metavar="DOLLARS",
               help="Of a million input tokens of the session's own model: shows what a request costs.")  # fmt: skip
 @click.option(
     "--dry-run",
     is_flag=True,
     help="Show what it would do; write nothing but, with -o -, the request on standard output.",
 )
-@click.option("-o", "--output", metavar="PATH", help="Write the compacted request as JSON (- for standard output).")
+@click.option(
+    "-o",
+    "--output",
+    metavar="PATH",
+    help="Write the compacted request as JSON (- for standard output).",
+)
 @ACTOR
-def compact(inputs: Inputs, model: ModelOptions, output: str | None, as_json: bool, **plan: Any) -> int:
+def compact(
+    inputs: Inputs, model: ModelOptions, output: str | None, as_json: bool, **options: Any
+) -> int:
     """Make sessions fit a number of tokens.
 
     The edits are written beside each session (FILE.refold) or into --store; the session itself is
@@ -44,37 +73,42 @@ def compact(inputs: Inputs, model: ModelOptions, output: str | None, as_json: bo
     --output, --store or --json says otherwise. Exit code 1 if a session does not fit for all that could
     be done, or the summary was left empty in --edit.
     """
-    wanted = Plan(**plan)
-    if inputs.paths == ("-",) and not (output or inputs.store or as_json or wanted.dry_run or wanted.preview):
+    plan = Plan(**options)
+    writes = output or inputs.store or as_json or plan.dry_run or plan.preview
+    if inputs.paths == ("-",) and not writes:
         output = "-"
-    one_standard_output(output, as_json=as_json)
-    if wanted.dry_run and output and output != "-":
+    check_standard_output(output, as_json=as_json)
+    if plan.dry_run and output and output != "-":
         raise click.UsageError(
             "--dry-run writes no file: leave out --output, or have the request on standard output with -o -"
         )
-    inputs.use = "try" if wanted.dry_run else "make"
-    if wanted.preview:
-        guard_draft(inputs.paths, inputs.store)
+    inputs.use = "try" if plan.dry_run else "create"
+    if plan.preview and "-" in inputs.paths and not inputs.store:
+        raise click.UsageError(
+            "a preview of standard input has no place for its draft: name a --store"
+        )
     ask = model.asker()
-    works = [inputs.one()] if output else inputs.works()
-    if ask or wanted.edit:  # the progress bar of reading must be off the terminal by then
-        works = list(works)
-    guard_output(output, works)
-    done = [compacted(work, wanted, model, ask) for work in works]
+    sessions = [inputs.single_session()] if output else inputs.sessions()
+    if ask or plan.edit or output:  # the progress bar of reading must be off the terminal by then
+        sessions = list(sessions)
+        protect_edits(output, sessions)
+    compactions = [compact_session(edited, plan, model, ask) for edited in sessions]
     if output:
-        write(output, done[0].made.payload)
+        write_request(output, compactions[0].preview.payload)
     if as_json:
-        screen.emit(documents.answer((documents.compaction(one) for one in done), inputs.skipped))
+        print_answer(inputs, map(json_output.compaction, compactions))
     else:
-        changes.compactions(done, screen.err() if output == "-" else screen.out())
-    if aborted := any(one.aborted for one in done):
-        screen.complain(ABORTED)
-    return int(aborted or any(one.made.view.tokens > one.to for one in done))
+        console = terminal.err() if output == "-" else terminal.out()
+        write_output.show_compactions(compactions, console)
+    aborted = any(compaction.aborted for compaction in compactions)
+    if aborted:
+        terminal.warn(ABORTED)
+    return int(aborted or any(done.preview.view.tokens > done.to for done in compactions))
 
 
 @click.command(epilog="Example: refold accept session.jsonl --edit")
 @SESSIONS
-@takes_sessions
+@session_options("change")
 @EDIT
 @ACTOR
 def accept(inputs: Inputs, edit: bool, actor: str, as_json: bool) -> int:
@@ -84,34 +118,41 @@ def accept(inputs: Inputs, edit: bool, actor: str, as_json: bool) -> int:
     and the exit code is 1. A draft is refused if the session's history or its edits are others now;
     that the session has grown does not matter.
     """
-    tried = [accepted(*one, edit=edit, actor=actor) for one in ready(list(inputs.works()))]
-    done = [one for one in tried if one]
+    ready = find_drafts(list(inputs.sessions()))
+    results = [accept_draft(*draft, edit=edit, actor=actor) for draft in ready]
+    acceptances = [result for result in results if result]
     if as_json:
-        screen.emit(documents.answer((documents.accepted(one, actor) for one in done), inputs.skipped))
+        print_answer(inputs, (json_output.acceptance(result, actor) for result in acceptances))
     else:
-        changes.accepted(done, actor)
-    if len(done) < len(tried):
-        screen.complain(ABORTED)
-    return int(len(done) < len(tried))
+        write_output.show_acceptances(acceptances, actor)
+    aborted = len(acceptances) < len(results)
+    if aborted:
+        terminal.warn(ABORTED)
+    return int(aborted)
 
 
 @click.command(epilog="Example: refold discard session.jsonl")
 @SESSIONS
-@looks_at_sessions
+@session_options("read")
 def discard(inputs: Inputs, as_json: bool) -> None:
     """Drop the draft that `refold compact --preview` made."""
-    rows = [(work, drafts.delete_draft(work)) for work in inputs.works()]
+    rows = [(edited, drafts.delete_draft(edited)) for edited in inputs.sessions()]
     if as_json:
-        screen.emit(documents.answer((documents.discarded(*row) for row in rows), inputs.skipped))
+        print_answer(inputs, starmap(json_output.discard, rows))
     else:
-        changes.discarded(rows)
+        write_output.show_discards(rows)
 
 
 @click.command(epilog="Example: refold revert session.jsonl --before a81c")
 @SESSION
 @click.argument("edits", nargs=-1, metavar="[EDIT]...")
-@takes_sessions
-@click.option("--before", default="", metavar="EDIT", help="Go back to before this edit: it and all made after it go.")
+@session_options("change")
+@click.option(
+    "--before",
+    default="",
+    metavar="EDIT",
+    help="Go back to before this edit: it and all made after it go.",
+)
 @ACTOR
 def revert(inputs: Inputs, edits: tuple[str, ...], before: str, actor: str, as_json: bool) -> None:
     """Take edits back: those named, or all of them. The session shows what was said again.
@@ -120,10 +161,13 @@ def revert(inputs: Inputs, edits: tuple[str, ...], before: str, actor: str, as_j
     """
     if edits and before:
         raise click.UsageError("name edits to take back or one to go back to before, not both")
-    works = [find_owner(inputs.works(), id) for id in edits[:1] or filter(None, (before,))] or list(inputs.works())
-    rows = [(work, take_back(work, edits, before=before, actor=actor)) for work in works]
-    done = [(work, removed_edits(work.view, after.view), after) for work, after in rows]
+    named = [*edits[:1], *filter(None, [before])]
+    sessions = [find_owner(inputs.sessions(), id) for id in named] or list(inputs.sessions())
+    rows = list[tuple[EditedSession, list[Edit], EditedSession]]()
+    for edited in sessions:
+        after = take_back(edited, edits, before=before, actor=actor)
+        rows.append((edited, removed_edits(edited.view, after.view), after))
     if as_json:
-        screen.emit(documents.answer((documents.reverted(*row) for row in done), inputs.skipped))
+        print_answer(inputs, starmap(json_output.revert, rows))
     else:
-        changes.reverted(done)
+        write_output.show_reverts(rows)

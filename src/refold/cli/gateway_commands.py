@@ -1,0 +1,229 @@
+"""The commands of the gateway: `serve` runs it, `report` says what its calls cost."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from refold import gateway
+from refold.cli import terminal
+from refold.cli.options import JSON
+from refold.cli.terminal import clean, plural, print_columns, print_line, tokens
+from refold.gateway.config.config import STORE
+from refold.gateway.config.durations import parse_duration
+from refold.gateway.ledger.cost import DOLLAR
+from refold.gateway.ledger.entry import hour_of
+from refold.gateway.ledger.open import open_ledger
+from refold.gateway.ledger.report import By, Line, Report, document
+from refold.gateway.ledger.report import report as build_report
+
+if TYPE_CHECKING:
+    from refold.gateway.config.config import Config
+
+SHARE = click.FloatRange(0, 1, min_open=True)
+
+
+@click.command()
+@click.option(
+    "--config", "path", metavar="FILE", help="Read settings from this TOML file; flags win."
+)
+@click.option(
+    "--upstream",
+    "upstreams",
+    multiple=True,
+    metavar="URL",
+    help="Send requests here: an address, a provider's name (openai, anthropic, gemini ...), "
+    "or NAME=URL for what comes below /NAME. Several are chosen by API.",
+)
+@click.option("--host", metavar="ADDRESS", help="Listen here. Default: 127.0.0.1.")
+@click.option("--port", type=click.IntRange(0, 65_535), metavar="N", help="Default: 8484.")
+@click.option(
+    "--store",
+    metavar="PLACE",
+    help="Keep edits here: an SQLite file, postgresql://... Default: refold.db.",
+)
+@click.option(
+    "--workers", type=click.IntRange(1), metavar="N", help="Answer with N processes. Default: 1."
+)
+@click.option(
+    "--record",
+    metavar="TIME",
+    help="Keep transcripts for this long after they grew last: 7d, 12h. Default: none.",
+)
+@click.option(
+    "--soft",
+    type=SHARE,
+    metavar="SHARE",
+    help="Prepare summaries from this share of the window on.",
+)
+@click.option(
+    "--hard", type=SHARE, metavar="SHARE", help="Compact from this share of the window on."
+)
+@click.option(
+    "--target", type=SHARE, metavar="SHARE", help="Compact down to this share of the window."
+)
+@click.option(
+    "--allow-host",
+    "allowed_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Clients may call it by this name too.",
+)
+@click.option(
+    "--allow-origin",
+    "allowed_origins",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Pages of this site may use it too.",
+)
+@click.option(
+    "--no-headers", is_flag=True, help="Do not say in the answers' headers what was done."
+)
+@click.option("--log", metavar="LEVEL", help="debug, info, warning or error.")
+@click.option("--check", is_flag=True, help="Only say what would be served.")
+def serve(
+    path: str | None, upstreams: tuple[str, ...], no_headers: bool, check: bool, **options: Any
+) -> int:
+    """Run the gateway: an agent's base URL becomes this, and its long sessions go on.
+
+    Bytes pass unchanged where nothing is due. Stops at Ctrl-C, streams are finished first.
+    """
+    try:
+        config = _load_config(path, upstreams, no_headers, options).check_servable()
+    except ImportError as error:
+        raise click.ClickException(str(error)) from error
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    for upstream in config.upstreams:
+        address = f"http://{config.host}:{config.port}{upstream.prefix}"
+        terminal.warn(f"{address} -> {upstream.url} ({upstream.name})")
+    if check:
+        names = [upstream.name for upstream in config.upstreams]
+        terminal.print_json({"listens": f"{config.host}:{config.port}", "upstreams": names})
+        return 0
+    gateway.run(config)
+    return 0
+
+
+def _load_config(
+    path: str | None, upstreams: tuple[str, ...], no_headers: bool, options: dict[str, Any]
+) -> "Config":
+    """Return the file's settings, with the flags over them. Raises ValueError, ImportError."""
+    shares = {name: options.pop(name) for name in ("soft", "hard", "target")}
+    config = gateway.load_config(path) if path else gateway.with_environment(gateway.Config())
+    settings = replace(
+        config.settings, **{name: value for name, value in shares.items() if value is not None}
+    )
+    changes = {name: value for name, value in options.items() if value not in (None, ())}
+    named = tuple(gateway.parse_upstream(text) for text in upstreams)
+    if no_headers:
+        changes["answer_headers"] = False
+    return replace(config, settings=settings, upstreams=named or config.upstreams, **changes)
+
+
+@click.command()
+@click.option(
+    "--store",
+    envvar=STORE,
+    default="refold.db",
+    metavar="PLACE",
+    help=f"The gateway's store. Default: ${STORE}, else refold.db.",
+)
+@click.option(
+    "--since", default="", metavar="TIME", help="Only the last 7d, 12h ..., from a full hour on."
+)
+@click.option(
+    "--by",
+    type=click.Choice(["session", "model", "day"]),
+    default="model",
+    help="A row for each of these.",
+)
+@JSON
+def report(store: str, since: str, by: By, as_json: bool) -> int:
+    """Say what the gateway's calls cost and what they would have cost without it.
+
+    Works while gateways write. Money saved is negative where compaction cost more than it saved.
+    """
+    try:
+        first = hour_of(time.time() - parse_duration(since)) if since else 0
+    except ValueError as error:
+        raise click.UsageError(f"--since: {error}") from error
+    ledger = open_ledger(store, fresh=False)
+    result = build_report(ledger.entries(first), by, first)
+    ledger.close()
+    if as_json:
+        terminal.print_json(document(result))
+    else:
+        _show_report(result)
+    return 0
+
+
+def _show_report(report: Report) -> None:
+    console = terminal.out()
+    if not report.lines:
+        print_line(console, "no calls were booked" + " in this time" * bool(report.since))
+        return
+    since = ""
+    if report.since:
+        since = datetime.fromtimestamp(report.since, UTC).strftime("since %Y-%m-%d %H:%M UTC, ")
+    print_line(console, f"{since}by {report.by}", "dim")
+    names = (
+        *("sessions>", "calls>", "input>", "unedited>", "cache hits>", "output>", "billed>"),
+        *("without us>", "summaries>", "refetches>", "saved>", report.by),
+    )
+    print_columns(console, names, list(map(_row, report.lines)), _row(report.total))
+    for note in _notes(report.total):
+        print_line(console, note)
+
+
+def _row(line: Line) -> tuple[str, ...]:
+    sums, hits = line.sums, line.hit_rate
+    priced = sums.unpriced < sums.calls or sums.summary_cost
+    money = (sums.cost, sums.would_cost, sums.summary_cost)
+    return (
+        f"{line.sessions:,}",
+        f"{sums.calls + line.unreported.calls:,}",
+        tokens(sums.input),
+        tokens(sums.would_input),
+        f"{hits:.0%}" if hits is not None else "",
+        tokens(sums.output),
+        *(_dollars(figure) if priced else "?" for figure in money),
+        f"{sums.refetches:,}",
+        _savings(line) if priced else "?",
+        clean(line.name),
+    )
+
+
+def _savings(line: Line) -> str:
+    share = f" ({line.sums.saved / line.sums.would_cost:.0%})" if line.sums.would_cost else ""
+    return _dollars(line.sums.saved) + share
+
+
+def _dollars(figure: int) -> str:
+    value = figure / DOLLAR
+    return f"{'-' * (value < 0)}${abs(value):,.{2 if abs(value) >= 100 else 4}f}"
+
+
+def _notes(total: Line) -> Iterator[str]:
+    """Yield what the figures leave out, and what they are made of."""
+    sums, missing = total.sums, total.unreported
+    if sums.avoided:
+        yield (
+            f"{plural(sums.avoided, 'call')} would not have fitted the model's window; "
+            f"{_dollars(sums.avoided_saved)} of what was saved is of these"
+        )
+    if sums.refetches:
+        yield f"refetches: {tokens(sums.refetched)} tokens; {_dollars(sums.refetch_cost)} is charged for them"
+    if missing.calls:
+        yield (
+            f"{plural(missing.calls, 'call')} without usage from the upstream: about {tokens(missing.fresh)} tokens of "
+            "input by our own estimate, in no sum"
+        )
+    if sums.unpriced:
+        yield f"{plural(sums.unpriced, 'call')} of models without a known price: tokens are counted, money is not"
+    if sums.summaries_unpriced:
+        yield f"{plural(sums.summaries_unpriced, 'summary call')} without a known price: their cost is not subtracted"
+    yield "what it would have cost without us is reckoned, not measured (docs/gateway-ledger.md)"
