@@ -10,8 +10,8 @@ from benchmarks.evidence import grams
 from refold.core.view import View
 from refold.messages import Message
 from refold.retrieval import Index
-from refold.retrieval.hidden import hidden as hidden_in
-from refold.summarizers.heuristic.chat import asked
+from refold.retrieval.hidden import hidden_positions as hidden_in
+from refold.summarizers.heuristic.chat import request_words
 from refold.testing.replay import STRUCTURED, written_out
 from refold.text.plain import plain_text, readable_text
 from refold.text.summary_wrapper import summary_in
@@ -57,8 +57,8 @@ class Score:
 
 def probes(messages: Sequence[Message], system: str = "", pattern: re.Pattern[str] = STRUCTURED) -> list[Probe]:
     """The questions about *messages*, each answer once. What stands in *system* is not asked for."""
-    own = [text for m in messages if m.is_request and summary_in(m) is None and (text := plain(asked(m.text)))]
-    rules = [plain(one) for m in messages if m.is_request for one in ENDS.split(asked(m.text)) if BINDS.search(one)]
+    own = [text for m in messages if m.is_request and summary_in(m) is None and (text := plain(request_words(m.text)))]
+    rules = [plain(one) for m in messages if m.is_request for one in ENDS.split(request_words(m.text)) if BINDS.search(one)]
     said = [Probe("requests", text, text[: max(20, len(text) // 3)]) for text in dict.fromkeys(own)]
     said += [Probe("constraints", one, one[: max(20, len(one) // 3)]) for one in dict.fromkeys(rules)]
     said += _named(messages, set(pattern.findall(system)), pattern)

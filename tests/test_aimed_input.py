@@ -29,13 +29,13 @@ from backtracking import Attack, Machine, TooMuch, attacks
 from refold.gateway.api.schemas import EDIT_ID, NAME
 from refold.gateway.policy.output_cap import Cap
 from refold.models.responses import strip_reasoning
-from refold.retrieval.search import words
+from refold.retrieval.search import word_pattern
 from refold.summarizers.forms.sections import HANDOVER
-from refold.summarizers.forms.tags import closing, opening, without_asides
+from refold.summarizers.forms.tags import closing_tag, opening_tag, strip_scratchpads
 from refold.summarizers.heuristic import shell
-from refold.summarizers.heuristic.layout import _quoted
+from refold.summarizers.heuristic.layout import _quote
 from refold.summarizers.heuristic.lexicon import BINDING, PREFERRING, STRESSING
-from refold.summarizers.heuristic.parse import parse
+from refold.summarizers.heuristic.parse import parse_summary
 from refold.summarizers.model.accept import _heading, _heading_lines, check_quotes
 from refold.testing.replay import written_out
 from refold.text.clip import Gap
@@ -69,10 +69,10 @@ MADE: dict[tuple[str, str], Callable[[], list[re.Pattern[Any]]]] = {
     ("refold.gateway.api.json_schema", "_pattern"): lambda: [re.compile(str(s["pattern"])) for s in (NAME, EDIT_ID)],
     ("refold.gateway.config.toml", "_line"): list,  # a line of the operator's own file
     ("refold.gateway.config.toml", "_heading"): list,  # likewise
-    ("refold.retrieval.search", "words"): lambda: [p for p in (words("ab abc 中文字"),) if p],
+    ("refold.retrieval.search", "words"): lambda: [p for p in (word_pattern("ab abc 中文字"),) if p],
     ("refold.summarizers.forms.sections", "_pattern"): lambda: [HANDOVER._pattern()],
-    ("refold.summarizers.forms.tags", "opening"): lambda: [opening(("state_snapshot", "goal"))],
-    ("refold.summarizers.forms.tags", "closing"): lambda: [closing("state_snapshot")],
+    ("refold.summarizers.forms.tags", "opening"): lambda: [opening_tag(("state_snapshot", "goal"))],
+    ("refold.summarizers.forms.tags", "closing"): lambda: [closing_tag("state_snapshot")],
     ("refold.summarizers.model.accept", "_heading"): lambda: [_heading("Open work")],
     ("refold.summarizers.model.accept", "_heading_lines"): lambda: [_heading_lines(("Open work", "Notes"))],
     ("refold.summarizers.heuristic.lexicon", "_spaced"): lambda: [cues._spaced for cues in CUES],
@@ -286,7 +286,7 @@ GIVEN: dict[str, Any] = {
     "bad": True, "record": "r", "server": "s", "token": "t", "other": "", "text": "a",
 }  # fmt: skip
 """What functions are given beside the text, by the parameters' names."""
-BESIDE: dict[str, dict[str, Any]] = {"refold.speakers.segments._tail": {"at": 0}}
+BESIDE: dict[str, dict[str, Any]] = {"refold.speakers.segments._trailing_elements": {"at": 0}}
 """Those of one function alone."""
 TEXTS = {
     "arguments", "bare", "body", "chunk", "command", "data", "element", "error", "event", "line", "path", "piece", "plain", "query", "raw", "record",
@@ -295,10 +295,10 @@ TEXTS = {
 """Parameters, of `str` or `bytes`, that are texts of others."""
 PLAIN = {str, bytes, int, float, bool, "str", "bytes", "int", "float", "bool"}
 SKIPPED: dict[str, str] = {
-    "refold.summarizers.heuristic.words._compiled": "makes patterns of our own",
-    "refold.summarizers.heuristic.lexicon._lower": "likewise",
-    "refold.speakers.segments._end": "a part of `_pieces`",
-    "refold.speakers.segments._segment": "likewise",
+    "refold.summarizers.heuristic.words._compile": "makes patterns of our own",
+    "refold.summarizers.heuristic.lexicon._lower_pattern": "likewise",
+    "refold.speakers.segments._element_end": "a part of `_pieces`",
+    "refold.speakers.segments._make_segment": "likewise",
     "refold.gateway.policy.error_text._sentences_of_text": "a part of `error_sentences`",
 }
 """Functions whose first argument is no text of others, or is a part of one that its callers, which are looked at, bound."""
@@ -441,15 +441,15 @@ def test_no_function_over_text_is_worse_than_n_log_n(reader: Reader) -> None:
 )
 def test_c1_a_command_is_listed_without_what_trims_its_output(command: str, listed: str) -> None:
     """The last of these took months; a pipe in quotes or in `||` trims nothing."""
-    assert shell.name(command) == listed
+    assert shell.listed_name(command) == listed
 
 
 def test_c3_counts_are_read_whatever_stands_among_them() -> None:
     """A forged list of counts is read once; one of ours comes back whole."""
     tools = {"Bash": 3, "we ird, 2": 5, 'q" a': 7}
-    text = "## Counts\nmessages 12; calls " + ", ".join(f"{_quoted(tool)} {count}" for tool, count in tools.items())
-    assert parse(text).calls == tools
-    assert parse("## Counts\nmessages 3; calls " + "a" * 100_000).calls == {}
+    text = "## Counts\nmessages 12; calls " + ", ".join(f"{_quote(tool)} {count}" for tool, count in tools.items())
+    assert parse_summary(text).calls == tools
+    assert parse_summary("## Counts\nmessages 3; calls " + "a" * 100_000).calls == {}
 
 
 @pytest.mark.parametrize("blank", ["\n", " ", " \n", "\t\n\n"])
@@ -464,15 +464,15 @@ def test_c20_what_a_model_answers_is_read_in_time_linear_in_its_length(blank: st
 def test_c20_scratchpads_are_left_out_in_time_linear_in_their_number() -> None:
     """16,000 of them before an answer took nine seconds."""
     answer = lambda size: "<think>a</think>" * (size // 16) + "<goal>b</goal>"  # noqa: E731 - a shape
-    before = opening(("goal",))
-    assert without_asides(answer(1_000), before) == "<goal>b</goal>"
-    assert grows(lambda text: without_asides(text, before), answer, (8_000, 32_000, 128_000)) <= WORST
+    before = opening_tag(("goal",))
+    assert strip_scratchpads(answer(1_000), before) == "<goal>b</goal>"
+    assert grows(lambda text: strip_scratchpads(text, before), answer, (8_000, 32_000, 128_000)) <= WORST
 
 
 def test_a_forged_group_of_paths_takes_no_more_memory_than_its_text() -> None:
     """A folder of 50,000 characters before as many names, each written out with it, would take 2 GB."""
     text = "## Files\nread: " + "a" * 50_000 + "/{" + "b," * 25_000 + "}"
-    assert sum(map(len, parse(text).files)) < 2 * len(text)
+    assert sum(map(len, parse_summary(text).files)) < 2 * len(text)
     assert len(written_out(text)) < 2 * len(text)
 
 

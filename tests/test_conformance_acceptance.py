@@ -20,8 +20,8 @@ from refold.stores.memory import MemoryStore
 from refold.strategies.summarize import Summarize
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.model import HEADINGS, ModelSummary
-from refold.summarizers.model.accept import STRUCK, check_quotes, reply, without_reasoning
-from refold.summarizers.model.record import DETAILS, TAGS, elements
+from refold.summarizers.model.accept import STRUCK_OUT, check_quotes, judge_answer, without_reasoning
+from refold.summarizers.model.record import DETAILS, TAGS, record_elements
 from refold.testing import ScriptedModel, transcripts
 from refold.text.summary_wrapper import summary_in
 
@@ -209,8 +209,8 @@ def test_conformance_36_an_overflow_is_put_again_in_a_smaller_size():
 
 def test_conformance_36_an_overflow_is_known_by_its_fault():
     answer = Answer("", "error", "HTTP 400", fault=Failure("overflow"))
-    assert reply(answer).kind == "overflow"
-    assert reply(Answer("", "error", "too many tokens per minute", fault=Failure("rate"))).kind == "failed"
+    assert judge_answer(answer).kind == "overflow"
+    assert judge_answer(Answer("", "error", "too many tokens per minute", fault=Failure("rate"))).kind == "failed"
 
 
 @pytest.mark.parametrize("calls", [1, 2, 5])
@@ -259,7 +259,7 @@ def test_conformance_36_too_many_parts_fall_back_to_the_rules_which_read_everyth
 
 @given(transcripts(), st.sampled_from(DETAILS))
 def test_conformance_36_everything_that_people_and_the_model_said_is_in_the_record(messages, detail):
-    shown = [element.text for element in elements(enumerate(messages), detail)]
+    shown = [element.text for element in record_elements(enumerate(messages), detail)]
     texts = [part.text for m in messages for part in m.parts if isinstance(part, Text) and part.text.strip()]
     assert all(text in shown for text in texts)
 
@@ -321,7 +321,7 @@ def test_conformance_38_a_quoted_request_that_nobody_made_is_struck_out(line, st
     heard = ["Request 3: fix part 3.", "不要修改 tests 目录下的任何文件。"]
     checked = check_quotes(line, heard)
     assert checked.struck == struck
-    assert checked.text.count(STRUCK) == struck
+    assert checked.text.count(STRUCK_OUT) == struck
     assert struck or checked.text == line
 
 

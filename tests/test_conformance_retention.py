@@ -19,7 +19,7 @@ from refold.rules import anthropic, openai_chat
 from refold.rules.rule import Rules
 from refold.strategies.summarize import Summarize
 from refold.summarizers.forms import SnapshotForm
-from refold.summarizers.heuristic import RuleSummary, parse
+from refold.summarizers.heuristic import RuleSummary, parse_summary
 from refold.summarizers.heuristic.digest import Todo
 from refold.summarizers.model import HEADINGS, ModelSummary
 from refold.testing import ScriptedModel, transcripts
@@ -58,7 +58,7 @@ def filler(n, words=80):
 def test_conformance_40_requests_newest_first_within_the_room_in_order():
     requests = [f"Please do thing number {n}: " + f"detail{n} " * 30 for n in range(40)]
     view = compacted([m for text in requests for m in (user(text), said("Done."))], max_tokens=1_500)
-    kept = parse(summary(view)).requests
+    kept = parse_summary(summary(view)).requests
     at = [next(n for n, text in enumerate(requests) if f"number {n}:" in one) for one in kept]
     assert at == sorted(at)
     assert at[-1] == 38
@@ -69,7 +69,7 @@ def test_conformance_40_requests_newest_first_within_the_room_in_order():
 def test_conformance_40_the_one_that_does_not_fit_loses_its_middle():
     long = "Start of it. " + "middle " * 3_000 + "End of it."
     view = compacted([user(long), said("Done. " * 50), *filler(1), *filler(2)], max_tokens=800)
-    (found, *_) = parse(summary(view)).requests
+    (found, *_) = parse_summary(summary(view)).requests
     assert found.startswith("Start of it.") and found.endswith("End of it.")
     assert "characters left out" in found
 
@@ -77,9 +77,9 @@ def test_conformance_40_the_one_that_does_not_fit_loses_its_middle():
 def test_conformance_40_injected_fragments_and_earlier_summaries_are_no_requests():
     injected = "<system-reminder>Be careful.</system-reminder>Fix the parser of the config file."
     first = compacted([user(injected), said("word " * 200), *filler(1), *filler(2)])
-    assert parse(summary(first)).requests[0] == "Fix the parser of the config file."
+    assert parse_summary(summary(first)).requests[0] == "Fix the parser of the config file."
     again = compacted([*first.messages, *filler(3), *filler(4), *filler(5)])
-    requests = parse(summary(again)).requests
+    requests = parse_summary(summary(again)).requests
     assert requests[0] == "Fix the parser of the config file."
     assert not any("earlier-conversation" in text or "something about" in text for text in requests)
     assert len(requests) == len(set(requests))
@@ -174,7 +174,7 @@ def test_conformance_42_open_items_are_given_again_with_their_status():
     assert "- [ ] Update the docs" in record
     assert "Write the parser" not in record
     again = compacted([*view.messages, *filler(3), *filler(4)])
-    assert parse(summary(again)).todos == (Todo("Write its tests", "active"), Todo("Update the docs", "pending"))
+    assert parse_summary(summary(again)).todos == (Todo("Write its tests", "active"), Todo("Update the docs", "pending"))
 
 
 def test_conformance_42_a_list_that_is_done_is_not_given_again():
@@ -200,7 +200,7 @@ def test_conformance_43_files_are_cumulative_over_compactions():
             ]
         )
         view = compacted(view, model=ScriptedModel([GOOD]))
-    files = parse(summary(view)).files
+    files = parse_summary(summary(view)).files
     assert {f"src/m{n}.py": "read" for n in range(5)}.items() <= files.items()
     assert {f"lib/n{n}.py": "modified" for n in range(5)}.items() <= files.items()
 
@@ -271,7 +271,7 @@ def test_ten_rounds_with_a_model_that_forgets_lose_nothing_that_must_not_be_lost
         text = summary(view)
         assert left(text, CONSTRAINTS) == len(CONSTRAINTS)
         assert left(text, TODOS) == len(TODOS)
-        assert set(PATHS[: n + 1]) <= set(parse(text).files)
+        assert set(PATHS[: n + 1]) <= set(parse_summary(text).files)
         assert f"Now do step {n} of the migration plan." in text
         assert text.startswith("Migrate billing") or "Migrate billing. Never touch" in text
         assert "remove every file" not in text
@@ -331,4 +331,4 @@ def test_a_view_fed_back_is_compacted_as_the_grown_history_is(messages, rules):
     more = [said("Well. " * 60), *filler(1), *filler(2)]
     grown = compacted(first.extend(more), RuleSummary(), max_tokens=4_000)
     fed = compacted([*first.messages, *more], RuleSummary(), rules=rules, max_tokens=4_000)
-    assert parse(summary(grown)).requests[-1:] == parse(summary(fed)).requests[-1:]
+    assert parse_summary(summary(grown)).requests[-1:] == parse_summary(summary(fed)).requests[-1:]

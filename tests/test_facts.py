@@ -17,10 +17,10 @@ from refold.models.driver import drive
 from refold.rules import anthropic, openai_chat
 from refold.rules.rule import Rules
 from refold.strategies import RetrieveFacts, WholeHistory
-from refold.summarizers.facts import FactSummary, status
+from refold.summarizers.facts import FactSummary, describe_status
 from refold.summarizers.forms import FactsForm, Sections
 from refold.summarizers.forms.facts import Concept, FactType
-from refold.summarizers.forms.sections import same
+from refold.summarizers.forms.sections import comparison_key
 from refold.testing import ScriptedModel, check_strategy, transcripts
 from refold.text.summary_wrapper import summary_in
 
@@ -145,7 +145,7 @@ def test_merging_adds_facts_and_replaces_single_ones(old, new):
     """S3-19: MULTIPLE grows, SINGLE has the newer answer."""
     both = FORM.merge(old, new)
     for many in ("user_preferences", "product_details"):
-        assert {same(t) for t in both[many]} == {same(t) for t in (*old[many], *new[many])}
+        assert {comparison_key(t) for t in both[many]} == {comparison_key(t) for t in (*old[many], *new[many])}
     assert both["issue_solved"] == (new["issue_solved"] or old["issue_solved"])
 
 
@@ -297,8 +297,8 @@ def test_what_waits_and_memory_stay():
 
 
 def test_the_status_says_how_much_is_left_out():
-    assert status([user("a")]) == "- Left out here: messages 1; tool calls 0."
-    long = status([*history(), Message("assistant", (Text("长 " * 9_999),))])
+    assert describe_status([user("a")]) == "- Left out here: messages 1; tool calls 0."
+    long = describe_status([*history(), Message("assistant", (Text("长 " * 9_999),))])
     assert long.endswith("…") and len(long) < 600
 
 

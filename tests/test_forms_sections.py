@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.summarizers.forms import HANDOVER, TLDR, Form, Heading, Sections, SectionsForm
-from refold.summarizers.forms.sections import same
+from refold.summarizers.forms.sections import comparison_key
 
 HOSTILE = st.sampled_from([
     "## Next", "Next", "**Done:** x", "```\n## Done\n```", "- a\n- b", "a\n\n  b\nc", "# 标题\n不要修改", "none", "", "\x00\x85\u2028x",
@@ -97,7 +97,7 @@ def test_merging_goes_by_the_heading(drawn):
             assert both[heading.title] == new[heading.title]
         else:
             told = (*old[heading.title], *new[heading.title])
-            assert {same(text) for text in both[heading.title]} == {same(text) for text in told}
+            assert {comparison_key(text) for text in both[heading.title]} == {comparison_key(text) for text in told}
     assert form.merge(None, new) == new
     assert form.merge(both, new) == form.merge(form.merge(both, new), new)
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.summarizers.forms import Change, Delta, Entry, State, StateForm, applied, problems
-from refold.summarizers.forms.sections import same
+from refold.summarizers.forms import Change, Delta, Entry, State, StateForm, apply_delta, find_problems
+from refold.summarizers.forms.sections import comparison_key
 from refold.summarizers.forms.state import KINDS
 
 FORM = StateForm()
@@ -111,12 +111,12 @@ def test_small_faults_are_forgiven():
 def test_a_delta_that_does_not_fit_is_refused_whole(delta):
     """S1-37: nothing of it is applied, and what is wrong can be said in a second question."""
     assert FORM.merge(FIRST, delta) is None
-    assert applied(FIRST, delta) is None
-    assert problems(FIRST, delta)
+    assert apply_delta(FIRST, delta) is None
+    assert find_problems(FIRST, delta)
 
 
 def test_nothing_is_said_twice_and_ids_are_never_given_twice():
-    after = applied(
+    after = apply_delta(
         FIRST,
         Delta(add=(Entry("action", "Tag it.", "done"), Entry("action", "announce"), Entry("decision", "x", id="t1"))),
     )
@@ -128,12 +128,12 @@ def test_nothing_is_said_twice_and_ids_are_never_given_twice():
 def test_applying_loses_only_what_is_removed(state, delta):
     after = FORM.merge(state, delta)
     if after is None:
-        assert problems(state, delta)
+        assert find_problems(state, delta)
     else:
         assert {e.id for e in after.entries} >= {e.id for e in state.entries} - set(delta.remove)
-        assert {same(e.text) for e in after.entries} >= {
-            same(e.text.strip()) for e in delta.add if FORM.merge(None, Delta(add=(e,))).entries
-        } - {same(e.text) for e in state.entries}
+        assert {comparison_key(e.text) for e in after.entries} >= {
+            comparison_key(e.text.strip()) for e in delta.add if FORM.merge(None, Delta(add=(e,))).entries
+        } - {comparison_key(e.text) for e in state.entries}
 
 
 @given(STATES, STATES)

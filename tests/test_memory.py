@@ -41,7 +41,7 @@ from refold.memory import (
     redact,
 )
 from refold.messages import user
-from refold.retrieval.hidden import newly_hidden
+from refold.retrieval.hidden import newly_hidden_positions
 from refold.strategies import Summarize
 from refold.testing import ScriptedModel, transcripts
 from refold.text.summary_wrapper import wrap_summary
@@ -119,10 +119,10 @@ def test_a_memory_says_where_and_when_it_was_said() -> None:
 def test_only_what_became_hidden_is_taken() -> None:
     before, after = views(2)
     later = after.apply(after.fold(0, 6, user("[all]"), by="more"))
-    assert newly_hidden(before, after) == [0, 1]
-    assert newly_hidden(after, later) == [2, 3, 4, 5]
-    assert newly_hidden(None, later) == [0, 1, 2, 3, 4, 5]
-    assert newly_hidden(later, later) == []
+    assert newly_hidden_positions(before, after) == [0, 1]
+    assert newly_hidden_positions(after, later) == [2, 3, 4, 5]
+    assert newly_hidden_positions(None, later) == [0, 1, 2, 3, 4, 5]
+    assert newly_hidden_positions(later, later) == []
 
 
 def test_an_earlier_summary_is_not_taken_for_the_users_words() -> None:

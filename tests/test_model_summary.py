@@ -16,9 +16,9 @@ from refold.rules import anthropic, gemini, openai_chat, openai_responses
 from refold.rules.rule import Rules
 from refold.strategies.summarize import Summarize
 from refold.summarizers.forms import SnapshotForm, State, StateForm
-from refold.summarizers.model import HEADINGS, ModelSummary, Prompt, prompt
-from refold.summarizers.model.job import chunks
-from refold.summarizers.model.record import DETAILS, Element, elements, halves
+from refold.summarizers.model import HEADINGS, ModelSummary, Prompt, load_prompt
+from refold.summarizers.model.job import split_record_into_parts
+from refold.summarizers.model.record import DETAILS, Element, halve, record_elements
 from refold.testing import ScriptedModel, check_strategy, transcripts
 from refold.text.summary_wrapper import join_record, split_record, summary_in, wrap_summary
 
@@ -57,7 +57,7 @@ def run(model, summarizer, messages=None, keep=4, profile=None, **settings):
 
 def test_a_prompt_has_an_id_that_changes_with_its_text_and_the_ledger_has_it():
     """S4-10 S4-21 S0-28: the prompt is data, and what was asked can be told from the ledger."""
-    assert prompt("summary").id.startswith("summary@")
+    assert load_prompt("summary").id.startswith("summary@")
     assert Prompt("x", "a").id != Prompt("x", "b").id
     plain = run(ScriptedModel([GOOD]), ModelSummary()).attempts[0].prompt
     again = run(ScriptedModel([GOOD]), ModelSummary()).attempts[0].prompt
@@ -69,7 +69,7 @@ def test_a_prompt_has_an_id_that_changes_with_its_text_and_the_ledger_has_it():
 def test_instructions_are_added_to_the_prompt_and_a_prompt_replaces_it():
     model = ScriptedModel([GOOD, "All done."])
     run(model, ModelSummary(instructions="Keep all port numbers."))
-    assert model.asked[0].system.startswith(prompt("summary").text)
+    assert model.asked[0].system.startswith(load_prompt("summary").text)
     assert model.asked[0].system.endswith("Keep all port numbers.")
     run(model, ModelSummary(prompt="You are terse.", headings=()))
     assert model.asked[1].system == "You are terse."
@@ -91,9 +91,9 @@ def test_the_last_message_can_be_replaced_and_speak_of_the_latest_request():
 
 
 def test_every_prompt_file_is_there_and_an_unknown_one_is_not():
-    assert all(prompt(name).text for name in ("summary", "whole", "part", "reduce", "here"))
+    assert all(load_prompt(name).text for name in ("summary", "whole", "part", "reduce", "here"))
     with pytest.raises(FileNotFoundError):
-        prompt("nothing")
+        load_prompt("nothing")
 
 
 def test_its_name_states_its_settings_and_not_its_prompts():
@@ -168,7 +168,7 @@ def test_the_same_model_is_asked_in_the_conversation_itself():
     (ask,) = model.asked
     assert ask.view.messages == tuple(talk())
     assert "this message alone tells you what to do" in ask.prompt
-    assert prompt("summary").text in ask.prompt and f"## {HEADINGS[0]}" in ask.prompt
+    assert load_prompt("summary").text in ask.prompt and f"## {HEADINGS[0]}" in ask.prompt
     assert ask.messages and ask.system  # for who cannot continue the conversation
     assert compaction.attempts[0].outcome == "applied"
 
@@ -210,12 +210,12 @@ def test_a_conversation_that_counts_more_than_estimated_leaves_less_room():
 @given(transcripts(), st.integers(40, 2_000), st.sampled_from(DIALECTS))
 def test_parts_hold_everything_fit_and_keep_groups_together(messages, room, rules):
     view = View.of(messages, profile=Profile(rules=rules))
-    record = list(elements(enumerate(messages), DETAILS[0]))
+    record = list(record_elements(enumerate(messages), DETAILS[0]))
 
     def cost(element):
         return view.profile.count(user(element.render()))
 
-    parts = chunks(record, view.base.cuts, room, cost)
+    parts = split_record_into_parts(record, view.base.cuts, room, cost)
     if not parts:
         assert not record or any(cost(e._replace(text=e.text[:200])) > room for e in record)
         return
@@ -232,7 +232,7 @@ def test_parts_hold_everything_fit_and_keep_groups_together(messages, room, rule
 
 @given(st.text(min_size=2, max_size=60))
 def test_halves_are_the_whole_and_neither_is_empty(text):
-    first, second = halves(Element(0, "user", text))
+    first, second = halve(Element(0, "user", text))
     assert first.text + second.text == text
     assert first.text and second.text
 

@@ -10,19 +10,19 @@ import refold
 from refold.core.profile import Profile
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.strategies import Summarize
-from refold.summarizers.heuristic import gather
+from refold.summarizers.heuristic import collect
 from refold.summarizers.heuristic.calls import error_line, exit_code
-from refold.summarizers.heuristic.names import Tally, note, ranked
-from refold.summarizers.heuristic.words import SCANNED, Source, candidates, scanned, skeleton
+from refold.summarizers.heuristic.names import IdentifierTally, note_identifiers, rank_identifiers
+from refold.summarizers.heuristic.words import MAX_SCANNED, Source, candidate_names, clip_scanned, skeleton
 from refold.text.failures import is_failure
 from refold.text.terms import terms
 from refold.text.tool_arguments import without_escapes
 
 
 def names(text: str, source: Source = "said") -> set[str]:
-    tally = Tally()
-    note(tally, text, 0, source)
-    return {entry.text for entry in ranked(tally, 1)}
+    tally = IdentifierTally()
+    note_identifiers(tally, text, 0, source)
+    return {entry.text for entry in rank_identifiers(tally, 1)}
 
 
 @pytest.mark.parametrize(("text", "found"), [
@@ -73,16 +73,16 @@ def test_a_listing_says_where_a_name_begins(line: str, found: set[str]) -> None:
 
 
 def test_values_of_chinese_fields_are_kept_by_field() -> None:
-    tally = Tally()
-    note(tally, json.dumps({"订单号": "W7731-5", "编号": 90210417, "备注": "加急"}, ensure_ascii=False), 0, "result")
-    assert {(entry.field, entry.text) for entry in ranked(tally, 1)} == {("订单号", "W7731-5"), ("编号", "90210417")}
+    tally = IdentifierTally()
+    note_identifiers(tally, json.dumps({"订单号": "W7731-5", "编号": 90210417, "备注": "加急"}, ensure_ascii=False), 0, "result")
+    assert {(entry.field, entry.text) for entry in rank_identifiers(tally, 1)} == {("订单号", "W7731-5"), ("编号", "90210417")}
 
 
 def test_a_definition_in_any_script_counts_as_one() -> None:
-    tally = Tally()
-    note(tally, "def 计算_总价(a):\n    总价_缓存 = 1", 0, "result")
+    tally = IdentifierTally()
+    note_identifiers(tally, "def 计算_总价(a):\n    总价_缓存 = 1", 0, "result")
     assert tally.defined == {"计算_总价"}
-    assert ranked(tally, 1)[0].text == "计算_总价"
+    assert rank_identifiers(tally, 1)[0].text == "计算_总价"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_definition_in_any_script_counts_as_one() -> None:
 def test_a_line_of_a_million_characters_is_read_in_one_pass(unit: str) -> None:
     """Each of these would take hours if a pattern went back over the line."""
     line = unit * (1_000_000 // len(unit))
-    assert all(len(word) <= len(line) for word in candidates(line, "result"))
+    assert all(len(word) <= len(line) for word in candidate_names(line, "result"))
 
 
 @given(st.text(st.characters(codec="ascii")))
@@ -134,7 +134,7 @@ def translated(form: str, words: dict[str, str]) -> str:
 
 @given(st.sampled_from(FORMS), st.sampled_from(TWINS), st.integers(1, 30))
 def test_what_is_found_does_not_depend_on_the_script(form: str, words: dict[str, str], many: int) -> None:
-    ours, theirs = gather(session(form, many)), gather(session(translated(form, words), many))
+    ours, theirs = collect(session(form, many)), collect(session(translated(form, words), many))
     plain = {(entry.kind, entry.text) for entry in ours.index}
     other = {(entry.kind, entry.text) for entry in theirs.index}
     assert {(kind, translated(text, words)) for kind, text in plain} == other
@@ -210,9 +210,9 @@ def test_f3_words_keep_their_first_letter(text: str, found: set[str]) -> None:
 def test_f3_a_long_text_is_cut_between_words() -> None:
     """What is left of a result of a million characters holds whole names alone."""
     text = " ".join(f"name_number_{at}" for at in range(60_000))
-    assert set(scanned(text).split()) <= set(text.split())
-    assert len(scanned(text)) > 0.99 * SCANNED
-    assert len(scanned("x" * 10 * SCANNED)) == SCANNED + 1
+    assert set(clip_scanned(text).split()) <= set(text.split())
+    assert len(clip_scanned(text)) > 0.99 * MAX_SCANNED
+    assert len(clip_scanned("x" * 10 * MAX_SCANNED)) == MAX_SCANNED + 1
 
 
 def test_f3_an_escape_sequence_that_opens_with_one_character_goes_too() -> None:

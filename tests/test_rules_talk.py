@@ -11,15 +11,15 @@ from refold.strategies import Summarize
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.chat import (
     Line,
-    joined,
-    parted,
-    ranked,
-    read,
-    shown,
-    spoken,
-    written,
+    chat_lines,
+    join_sentences,
+    rank_sentences,
+    read_lines,
+    select_lines,
+    split_sentences,
+    write_lines,
 )
-from refold.summarizers.heuristic.parse import parse
+from refold.summarizers.heuristic.parse import parse_summary
 from refold.text.summary_wrapper import summary_in, wrap_summary
 
 
@@ -89,7 +89,7 @@ def test_talk_is_merged_and_keeps_its_numbers():
     view = drive_once(View.of(messages), 100)
     again = [*view.messages, *chat(4)]
     text = summary(again, 600)
-    lines = {line.text: line.at for line in parse(text).talk}
+    lines = {line.text: line.at for line in parse_summary(text).talk}
     assert lines["Hello Mei, your code is X-4711."] == 121
     assert max(lines.values()) > 121
 
@@ -102,7 +102,7 @@ def drive_once(view, cap):
 
 
 def test_a_done_item_of_a_plan_is_no_talk():
-    assert spoken([says("- [x] parse\n- [ ] render\nI did it.")]) == (Line(0, "assistant", "I did it."),)
+    assert chat_lines([says("- [x] parse\n- [ ] render\nI did it.")]) == (Line(0, "assistant", "I did it."),)
 
 
 PIECES = st.lists(st.sampled_from(["One.", "two", "三。", "Four?", "五", "six: 7"]), min_size=1, max_size=6)
@@ -110,18 +110,18 @@ PIECES = st.lists(st.sampled_from(["One.", "two", "三。", "Four?", "五", "six
 
 @given(PIECES)
 def test_joined_sentences_can_be_parted(pieces):
-    assert list(parted(joined(pieces))) == pieces
+    assert list(split_sentences(join_sentences(pieces))) == pieces
 
 
 @given(st.lists(st.tuples(st.integers(0, 99), st.sampled_from(["user", "assistant"])), unique_by=lambda row: row[0]))
 def test_lines_are_read_as_they_were_written(rows):
     lines = [Line(at, role, f"text {at}") for at, role in sorted(rows)]
-    assert list(read(item.removeprefix("- ") for item in written(lines))) == lines
+    assert list(read_lines(item.removeprefix("- ") for item in write_lines(lines))) == lines
 
 
 def test_newer_figures_emphasis_and_statements_weigh_more():
     def first(one, two):
-        return ranked([Line(0, "user", one), Line(1, "user", two)])[0].line.text
+        return rank_sentences([Line(0, "user", one), Line(1, "user", two)])[0].line.text
 
     assert first("alpha beta", "gamma zeta") == "gamma zeta"
     assert first("alpha **beta**", "gamma zeta") == "alpha **beta**"
@@ -130,5 +130,5 @@ def test_newer_figures_emphasis_and_statements_weigh_more():
 
 
 def test_what_stands_elsewhere_is_not_repeated():
-    best = ranked([Line(0, "user", "Use port 8081."), Line(1, "assistant", "Yes, done at once.")])
-    assert shown(best, 100, len, "## Constraints\n- Use port 8081.") == ["- 1 assistant: Yes, done at once."]
+    best = rank_sentences([Line(0, "user", "Use port 8081."), Line(1, "assistant", "Yes, done at once.")])
+    assert select_lines(best, 100, len, "## Constraints\n- Use port 8081.") == ["- 1 assistant: Yes, done at once."]

@@ -7,8 +7,8 @@ from refold.core.view import View
 from refold.memory import ProcessMemories, flush
 from refold.messages import Message, Text, user
 from refold.scorers import Emphasis
-from refold.summarizers.heuristic import gather
-from refold.summarizers.heuristic.cues import constraints
+from refold.summarizers.heuristic import collect
+from refold.summarizers.heuristic.cues import find_constraints
 from refold.summarizers.heuristic.lexicon import BINDING, PREFERRING, STRESSING, WORDINGS
 
 BINDS = {
@@ -153,12 +153,12 @@ def each(sentences: dict[str, list[str]]) -> list[object]:
 
 @pytest.mark.parametrize("text", each(BINDS))
 def test_standing_constraints_are_found_in_nine_languages(text: str) -> None:
-    assert list(constraints(text)) == [text]
+    assert list(find_constraints(text)) == [text]
 
 
 @pytest.mark.parametrize("text", each(BINDS_NOT))
 def test_ordinary_sentences_bind_nobody(text: str) -> None:
-    assert list(constraints(text)) == []
+    assert list(find_constraints(text)) == []
 
 
 @pytest.mark.parametrize("text", each(STRESSES))
@@ -214,4 +214,4 @@ def test_a_million_characters_are_searched_in_one_pass(text: str) -> None:  # fm
 
 def test_a_constraint_in_any_language_is_in_the_digest() -> None:
     said = [user(f"{texts[0]}\n") for texts in BINDS.values()]
-    assert gather(said).constraints == tuple(texts[0] for texts in BINDS.values())
+    assert collect(said).constraints == tuple(texts[0] for texts in BINDS.values())

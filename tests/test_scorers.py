@@ -21,7 +21,7 @@ from refold.scorers import (
     Roles,
     Weighted,
 )
-from refold.scorers.scorer import Scorer, least_first, score_alone, scores
+from refold.scorers.scorer import Scorer, order_least_first, score_alone, score_messages
 from refold.testing import transcripts
 
 
@@ -60,7 +60,7 @@ def session(*exchanges: tuple[str, str, str]) -> View:
 
 
 def result_scores(scorer: Scorer, *exchanges: tuple[str, str, str]) -> list[float]:
-    return [round(score, 2) for score in scores(scorer, session(*exchanges))[2::2]]
+    return [round(score, 2) for score in score_messages(scorer, session(*exchanges))[2::2]]
 
 
 @pytest.mark.parametrize("scorer", EVERY, ids=lambda scorer: type(scorer).__name__)
@@ -92,12 +92,12 @@ def test_a_repr_is_the_same_in_every_process(scorer: Scorer) -> None:
 
 
 def test_what_was_said_lately_scores_higher() -> None:
-    assert scores(Recency(half=2), said(*map(user, "abcd"))) == [1 / 3, 1 / 2.5, 1 / 2, 1 / 1.5, 1.0]
+    assert score_messages(Recency(half=2), said(*map(user, "abcd"))) == [1 / 3, 1 / 2.5, 1 / 2, 1 / 1.5, 1.0]
 
 
 def test_what_is_short_scores_higher() -> None:
     view = said(user("x " * 5_000))
-    short, long = scores(Brevity(), view)
+    short, long = score_messages(Brevity(), view)
     tokens = view.base.tokens(1, 2)
     assert short > 0.9
     assert long == 1_000 / (1_000 + tokens)
@@ -111,7 +111,7 @@ def test_users_matter_more_than_tools_in_whichever_role_a_result_is_sent() -> No
         Message("tool", (ToolResult("a", (Text("x"),)),)),
         Message("system", (Text("x"),)),
     )
-    assert scores(Roles(), view) == [1.0, 0.5, 0.2, 0.2, 1.0]
+    assert score_messages(Roles(), view) == [1.0, 0.5, 0.2, 0.2, 1.0]
 
 
 # --- emphasis -----------------------------------------------------------------------------------
@@ -131,23 +131,23 @@ def test_users_matter_more_than_tools_in_whichever_role_a_result_is_sent() -> No
     ],
 )
 def test_words_of_emphasis_in_any_language(text: str) -> None:
-    assert scores(Emphasis(), View.of([user(text)])) == [1.0]
+    assert score_messages(Emphasis(), View.of([user(text)])) == [1.0]
 
 
 @pytest.mark.parametrize("text", ["hello", "an unimportant detail", "he remembered", "你好", ""])
 def test_other_words_are_no_emphasis(text: str) -> None:
-    assert scores(Emphasis(), View.of([user(text)])) == [0.0]
+    assert score_messages(Emphasis(), View.of([user(text)])) == [0.0]
 
 
 def test_only_those_who_were_asked_for_can_emphasise() -> None:
     """S3-25: keep the responses that contain "important"."""
     view = View.of([user("important"), Message("assistant", (Text("Important: it is 42."),)), user("x")])
-    assert scores(Emphasis(("assistant",), ("important",)), view) == [0.0, 1.0, 0.0]
+    assert score_messages(Emphasis(("assistant",), ("important",)), view) == [0.0, 1.0, 0.0]
     assert repr(Emphasis("user", "x")) == "Emphasis(roles=('user',), words=('x',))"
 
 
 def test_what_a_tool_answers_is_never_emphasis() -> None:
-    assert scores(Emphasis(), session(("read", "{}", "IMPORTANT: never do this")))[2] == 0.0
+    assert score_messages(Emphasis(), session(("read", "{}", "IMPORTANT: never do this")))[2] == 0.0
 
 
 # --- errors -------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def test_an_edit_that_failed_is_mended_by_one_of_the_same_file() -> None:
 
 def test_a_failure_without_its_call_is_one_too() -> None:
     view = said(Message("tool", (ToolResult("gone", (Text("no"),), error=True),)))
-    assert scores(Errors(), view) == [0.5, 1.0]
+    assert score_messages(Errors(), view) == [0.5, 1.0]
 
 
 # --- fresh reads --------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ def test_what_failed_replaces_nothing() -> None:
 
 def test_an_open_call_replaces_nothing() -> None:
     view = View.of([*session(READ).transcript.messages, Message("assistant", (ToolCall("w", *WRITE[:2]),))])
-    assert scores(Freshness(), view) == [1.0] * 4
+    assert score_messages(Freshness(), view) == [1.0] * 4
 
 
 def test_the_same_call_again_replaces_the_older() -> None:
@@ -230,7 +230,7 @@ def test_the_same_call_again_replaces_the_older() -> None:
 def test_of_parallel_calls_the_freshest_counts() -> None:
     calls = tuple(ToolCall(f"p{n}", *one[:2]) for n, one in enumerate((READ, OTHER)))
     both = [Message("assistant", calls), Message("user", tuple(ToolResult(call.id, (Text("x"),)) for call in calls))]
-    assert scores(Freshness(), said(*both, *exchange(1, *WRITE)))[2] == 1.0
+    assert score_messages(Freshness(), said(*both, *exchange(1, *WRITE)))[2] == 1.0
 
 
 # --- references ---------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ def test_what_later_calls_and_texts_name_is_in_use() -> None:
     listed, unused, _ = result_scores(References(), *runs)
     assert listed > unused == 0.0
     view = View.of([*session(*runs).transcript.messages, user("What is in docs/guide_one.md?")])
-    assert scores(References(), view)[4] > 0.2
+    assert score_messages(References(), view)[4] > 0.2
 
 
 def test_a_file_that_is_worked_on_keeps_its_read_in_use() -> None:
@@ -269,7 +269,7 @@ def test_a_reference_goes_to_the_latest_result_that_holds_the_name() -> None:
 def test_an_old_reference_weighs_less() -> None:
     runs = [("ls", "{}", "tests/test_rows.py"), ("bash", '{"command":"pytest tests/test_rows.py"}', "ok")]
     fresh = result_scores(References(half=4), *runs)[0]
-    old = scores(References(half=4), View.of([*session(*runs).transcript.messages, *map(user, "abcd" * 5)]))[2]
+    old = score_messages(References(half=4), View.of([*session(*runs).transcript.messages, *map(user, "abcd" * 5)]))[2]
     assert fresh > old > 0.0
 
 
@@ -278,12 +278,12 @@ def test_an_old_reference_weighs_less() -> None:
 
 def test_what_is_about_the_task_is_near() -> None:
     view = View.of([user("zebra"), user("bbb"), user("abba")])
-    far, near, task = scores(Nearness(letters, "letters"), view)
+    far, near, task = score_messages(Nearness(letters, "letters"), view)
     assert far < near < task == pytest.approx(1.0)
 
 
 def test_nothing_is_near_without_an_embedder() -> None:
-    assert scores(Nearness(), said(user("x"))) == [0.0, 0.0]
+    assert score_messages(Nearness(), said(user("x"))) == [0.0, 0.0]
 
 
 def test_an_embedder_that_leaves_texts_out_is_refused() -> None:
@@ -296,8 +296,8 @@ def test_an_embedder_that_leaves_texts_out_is_refused() -> None:
 
 def test_a_weighted_sum_is_what_it_says() -> None:
     view = said(user("记住"), user("x"))
-    recent, stressed = scores(Recency(), view), scores(Emphasis(), view)
-    both = scores(Weighted(((3, Recency()), (1, Emphasis()), (0, Nearness(lambda _: [])))), view)
+    recent, stressed = score_messages(Recency(), view), score_messages(Emphasis(), view)
+    both = score_messages(Weighted(((3, Recency()), (1, Emphasis()), (0, Nearness(lambda _: [])))), view)
     assert both == [pytest.approx((3 * one + other) / 4) for one, other in zip(recent, stressed, strict=True)]
 
 
@@ -324,21 +324,21 @@ def test_settings_that_make_no_sense_are_refused(make) -> None:
 
 def test_a_scorer_that_forgets_messages_is_refused() -> None:
     with pytest.raises(ValueError, match="gave 1 scores for 2 messages"):
-        scores(lambda view: [1.0], said(user("x")))
+        score_messages(lambda view: [1.0], said(user("x")))
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=12))
 def test_least_first_is_a_stable_order(given_scores: list[int]) -> None:
     view = View.of([user(str(n)) for n in range(len(given_scores))])
-    order = least_first(lambda _: [float(n) for n in given_scores], view, range(len(given_scores)))
+    order = order_least_first(lambda _: [float(n) for n in given_scores], view, range(len(given_scores)))
     assert order == sorted(range(len(given_scores)), key=given_scores.__getitem__)
-    assert least_first(None, view, reversed(range(len(given_scores)))) == list(range(len(given_scores)))
+    assert order_least_first(None, view, reversed(range(len(given_scores)))) == list(range(len(given_scores)))
 
 
 def test_alone_a_message_knows_no_other() -> None:
     call, result = exchange(0, "bash", '{"command":"make"}', FAILS)
     view = said(call, result, *exchange(1, "bash", '{"command":"make"}', WORKS))
-    assert scores(Errors(), view)[2] == 0.0
+    assert score_messages(Errors(), view)[2] == 0.0
     assert score_alone(Errors(), result, view.profile) == 1.0
     assert score_alone(lambda _: [7.0], result, view.profile) == 1.0
 

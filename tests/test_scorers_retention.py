@@ -12,7 +12,7 @@ from refold.messages import Message, Text, user
 from refold.rules import anthropic, openai_chat
 from refold.rules.rule import Rules
 from refold.scorers import Emphasis, Errors, Freshness, Recency, References, Roles, Weighted
-from refold.scorers.scorer import Scorer, important
+from refold.scorers.scorer import Scorer, choose_important
 from refold.strategies import ClearToolResults, KeepImportant, Summarize
 from refold.testing import check_strategy, proposals, transcripts
 from refold.text.summary_wrapper import is_only_summary
@@ -96,7 +96,7 @@ def test_what_the_strategy_pins_itself_stays_whatever_it_scores() -> None:
 
 def test_a_predicate_of_the_important_can_be_used_by_itself() -> None:
     view = talk("Important: one. ", "two")
-    pin = important(Emphasis(("assistant",)), view, 0.5, 100)
+    pin = choose_important(Emphasis(("assistant",)), view, 0.5, 100)
     assert [pin(message) for message in view.messages[1:4:2]] == [True, False]
 
 

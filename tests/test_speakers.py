@@ -13,7 +13,7 @@ from refold.errors import FormatError
 from refold.gateway.messages import Incoming
 from refold.gateway.policy.request_kind import request_kind
 from refold.messages import Media, Message, Text, ToolCall, ToolResult, user
-from refold.speakers import current, heard, is_request, request_of, segments, stays
+from refold.speakers import current_request, find_verbatim_in, is_request, request_text, segment_messages, segments
 from refold.speakers.carriers import TAGS
 from refold.text.summary_wrapper import wrap_summary
 
@@ -50,7 +50,7 @@ def voices(message: Message) -> list[str]:
 
 
 def asked_in(messages: list[Message]) -> list[str]:
-    found = current(messages, heard(messages))
+    found = current_request(messages, segment_messages(messages))
     return [segment.text for at in sorted(found) for segment in found[at]]
 
 
@@ -158,7 +158,7 @@ def test_d2_a_turn_that_begins_with_nothing_but_elements_is_about_them() -> None
     document = "<project>\n<a>1</a>\n</project>\n<project>\n<a>2</a>\n</project>"
     said = [user("Do it."), model("Done."), user(document), call("1"), result("1")]
     assert asked_in(said)[0] == "Do it."
-    assert user(document) in [message for _, message in stays(said, 4).messages], "word for word, blanks included"
+    assert user(document) in [message for _, message in find_verbatim_in(said, 4).messages], "word for word, blanks included"
     assert asked_in([said[0], call("1"), result("1"), user("<acme>1</acme>"), call("2")]) == ["Do it."]
     assert asked_in([*said[:2], user(reminder("Today's date is now.")), call("1")]) == ["Do it."]
 
@@ -174,15 +174,15 @@ def test_f4_an_error_that_an_agent_without_calls_is_told_is_no_request() -> None
 
 
 def test_request_of_gives_the_person_s_own_words() -> None:
-    assert request_of(parts(reminder("x"), "Go on.")) == "Go on."
-    assert request_of(user("<user_input>Go on.</user_input>")) == "Go on."
-    assert request_of(user("<command-name>/x</command-name><command-args>Go on.</command-args>")) == "Go on."
-    assert request_of(user("Go on.\n\n# *SEARCH/REPLACE block* Rules:\n\nEvery one")) == "Go on."
-    assert request_of(user(reminder("x"))) == request_of(result("1")) == ""
+    assert request_text(parts(reminder("x"), "Go on.")) == "Go on."
+    assert request_text(user("<user_input>Go on.</user_input>")) == "Go on."
+    assert request_text(user("<command-name>/x</command-name><command-args>Go on.</command-args>")) == "Go on."
+    assert request_text(user("Go on.\n\n# *SEARCH/REPLACE block* Rules:\n\nEvery one")) == "Go on."
+    assert request_text(user(reminder("x"))) == request_text(result("1")) == ""
 
 
 def texts_of(said: list[Message], stop: int) -> list[str]:
-    return [message.text for _, message in stays(said, stop).messages]
+    return [message.text for _, message in find_verbatim_in(said, stop).messages]
 
 
 def test_d5_the_newest_context_of_each_kind_stays() -> None:
@@ -221,7 +221,7 @@ def test_orders_stay_and_differ_by_their_numbers() -> None:
 def test_what_is_lifted_out_of_a_result_says_where_it_stood_and_is_known_again() -> None:
     late = reminder(STEER.format("Use tabs."))
     said = [user("Go."), call("1"), result("1", f"long\n{late}"), call("2"), result("2")]
-    lifted = stays(said, 3).messages[-1][1]
+    lifted = find_verbatim_in(said, 3).messages[-1][1]
     assert lifted.role == "user" and late in lifted.text and lifted.text != late
     assert voices(lifted) == ["person"] and asked_in([user("Go."), lifted, call("2")]) == ["Go.", lifted.text]
 
@@ -229,7 +229,7 @@ def test_what_is_lifted_out_of_a_result_says_where_it_stood_and_is_known_again()
 def test_images_of_a_request_stay_with_it() -> None:
     image = Media("image", "image/png", "x")
     said = [Message("user", (Text(reminder("note")), image, Text("What is this?"))), call("1"), result("1")]
-    assert stays(said, 1).messages == ((0, said[0]),)
+    assert find_verbatim_in(said, 1).messages == ((0, said[0]),)
 
 
 @given(

@@ -22,7 +22,7 @@ from refold.rules import anthropic, openai_chat
 from refold.rules.rule import Rules
 from refold.strategies.summarize import Summarize
 from refold.strategies.summarize_to import SummarizeTo
-from refold.summarizers.heuristic import RuleSummary, parse
+from refold.summarizers.heuristic import RuleSummary, parse_summary
 from refold.testing import ScriptedModel, check_strategy, transcripts
 from refold.text.summary_wrapper import (
     CLOSE,
@@ -165,7 +165,7 @@ def test_a_models_summary_is_kept_when_the_rules_take_over():
         compact_if_due(View.of(said), [Summarize(summarizer=fixed("The deploy key is K-9931."))], Budget(0, 0))
     ).view
     second = drive(compact_if_due(first.extend(talk()), [Summarize(summarizer=RuleSummary())], Budget(0, 0))).view
-    assert "The deploy key is K-9931." in parse(summary_in(second.messages[0])).notes
+    assert "The deploy key is K-9931." in parse_summary(summary_in(second.messages[0])).notes
 
 
 def chat(length: int) -> list[Message]:

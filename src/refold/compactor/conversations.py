@@ -22,7 +22,7 @@ from refold.core.view import View
 from refold.edits import Edit
 from refold.messages import Message, user
 from refold.models.driver import Effect
-from refold.speakers import heard_in
+from refold.speakers import view_segments
 from refold.stores.store import Store, replacement_count
 from refold.tokens.count import Counter, count_fixed
 from refold.transcript import AppendLog, LazyTips, Transcript
@@ -172,7 +172,7 @@ class ConversationCache:
         if state.renewed not in (None, replacement_count(self.store)):
             version = yield from self._written_again(state)
         kept = state.kept.extend(new, envelope)
-        said, spoken = kept.transcript.messages, partial(heard_in, kept)
+        said, spoken = kept.transcript.messages, partial(view_segments, kept)
         if version != state.version or not all(
             is_premature(edit, said, spoken=spoken) for edit in state.held
         ):
@@ -216,7 +216,7 @@ class ConversationCache:
     ) -> tuple[tuple[Edit, ...], tuple[Edit, ...]]:
         """Those of *edits* that may show now, and those that wait. What a local strategy did at first sight waits for
         nothing."""
-        said, spoken = kept.transcript.messages, partial(heard_in, kept)
+        said, spoken = kept.transcript.messages, partial(view_segments, kept)
         held = tuple(
             e for e in edits if e.by not in self._names and is_premature(e, said, spoken=spoken)
         )

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from refold.core.view import View
 from refold.messages import Content, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
-from refold.summarizers.heuristic.collect import gather
-from refold.summarizers.heuristic.digest import Digest, merge, merged
-from refold.summarizers.heuristic.parse import parse
+from refold.summarizers.heuristic.collect import collect
+from refold.summarizers.heuristic.digest import Digest, merge, merge_all
+from refold.summarizers.heuristic.parse import parse_summary
 from refold.text.summary_wrapper import summary_in, without_summary
 
 
@@ -64,8 +64,8 @@ def _digest(before: View, after: View) -> Digest:
         else:
             said += rest
     names = {edit.id[:size] for edit in before.edits for size in (8, None)}
-    own = _restrict_to(gather(shown), gather(said), names) if shown != said else gather(shown)
-    return merge(merged([*map(parse, earlier)]), own)
+    own = _restrict_to(collect(shown), collect(said), names) if shown != said else collect(shown)
+    return merge(merge_all([*map(parse_summary, earlier)]), own)
 
 
 def _restrict_to(shown: Digest, said: Digest, ids: Collection[str]) -> Digest:
@@ -82,7 +82,7 @@ def _restrict_to(shown: Digest, said: Digest, ids: Collection[str]) -> Digest:
 
 def _names_in_summaries(view: View) -> set[str]:
     """Names that summaries tell in fewer characters, such as `src/{app,main}.py`."""
-    digests = [parse(text) for text in map(summary_in, view.messages) if text is not None]
+    digests = [parse_summary(text) for text in map(summary_in, view.messages) if text is not None]
     return {
         name
         for digest in digests

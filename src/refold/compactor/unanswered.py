@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from refold.core.tool_groups import first_unseen
 from refold.edits import Edit
 from refold.messages import Message, Text, Thinking
-from refold.speakers import Segment, current, heard, own_words
+from refold.speakers import Segment, current_request, own_words, segment_messages
 from refold.text.summary_wrapper import belongs_to_summary, without_summary
 
 Heard = Sequence[tuple[Segment, ...]]
@@ -24,7 +24,7 @@ def is_premature(
     """Would *edit* hide, of `messages[:end]`, a result that the model has not read or the request that it is at?
 
     What the edit shows word for word is not hidden. Once false, it is false for whatever the history grows to.
-    *spoken* tells who says what (`refold.speakers.heard`), where that is known already.
+    *spoken* tells who says what (`refold.speakers.segment_messages`), where that is known already.
     """
     end = len(said) if end is None else end
     unread = range(max(edit.start, first_unseen(said, end)), min(edit.stop, end))
@@ -45,7 +45,7 @@ def open_request(
     """Where in `messages[:end]` the person's latest words are, and which, while the model is still at them; -1 once it
     has ended its turn without a call, and where nobody asked."""
     before = said[:end]
-    words = current(before, heard(before) if spoken is None else spoken()[:end])
+    words = current_request(before, segment_messages(before) if spoken is None else spoken()[:end])
     at = max(words, default=-1)
     return (at, words[at]) if at >= 0 and not _is_answered(said, at, end) else (-1, ())
 

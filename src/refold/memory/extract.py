@@ -10,11 +10,11 @@ from refold.core.view import View
 from refold.memory.redact import redact
 from refold.memory.stores import Kind, Memory
 from refold.messages import Message, ToolResult
-from refold.speakers import request_of
-from refold.summarizers.heuristic.cues import conclusions, constraints
+from refold.speakers import request_text
+from refold.summarizers.heuristic.cues import find_conclusions, find_constraints
 from refold.summarizers.heuristic.lexicon import PREFERRING
-from refold.summarizers.heuristic.names import Tally, note, ranked
-from refold.summarizers.heuristic.words import one_line, scanned, sentences
+from refold.summarizers.heuristic.names import IdentifierTally, note_identifiers, rank_identifiers
+from refold.summarizers.heuristic.words import clip_scanned, one_line, sentences
 from refold.text.summary_wrapper import without_summary
 
 
@@ -91,8 +91,8 @@ class RuleExtractor:
 
 def _by_user(message: Message) -> Iterator[tuple[Kind, str]]:
     """What the user's own words state, with its kind. Secrets go first: of one that is cut its beginning would stay."""
-    own = redact(request_of(message))
-    binding = set(constraints(own))
+    own = redact(request_text(message))
+    binding = set(find_constraints(own))
     for sentence in sentences(own):
         line = one_line(sentence, LONGEST)
         if len(line.encode("utf-8", "replace")) < 9 or line.endswith(("?", "？")):
@@ -111,20 +111,20 @@ def _weightiest(messages: Sequence[tuple[int, Message]], most: int) -> list[tupl
         (-weight, at, text)
         for at, message in messages
         if message.role == "assistant"
-        for weight, text in conclusions(scanned(redact(message.text)), final=not message.calls)
+        for weight, text in find_conclusions(clip_scanned(redact(message.text)), final=not message.calls)
     ]
     return sorted((at, text) for _, at, text in sorted(weighed)[:most])
 
 
 def _values(messages: Sequence[tuple[int, Message]], most: int) -> list[tuple[int, str]]:
     """Values of id fields in results, the likeliest to be used again first, each with where it stood last."""
-    tally = Tally()
+    tally = IdentifierTally()
     for at, message in messages:
         for part in message.parts:
             if isinstance(part, ToolResult):
-                note(tally, part.text, at, "result")
+                note_identifiers(tally, part.text, at, "result")
     now = messages[-1][0] + 1 if messages else 0
-    entries = (entry for entry in ranked(tally, now) if entry.kind == "value")
+    entries = (entry for entry in rank_identifiers(tally, now) if entry.kind == "value")
     return [
         (tally.last[entry.text], f"{entry.field}: {entry.text}")
         for entry, _ in zip(entries, range(most), strict=False)

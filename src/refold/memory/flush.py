@@ -14,7 +14,7 @@ from refold.memory.extract import Extractor, RuleExtractor
 from refold.memory.stores import Memory, MemorySink
 from refold.models.callables import ask_safely
 from refold.models.driver import Asker, AsyncAsker, Effect, adrive, call_safely, drive
-from refold.retrieval.hidden import newly_hidden
+from refold.retrieval.hidden import newly_hidden_positions
 
 TRIES = 3
 """How often an extractor that raises is tried with the same messages."""
@@ -141,7 +141,7 @@ class MemoryFlush:
 
     def run(self, before: View | None, after: View) -> Generator[Ask | Effect, Any, FlushResult]:
         """The steps of flushing what waits, and what *after* hides and *before* does not."""
-        return (yield from self._run(newly_hidden(before, after), after))
+        return (yield from self._run(newly_hidden_positions(before, after), after))
 
     def again(self) -> Generator[Ask | Effect, Any, FlushResult]:
         """The steps of flushing what waits."""
@@ -229,7 +229,7 @@ def _flush(
 ) -> Generator[Ask | Effect, Any, FlushResult]:
     """The steps of a flush: questions, and the writing as an effect."""
     try:
-        positions = newly_hidden(before, after)
+        positions = newly_hidden_positions(before, after)
         if not positions:
             return FlushResult(reason="nothing is newly hidden")
         found, reason = yield from extract(after, positions)

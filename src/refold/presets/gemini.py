@@ -27,7 +27,7 @@ from refold.presets.token_formulas import quarter
 from refold.stores.store import Store
 from refold.strategies.summarize import Summarize
 from refold.summarizers.forms import SnapshotForm
-from refold.summarizers.model import ModelSummary, Prompt, prompt
+from refold.summarizers.model import ModelSummary, Prompt, load_prompt
 from refold.summarizers.tail import tail_start
 from refold.tokens.count import Counter, count_message
 
@@ -44,7 +44,7 @@ COMPRESSION_MODEL = "kimi-k2-instruct"
 """Who writes the snapshot unless told otherwise (S0-30)."""
 COMPRESSION_PROMPT = Prompt(
     "gemini",
-    prompt("summary").text
+    load_prompt("summary").text
     + "\n\nFirst go over the whole record in your mind: the goal, each thing the user asked for, what the tools "
     "returned, what is unresolved. If you write such notes down, put them into <scratchpad></scratchpad> before "
     "the snapshot; they are thrown away. Then write the snapshot. It is all that will be left of the record.",

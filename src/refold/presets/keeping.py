@@ -7,7 +7,7 @@ from typing import Any
 from refold.core.strategy import Ending, Steps, Strategy
 from refold.core.view import View
 from refold.messages import Message
-from refold.speakers import has_person, heard_in
+from refold.speakers import has_person, view_segments
 from refold.summarizers.tail import tail_start, unanswered_from, unsummarized_runs
 
 Start = Callable[[View], int]
@@ -95,7 +95,7 @@ class Unanswered:
 def requests(view: View) -> list[int]:
     """Positions of the user's requests at legal cuts, oldest first; what carries a summary, or holds a client's own words
     alone, is none."""
-    said, spoken = view.transcript.messages, heard_in(view)
+    said, spoken = view.transcript.messages, view_segments(view)
     return [at for at in sorted(view.cuts) if at < len(said) and said[at].role == "user" and has_person(spoken[at])]
 
 

@@ -29,7 +29,7 @@ from refold.presets.koog_strategies import HistoryCompressionStrategy, WholeHist
 from refold.rules.openai_chat import RULES
 from refold.rules.rule import Rules
 from refold.summarizers.memory_messages import MessageFilter, TaggedOrBeginning
-from refold.summarizers.model.record import DETAILS, elements
+from refold.summarizers.model.record import DETAILS, record_elements
 from refold.text.summary_wrapper import CONTINUE, summary_in
 from refold.tokens.count import Counter, count_fixed, count_message
 
@@ -48,7 +48,7 @@ def as_text(message: Message) -> Message:
     """A message as text alone, in the role of the user or the assistant."""
     if not message.calls and not message.results and message.role in ("user", "assistant"):
         return Message(message.role, (Text(message.text),))
-    told = "\n".join(element.render() for element in elements([(0, message)], DETAILS[0]))
+    told = "\n".join(element.render() for element in record_elements([(0, message)], DETAILS[0]))
     return Message("assistant" if message.role == "assistant" else "user", (Text(told),))
 
 

@@ -13,7 +13,7 @@ from refold.summarizers.facts import FACTS_PROMPT
 from refold.summarizers.forms import TLDR
 from refold.summarizers.forms.facts import Concept
 from refold.summarizers.model import ModelSummary, Prompt
-from refold.summarizers.model import prompt as named_prompt
+from refold.summarizers.model import load_prompt as named_prompt
 from refold.transcript import hash_message
 
 if TYPE_CHECKING:

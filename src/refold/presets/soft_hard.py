@@ -41,7 +41,7 @@ from refold.stores.memory import MemoryStore
 from refold.stores.store import LedgerRow, Store
 from refold.strategies import ClearToolResults, KeepImportant, Summarize
 from refold.summarizers.model import ModelSummary, Prompt
-from refold.summarizers.model import prompt as named_prompt
+from refold.summarizers.model import load_prompt as named_prompt
 from refold.text.summary_wrapper import summary_in
 from refold.tokens.count import Counter as TokenCounter
 from refold.tokens.count import counter

@@ -9,11 +9,11 @@ from typing import Literal, NamedTuple
 from refold.core.strategy import Answer, Ask, Summary
 from refold.core.view import View
 from refold.messages import Message
-from refold.summarizers.heuristic.chat import asked
-from refold.summarizers.heuristic.collect import gather, material
-from refold.summarizers.heuristic.cues import strongest, weight
+from refold.summarizers.heuristic.chat import request_words
+from refold.summarizers.heuristic.collect import collect, read_span
+from refold.summarizers.heuristic.cues import strongest, weigh_conclusion
 from refold.summarizers.heuristic.digest import unique
-from refold.summarizers.heuristic.parse import parse as parse_record
+from refold.summarizers.heuristic.parse import parse_summary as parse_record
 from refold.summarizers.heuristic.words import one_line, sentences
 from refold.text.summary_wrapper import TITLES, wrap_summary
 
@@ -123,7 +123,7 @@ class TopicSummary:
     def __call__(self, view: View, start: int, stop: int, max_tokens: int) -> Generator[Ask, Answer | None, Summary]:
         """The summary of `messages[start:stop]`, wrapped at most *max_tokens* tokens; empty if nothing fits."""
         yield from ()
-        found = material(view, start, stop)
+        found = read_span(view, start, stop)
         own = [message for _, message in found.said]
         earlier = [*found.earlier, *(message.text for message in own if _language_of(message.text))]
         said = [message for message in own if not _language_of(message.text)]
@@ -152,7 +152,7 @@ class TopicSummary:
 
 def notes_of(messages: Sequence[Message], words: Words = WORDS["zh"]) -> Notes:
     """What *messages* say."""
-    known = gather(messages)
+    known = collect(messages)
     return Notes(
         tuple(extract_topics(m for m in messages if m.is_request)),
         extract_conclusions(m for m in messages if m.role == "assistant"),
@@ -172,7 +172,7 @@ def extract_topics(messages: Iterable[Message]) -> Iterator[str]:
     small talk, without courtesies (S2-27)."""
     seen = set[str]()
     for message in messages:
-        for sentence in sentences(_prose(asked(message.text))):
+        for sentence in sentences(_prose(request_words(message.text))):
             topic = one_line(_COURTESY.sub("", sentence, count=1).strip().rstrip("。？！?!.;；"), TOPIC)
             if len(topic) >= 4 and not _SMALL_TALK.fullmatch(sentence):
                 if topic not in seen:
@@ -184,7 +184,7 @@ def extract_topics(messages: Iterable[Message]) -> Iterator[str]:
 def extract_conclusions(messages: Iterable[Message]) -> tuple[str, ...]:
     """Sentences of the assistant's that advise, decide or conclude, the weightiest, in order (S2-28)."""
     weighed = (
-        (float(bool(_ADVISES.search(sentence)) + weight(sentence)), one_line(sentence.rstrip("。."), SENTENCE))
+        (float(bool(_ADVISES.search(sentence)) + weigh_conclusion(sentence)), one_line(sentence.rstrip("。."), SENTENCE))
         for message in messages
         for sentence in sentences(_prose(message.text))
         if len(sentence.encode("utf-8", "replace")) >= 12 and not sentence.endswith(("?", "？", ":", "："))

@@ -36,7 +36,7 @@ from refold.stores.memory import MemoryStore
 from refold.stores.store import Store
 from refold.strategies import ClearToolInputs, ClearToolResults, KeepImportant, Summarize
 from refold.summarizers.model import ModelSummary, Prompt
-from refold.summarizers.model.record import fenced
+from refold.summarizers.model.record import in_tags
 from refold.summarizers.placement import PLACEMENTS
 from refold.text.summary_wrapper import without_summary
 from refold.tokens.count import Counter, count_fixed, count_message
@@ -182,7 +182,7 @@ class ContextCompactor:
         _log.info("Context auto_compact triggered: estimated tokens=%s > threshold=%s", started.tokens, threshold)
         found, asked = requests(view), _question.get().strip()
         latest = without_summary(view.transcript.messages[found[-1]]).text.strip() if found else ""
-        return Instructions(f"当前用户问题：{fenced('request', asked)}") if asked and asked != latest else None
+        return Instructions(f"当前用户问题：{in_tags('request', asked)}") if asked and asked != latest else None
 
 
 def estimate_tokens(messages: Any, count: Counter = count_message, format: str | Codec | None = None) -> int:

@@ -5,7 +5,7 @@ from refold.core.view import View
 from refold.text.plain import readable_text
 
 
-def hidden(view: View) -> dict[int, str]:
+def hidden_positions(view: View) -> dict[int, str]:
     """Positions of messages that cannot be read in full, each with the short id of the edit that hides it.
     A message that lost only its thinking is none of them."""
     return {
@@ -17,10 +17,10 @@ def hidden(view: View) -> dict[int, str]:
     }
 
 
-def newly_hidden(before: View | None, after: View) -> list[int]:
+def newly_hidden_positions(before: View | None, after: View) -> list[int]:
     """Positions, in order, that *after* hides and *before* does not; all that it hides without *before*."""
-    known = hidden(before) if before is not None else {}
-    return sorted(hidden(after).keys() - known.keys())
+    known = hidden_positions(before) if before is not None else {}
+    return sorted(hidden_positions(after).keys() - known.keys())
 
 
 def _still_shown(view: View, placed: VisibleEdit) -> bool:

@@ -23,11 +23,11 @@ MIGRATIONS = (
         "CREATE VIRTUAL TABLE words USING fts5(terms, content='', tokenize='porter unicode61 remove_diacritics 2')",
     ),
 )
-KNOWN = "SELECT 1 FROM heard WHERE tip = ?"
-HEAR = "INSERT OR IGNORE INTO heard (tip) VALUES (?)"
-LEARN = "INSERT INTO words (rowid, terms) VALUES (?, ?)"
+IS_INDEXED = "SELECT 1 FROM heard WHERE tip = ?"
+ADD_TIP = "INSERT OR IGNORE INTO heard (tip) VALUES (?)"
+ADD_TERMS = "INSERT INTO words (rowid, terms) VALUES (?, ?)"
 FIND = "SELECT heard.tip, -bm25(words) FROM words JOIN heard ON heard.seq = words.rowid WHERE words MATCH ?"
-EXACT = 100.0
+PHRASE_BONUS = 100.0
 """What a message that holds the query as it stands scores more than one that holds words of it."""
 
 
@@ -54,13 +54,13 @@ class Index(DatabaseClient):
         if start == end:
             return 0
         with self._link.transaction() as connection:
-            return sum(_learn(connection, transcript, at) for at in range(start, end))
+            return sum(_index_message(connection, transcript, at) for at in range(start, end))
 
     def find(self, hidden: Mapping[str, int], query: str) -> dict[int, float]:
         """Positions by score, of the messages whose tips are in *hidden* (tip to position) and that hold
         any word of *query*. Raises `StoreError`."""
         found = dict[int, float]()
-        for wanted, more in ((any_word_query(query), 0.0), (phrase_query(query), EXACT)):
+        for wanted, more in ((any_word_query(query), 0.0), (phrase_query(query), PHRASE_BONUS)):
             for tip, score in self._matches(wanted):
                 if (at := hidden.get(tip)) is not None:
                     found[at] = (found.get(at, 0.0) if more else score) + more
@@ -78,14 +78,16 @@ class Index(DatabaseClient):
         with self._link.connection("read") as connection:
             while low < high:
                 middle = (low + high + 1) // 2
-                known = connection.execute(KNOWN, (transcript.tips[middle],)).fetchone()
+                known = connection.execute(IS_INDEXED, (transcript.tips[middle],)).fetchone()
                 low, high = (middle, high) if known else (low, middle - 1)
         return low
 
 
-def _learn(connection: sqlite3.Connection, transcript: Transcript, at: int) -> int:
+def _index_message(connection: sqlite3.Connection, transcript: Transcript, at: int) -> int:
     """Index one message unless another process was faster; 1 if it was new."""
-    told = connection.execute(HEAR, (transcript.tips[at + 1],))
+    told = connection.execute(ADD_TIP, (transcript.tips[at + 1],))
     if told.rowcount:
-        connection.execute(LEARN, (told.lastrowid, " ".join(terms(readable_text(transcript.messages[at])))))
+        connection.execute(
+            ADD_TERMS, (told.lastrowid, " ".join(terms(readable_text(transcript.messages[at]))))
+        )
     return told.rowcount

@@ -4,35 +4,38 @@ import re
 from typing import NamedTuple
 
 from refold.core.view import View
-from refold.retrieval.hidden import hidden as hidden_in
+from refold.retrieval.hidden import hidden_positions as hidden_in
 from refold.retrieval.index import Index
 from refold.text.clip import ceiling, floor
 from refold.text.plain import readable_text
 from refold.text.terms import ASKED, fold, runs
 
-SEEN = 2_000
+MAX_PLACES = 2_000
 """Places in one text that are weighed against one another."""
 
 
-def snippet(text: str, query: str, width: int) -> str:
+def cut_snippet(text: str, query: str, width: int) -> str:
     """At most *width* characters of *text*, on one line, around the place that holds most of *query*;
     `…` where something is left out."""
     if len(text) <= width:
         return " ".join(text.split())
-    start = max(0, min(_best(text, query, width) - width // 5, len(text) - width + 2))
+    start = max(0, min(_best_start(text, query, width) - width // 5, len(text) - width + 2))
     start = ceiling(text, start) if start else 0
     stop = floor(text, min(len(text), start + width - 2))
     return "…" * (start > 0) + " ".join(text[start:stop].split()) + "…" * (stop < len(text))
 
 
-def _best(text: str, query: str, width: int) -> int:
+def _best_start(text: str, query: str, width: int) -> int:
     """Where the stretch of *width* characters begins that holds the most different words, by length."""
     literal = text.lower().find(query.strip().lower())
     if literal >= 0:
         return min(literal, len(text) - 1)
-    pattern = words(query)
+    pattern = word_pattern(query)
     spans = (
-        [(m.start(), m[0].lower()) for m, _ in zip(pattern.finditer(text), range(SEEN), strict=False)]
+        [
+            (m.start(), m[0].lower())
+            for m, _ in zip(pattern.finditer(text), range(MAX_PLACES), strict=False)
+        ]
         if pattern
         else []
     )
@@ -51,10 +54,15 @@ def _best(text: str, query: str, width: int) -> int:
     return where
 
 
-def words(query: str) -> re.Pattern[str] | None:
+def word_pattern(query: str) -> re.Pattern[str] | None:
     """What finds the words of *query* in a text, the longest first; None if it has none."""
     found = {run.text for run in runs(query[:ASKED])}
-    pairs = {run.text[at : at + 2] for run in runs(query[:ASKED]) if run.dense for at in range(len(run.text) - 1)}
+    pairs = {
+        run.text[at : at + 2]
+        for run in runs(query[:ASKED])
+        if run.dense
+        for at in range(len(run.text) - 1)
+    }
     wanted = sorted(found | pairs, key=lambda word: (-len(word), word))
     return re.compile("|".join(map(re.escape, wanted)), re.IGNORECASE) if wanted else None
 
@@ -73,7 +81,9 @@ class Hit(NamedTuple):
     """Higher is better; comparable within one search only."""
 
 
-def recall(view: View, query: str, limit: int = 10, *, index: Index | None = None, width: int = 240) -> tuple[Hit, ...]:
+def recall(
+    view: View, query: str, limit: int = 10, *, index: Index | None = None, width: int = 240
+) -> tuple[Hit, ...]:
     """The *limit* best of the messages that the edits of *view* hide and that hold words of *query*.
 
     Best are those that hold the query as it stands, then by BM25; of equal ones the later. Chinese, Japanese and
@@ -87,26 +97,28 @@ def recall(view: View, query: str, limit: int = 10, *, index: Index | None = Non
         return ()
     if index is None:
         with Index() as own:
-            found = _found(view, hidden, query, own)
+            found = _score_hidden(view, hidden, query, own)
     else:
-        found = _found(view, hidden, query, index)
+        found = _score_hidden(view, hidden, query, index)
     best = sorted(found.items(), key=lambda one: (-one[1], -one[0]))[:limit]
-    return tuple(_hit(view, at, hidden[at], query, score, width) for at, score in best)
+    return tuple(_make_hit(view, at, hidden[at], query, score, width) for at, score in best)
 
 
-def _hit(view: View, at: int, edit: str, query: str, score: float, width: int) -> Hit:
+def _make_hit(view: View, at: int, edit: str, query: str, score: float, width: int) -> Hit:
     message = view.transcript.messages[at]
-    return Hit(edit, at, message.role, snippet(readable_text(message), query, width), score)
+    return Hit(edit, at, message.role, cut_snippet(readable_text(message), query, width), score)
 
 
-def _found(view: View, hidden: dict[int, str], query: str, index: Index) -> dict[int, float]:
+def _score_hidden(view: View, hidden: dict[int, str], query: str, index: Index) -> dict[int, float]:
     said = view.transcript
     index.add(said, max(hidden) + 1)
     found = index.find({said.tips[at + 1]: at for at in hidden}, query)
-    return {at: round(score, 6) for at, score in found.items()} or _scan(view, hidden, query)
+    return {at: round(score, 6) for at, score in found.items()} or _find_literal(
+        view, hidden, query
+    )
 
 
-def _scan(view: View, hidden: dict[int, str], query: str) -> dict[int, float]:
+def _find_literal(view: View, hidden: dict[int, str], query: str) -> dict[int, float]:
     """Hidden messages that hold the query as a string, however it is made up."""
     wanted = fold(query).strip()
     said = view.transcript.messages

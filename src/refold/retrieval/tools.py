@@ -54,44 +54,56 @@ class Call(NamedTuple):
         return found
 
 
-def open_call(call: Any) -> Call | None:
+def read_call(call: Any) -> Call | None:
     """The call in *call*, which may be in any wire form, or an SDK's object of one; None if there is none."""
     if isinstance(call, ToolCall):
-        return Call(call.name, call.arguments, lambda text, bad: ToolResult(call.id, (Text(text),), bad, call.name))
+        return Call(
+            call.name,
+            call.arguments,
+            lambda text, bad: ToolResult(call.id, (Text(text),), bad, call.name),
+        )
     wire = call.model_dump() if hasattr(call, "model_dump") else call
     match wire:
         case {"type": "tool_use", "id": id, "name": str(name)}:
-            return Call(name, wire.get("input"), lambda text, bad: _anthropic(id, text, bad))
+            return Call(name, wire.get("input"), lambda text, bad: _anthropic_result(id, text, bad))
         case {"type": "function_call", "call_id": id, "name": str(name)}:
-            return Call(name, wire.get("arguments"), lambda text, _: _responses(id, text))
+            return Call(name, wire.get("arguments"), lambda text, _: _responses_result(id, text))
         case {"id": id, "function": {"name": str(name)} as function}:
-            return Call(name, function.get("arguments"), lambda text, _: _chat(id, text))
-        case {"functionCall": {"name": str(name)} as function} | {"function_call": {"name": str(name)} as function}:
-            return Call(name, function.get("args") or {}, lambda text, bad: _gemini(function, text, bad))
+            return Call(name, function.get("arguments"), lambda text, _: _chat_result(id, text))
+        case {"functionCall": {"name": str(name)} as function} | {
+            "function_call": {"name": str(name)} as function
+        }:
+            return Call(
+                name,
+                function.get("args") or {},
+                lambda text, bad: _gemini_result(function, text, bad),
+            )
         case _:
             return None
 
 
-def _anthropic(id: Any, text: str, bad: bool) -> dict[str, Any]:
-    return {"type": "tool_result", "tool_use_id": id, "content": text} | ({"is_error": True} if bad else {})
+def _anthropic_result(id: Any, text: str, bad: bool) -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": id, "content": text} | (
+        {"is_error": True} if bad else {}
+    )
 
 
-def _responses(id: Any, text: str) -> dict[str, Any]:
+def _responses_result(id: Any, text: str) -> dict[str, Any]:
     return {"type": "function_call_output", "call_id": id, "output": text}
 
 
-def _chat(id: Any, text: str) -> dict[str, Any]:
+def _chat_result(id: Any, text: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": id, "content": text}
 
 
-def _gemini(call: Mapping[str, Any], text: str, bad: bool) -> dict[str, Any]:
+def _gemini_result(call: Mapping[str, Any], text: str, bad: bool) -> dict[str, Any]:
     named = {key: call[key] for key in ("id", "name") if call.get(key)}
     return {"functionResponse": {**named, "response": {"error" if bad else "output": text}}}
 
 
 RECALL = "recall"
 UNFOLD = "unfold"
-MOST = 50
+MAX_HITS = 50
 """Hits of one search at most."""
 
 _FUNCTIONS: tuple[dict[str, Any], ...] = (
@@ -103,8 +115,14 @@ _FUNCTIONS: tuple[dict[str, Any], ...] = (
         "parameters": {
             "type": "object",
             "properties": {
-                "query": {"type": "string", "description": "Words to look for; nothing in it is syntax."},
-                "limit": {"type": "integer", "description": f"How many messages at most: 1 to {MOST}, by default 10."},
+                "query": {
+                    "type": "string",
+                    "description": "Words to look for; nothing in it is syntax.",
+                },
+                "limit": {
+                    "type": "integer",
+                    "description": f"How many messages at most: 1 to {MAX_HITS}, by default 10.",
+                },
             },
             "required": ["query"],
         },
@@ -115,9 +133,18 @@ _FUNCTIONS: tuple[dict[str, Any], ...] = (
         "parameters": {
             "type": "object",
             "properties": {
-                "edit": {"type": "string", "description": "Id of the edit, as stubs and `recall` name it."},
-                "position": {"type": "integer", "description": "Only the message at this position."},
-                "offset": {"type": "integer", "description": "Go on from this character, as the last answer said."},
+                "edit": {
+                    "type": "string",
+                    "description": "Id of the edit, as stubs and `recall` name it.",
+                },
+                "position": {
+                    "type": "integer",
+                    "description": "Only the message at this position.",
+                },
+                "offset": {
+                    "type": "integer",
+                    "description": "Go on from this character, as the last answer said.",
+                },
             },
             "required": ["edit"],
         },
@@ -126,7 +153,8 @@ _FUNCTIONS: tuple[dict[str, Any], ...] = (
 
 _WRAPPERS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "anthropic": lambda: [
-        {"name": f["name"], "description": f["description"], "input_schema": f["parameters"]} for f in _FUNCTIONS
+        {"name": f["name"], "description": f["description"], "input_schema": f["parameters"]}
+        for f in _FUNCTIONS
     ],
     "openai_chat": lambda: [{"type": "function", "function": dict(f)} for f in _FUNCTIONS],
     "openai_responses": lambda: [{"type": "function", **f, "strict": False} for f in _FUNCTIONS],
@@ -152,41 +180,58 @@ def answer_call(view: View, call: Any, *, index: Index | None = None, size: int 
     a line for what is left out. What is wrong with a call is said in the result, marked as an error
     where the format can; nothing is raised.
     """
-    opened = open_call(call)
+    opened = read_call(call)
     if opened is None or opened.name not in {RECALL, UNFOLD}:
         return None
     try:
-        text = (_recall if opened.name == RECALL else _unfold)(view, opened, index, size)
+        text = (_answer_recall if opened.name == RECALL else _answer_unfold)(
+            view, opened, index, size
+        )
     except (RefoldError, ValueError) as error:
         return opened.answer(f"{opened.name} failed: {error}"[:size], True)
     return opened.answer(text, False)
 
 
-def _recall(view: View, call: Call, index: Index | None, size: int) -> str:
+def _answer_recall(view: View, call: Call, index: Index | None, size: int) -> str:
     query = call.text("query")
-    limit = max(1, min(MOST, call.number("limit", 10)))
+    limit = max(1, min(MAX_HITS, call.number("limit", 10)))
     hits = recall(view, query, limit + 1, index=index, width=max(40, min(600, size // limit - 60)))
     if not hits:
         return "No hidden message matches. Try fewer or other words."
-    lines = [f"[edit {hit.edit}, position {hit.position}, {hit.role}] {hit.snippet}" for hit in hits[:limit]]
+    lines = [
+        f"[edit {hit.edit}, position {hit.position}, {hit.role}] {hit.snippet}"
+        for hit in hits[:limit]
+    ]
     if len(hits) > limit:
-        lines.append(f"[… more messages match than these {limit}; narrow the query, or ask for up to {MOST}]")
-    return _clipped("\n".join(lines), 0, size, "narrow the query or ask for fewer")
+        lines.append(
+            f"[… more messages match than these {limit}; narrow the query, or ask for up to {MAX_HITS}]"
+        )
+    return _page("\n".join(lines), 0, size, "narrow the query or ask for fewer")
 
 
-def _unfold(view: View, call: Call, _index: Index | None, size: int) -> str:
-    edit, at, offset = view.find(call.text("edit")), call.number("position", -1), call.number("offset", 0)
+def _answer_unfold(view: View, call: Call, _index: Index | None, size: int) -> str:
+    edit, at, offset = (
+        view.find(call.text("edit")),
+        call.number("position", -1),
+        call.number("offset", 0),
+    )
     if at >= 0 and not edit.start <= at < edit.stop:
-        raise ValueError(f"edit {edit.id[:8]} hides positions {edit.start} to {edit.stop - 1}, not {at}")
+        raise ValueError(
+            f"edit {edit.id[:8]} hides positions {edit.start} to {edit.stop - 1}, not {at}"
+        )
     first, stop = (at, at + 1) if at >= 0 else (edit.start, edit.stop)
     said = view.transcript.messages
-    text = "\n\n".join(f"[position {n}, {said[n].role}]\n{readable_text(said[n])}" for n in range(first, stop))
+    text = "\n\n".join(
+        f"[position {n}, {said[n].role}]\n{readable_text(said[n])}" for n in range(first, stop)
+    )
     if not 0 <= offset <= len(text):
-        raise ValueError(f"offset {offset} is outside of the text, which has {len(text)} characters")
-    return _clipped(text, offset, size)
+        raise ValueError(
+            f"offset {offset} is outside of the text, which has {len(text)} characters"
+        )
+    return _page(text, offset, size)
 
 
-def _clipped(text: str, offset: int, size: int, advice: str = "") -> str:
+def _page(text: str, offset: int, size: int, advice: str = "") -> str:
     """At most *size* characters from *offset* on, the last line saying what is left."""
     if len(text) - offset <= size:
         return text[offset:]

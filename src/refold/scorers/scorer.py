@@ -17,7 +17,7 @@ settings: a frozen dataclass with `__call__` does by itself, a bare function has
 """
 
 
-def scores(scorer: Scorer, view: View) -> Sequence[float]:
+def score_messages(scorer: Scorer, view: View) -> Sequence[float]:
     """What *scorer* says. Raises ValueError unless it is one score for each message."""
     found = scorer(view)
     if len(found) != len(view.transcript):
@@ -25,12 +25,12 @@ def scores(scorer: Scorer, view: View) -> Sequence[float]:
     return found
 
 
-def least_first(scorer: Scorer | None, view: View, positions: Iterable[int]) -> list[int]:
+def order_least_first(scorer: Scorer | None, view: View, positions: Iterable[int]) -> list[int]:
     """*positions*, least important first and of equals the oldest; without a scorer oldest first. The
     scorer is not asked where there is nothing to choose."""
     order = sorted(positions)
     if scorer and len(order) > 1:
-        found = scores(scorer, view)
+        found = score_messages(scorer, view)
         order.sort(key=lambda at: found[at])
     return order
 
@@ -38,12 +38,12 @@ def least_first(scorer: Scorer | None, view: View, positions: Iterable[int]) -> 
 def score_alone(scorer: Scorer, message: Message, profile: Profile) -> float:
     """The score of a message seen alone, at most 1.0 and at least 0.0: for local strategies, which
     may not depend on what comes later."""
-    return min(1.0, max(0.0, scores(scorer, View.of([message], profile=profile))[0]))
+    return min(1.0, max(0.0, score_messages(scorer, View.of([message], profile=profile))[0]))
 
 
 @dataclass(frozen=True)
 class Important:
-    """A predicate of messages: those that matter, out of one view. Made by `important`."""
+    """A predicate of messages: those that matter, out of one view. Made by `choose_important`."""
 
     scorer: Scorer
     over: float
@@ -56,12 +56,16 @@ class Important:
         return message in self.messages or bool(self.also and self.also(message))
 
 
-def important(
-    scorer: Scorer, view: View, over: float, max_tokens: int, also: Callable[[Message], bool] | None = None
+def choose_important(
+    scorer: Scorer,
+    view: View,
+    over: float,
+    max_tokens: int,
+    also: Callable[[Message], bool] | None = None,
 ) -> Important:
     """The messages that *scorer* gives *over* or more, at most *max_tokens* tokens of them: those with
     the highest scores, of equals the newest. And whatever *also* accepts."""
-    found = scores(scorer, view)
+    found = score_messages(scorer, view)
     messages, left = set[Message](), max_tokens
     matter = sorted((score, at) for at, score in enumerate(found) if score >= over)
     for _, at in reversed(matter):

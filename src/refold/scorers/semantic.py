@@ -33,7 +33,7 @@ class Nearness:
         if self.embed is None or not said:
             return [0.0] * len(said)
         texts = [plain_text(message)[: self.chars] for message in said]
-        task = "\n".join(_task(said, texts))
+        task = "\n".join(_task_texts(said, texts))
         vectors = self.embed([task, *texts])
         if len(vectors) != len(texts) + 1:
             raise ValueError(f"the embedder gave {len(vectors)} vectors for {len(texts) + 1} texts")
@@ -46,8 +46,10 @@ def cosine(one: Sequence[float], other: Sequence[float]) -> float:
     return sum(x * y for x, y in zip(one, other, strict=True)) / size if size else 0.0
 
 
-def _task(said: Sequence[Message], texts: Sequence[str]) -> Iterator[str]:
-    request = next((at for at in reversed(range(len(said))) if is_request(said[at]) and texts[at]), -1)
+def _task_texts(said: Sequence[Message], texts: Sequence[str]) -> Iterator[str]:
+    request = next(
+        (at for at in reversed(range(len(said))) if is_request(said[at]) and texts[at]), -1
+    )
     latest = next((at for at in reversed(range(len(said))) if texts[at]), -1)
     yield from (texts[at] for at in dict.fromkeys((request, latest)) if at >= 0)
 
@@ -78,6 +80,8 @@ class Attention:
             return [0.0] * len(said)
         weights = self.attend([plain_text(message)[: self.chars] for message in said])
         if len(weights) != len(said) or not all(weight >= 0 for weight in weights):
-            raise ValueError(f"{self.name or 'attend'} gave no weight of at least 0 for each of {len(said)} texts")
+            raise ValueError(
+                f"{self.name or 'attend'} gave no weight of at least 0 for each of {len(said)} texts"
+            )
         most = max(weights)
         return [weight / most if most else 0.0 for weight in weights]

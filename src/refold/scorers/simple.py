@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from refold.core.view import View
 from refold.messages import Message
-from refold.scorers.scorer import Scorer, scores
+from refold.scorers.scorer import Scorer, score_messages
 from refold.summarizers.heuristic.lexicon import STRESSING
 
 
@@ -44,7 +44,7 @@ class Brevity:
         return [self.half / (self.half + count) for count in tokens]
 
 
-SCANNED = 100_000
+MAX_SCANNED = 100_000
 """Characters of a text that are looked at."""
 
 
@@ -62,7 +62,9 @@ class Emphasis:
     def __post_init__(self) -> None:
         for name in ("roles", "words"):  # sorted, so that the repr is always the same
             value = getattr(self, name)
-            object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(sorted(set(value))))
+            object.__setattr__(
+                self, name, (value,) if isinstance(value, str) else tuple(sorted(set(value)))
+            )
         if "" in self.words:
             raise ValueError("an empty word is in every text")
 
@@ -74,7 +76,7 @@ class Emphasis:
         """Does this message say that something matters? Also good as a predicate of messages to pin."""
         if message.role not in self.roles:
             return False
-        text = message.text[:SCANNED]
+        text = message.text[:MAX_SCANNED]
         if not self.words:
             return STRESSING.within(text)
         lower = text.lower()
@@ -124,6 +126,9 @@ class Weighted:
 
     def __call__(self, view: View) -> Sequence[float]:
         """A score for each message."""
-        terms = [(weight, scores(scorer, view)) for weight, scorer in self.terms if weight]
+        terms = [(weight, score_messages(scorer, view)) for weight, scorer in self.terms if weight]
         total = sum(weight for weight, _ in terms)
-        return [sum(weight * found[at] for weight, found in terms) / total for at in range(len(view.transcript))]
+        return [
+            sum(weight * found[at] for weight, found in terms) / total
+            for at in range(len(view.transcript))
+        ]

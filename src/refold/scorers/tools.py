@@ -9,8 +9,8 @@ from refold.core.tool_groups import PairedCall, group_calls
 from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult
 from refold.summarizers.heuristic import shell
-from refold.summarizers.heuristic.calls import act
-from refold.summarizers.heuristic.names import Tally, note
+from refold.summarizers.heuristic.calls import effect_of_call
+from refold.summarizers.heuristic.names import IdentifierTally, note_identifiers
 from refold.text.failures import is_failure
 from refold.text.tool_arguments import arguments_of, path_of
 
@@ -27,13 +27,15 @@ class Exchange(NamedTuple):
     """Does the result report a failure?"""
 
 
-def exchanges(view: View) -> list[Exchange]:
+def find_exchanges(view: View) -> list[Exchange]:
     """All answered calls of the transcript, oldest call first."""
     pairs = (pair for group in group_calls(view.transcript.messages) for pair in group)
-    return [_exchange(view, pair, pair.result_at) for pair in pairs if pair.result_at is not None]
+    return [
+        _read_exchange(view, pair, pair.result_at) for pair in pairs if pair.result_at is not None
+    ]
 
 
-def _exchange(view: View, pair: PairedCall, answered: int) -> Exchange:
+def _read_exchange(view: View, pair: PairedCall, answered: int) -> Exchange:
     parts = view.transcript.messages[answered].parts
     results = [part for part in parts if isinstance(part, ToolResult) and part.id == pair.call.id]
     failed = any(part.error or is_failure(part.text) for part in results)
@@ -54,12 +56,15 @@ class Errors:
     def __call__(self, view: View) -> Sequence[float]:
         """A score for each message."""
         said = view.transcript.messages
-        loose = (any(isinstance(p, ToolResult) and (p.error or is_failure(p.text)) for p in m.parts) for m in said)
+        loose = (
+            any(isinstance(p, ToolResult) and (p.error or is_failure(p.text)) for p in m.parts)
+            for m in said
+        )
         found = [1.0 if failed else 0.5 for failed in loose]
         best: dict[int, float] = {}
         worked = set[tuple[str, ...]]()
-        for one in reversed(exchanges(view)):
-            key = _subject(one)
+        for one in reversed(find_exchanges(view)):
+            key = _attempt_key(one)
             score = 0.5 if not one.failed else self.resolved if key in worked else 1.0
             for at in (one.made, one.answered):
                 best[at] = max(best.get(at, score), score)
@@ -70,12 +75,16 @@ class Errors:
         return found
 
 
-def _subject(one: Exchange) -> tuple[str, ...]:
+def _attempt_key(one: Exchange) -> tuple[str, ...]:
     """What was tried."""
-    done = act(one.call)
+    done = effect_of_call(one.call)
     if done.command:
-        return (one.call.name, shell.name(done.command))
-    return (one.call.name, *(path for path, _ in done.files)) if done.files else (one.call.name, one.call.arguments)
+        return (one.call.name, shell.listed_name(done.command))
+    return (
+        (one.call.name, *(path for path, _ in done.files))
+        if done.files
+        else (one.call.name, one.call.arguments)
+    )
 
 
 @dataclass(frozen=True)
@@ -93,7 +102,7 @@ class Freshness:
         """A score for each message."""
         found: dict[int, float] = {}
         later = _Later()
-        for one in reversed(exchanges(view)):
+        for one in reversed(find_exchanges(view)):
             score = self._of(one, later)
             for at in (one.made, one.answered):
                 found[at] = max(found.get(at, score), score)
@@ -104,7 +113,7 @@ class Freshness:
     def _of(self, one: Exchange, later: "_Later") -> float:
         if (one.call.name, one.call.arguments) in later.calls:
             return self.repeated
-        paths = [path for path, _ in _files(one)]
+        paths = [path for path, _ in _normalized_files(one)]
         return max((self._of_path(path, later) for path in paths), default=1.0)
 
     def _of_path(self, path: str, later: "_Later") -> float:
@@ -124,21 +133,23 @@ class _Later:
 
     def note(self, one: Exchange) -> None:
         self.calls.add((one.call.name, one.call.arguments))
-        for path, state in _files(one):
+        for path, state in _normalized_files(one):
             if state != "read":
                 self.written.add(path)
-            elif _is_whole(one):
+            elif _reads_whole_file(one):
                 self.read.add(path)
 
 
-def _files(one: Exchange) -> list[tuple[str, str]]:
-    return [(normpath(path), state) for path, state in act(one.call).files]
+def _normalized_files(one: Exchange) -> list[tuple[str, str]]:
+    return [(normpath(path), state) for path, state in effect_of_call(one.call).files]
 
 
-def _is_whole(one: Exchange) -> bool:
+def _reads_whole_file(one: Exchange) -> bool:
     """A read by a tool that names no lines: commands, which may print a part, are none."""
     given = arguments_of(one.call)
-    return not act(one.call).command and all(isinstance(value, str) for value in given.values())
+    return not effect_of_call(one.call).command and all(
+        isinstance(value, str) for value in given.values()
+    )
 
 
 @dataclass(frozen=True)
@@ -163,30 +174,32 @@ class References:
         said = view.transcript.messages
         weights = [0.0] * len(said)
         holder: dict[str, int] = {}
-        words = Tally()
+        words = IdentifierTally()
         about: dict[str, str] = {}
         for at, message in enumerate(said):
             age = len(said) - 1 - at
-            for name in _names(words, _used(message)):
+            for name in _identifiers_in(words, _written_texts(message)):
                 if name in holder:
                     weights[holder[name]] += 1 / (1 + age / self.half)
-            about.update((part.id, path_of(part)) for part in message.parts if isinstance(part, ToolCall))
+            about.update(
+                (part.id, path_of(part)) for part in message.parts if isinstance(part, ToolCall)
+            )
             for part in message.parts:
                 if isinstance(part, ToolResult):
-                    held = _names(words, [part.text, about.get(part.id, "")])
+                    held = _identifiers_in(words, [part.text, about.get(part.id, "")])
                     holder.update((name, at) for name in held)
         return [weight / (weight + self.enough) for weight in weights]
 
 
-def _used(message: Message) -> list[str]:
+def _written_texts(message: Message) -> list[str]:
     """What a message itself says: texts, and the arguments of its calls."""
     texts = [part.text for part in message.parts if isinstance(part, Text)]
     return texts + [part.arguments for part in message.parts if isinstance(part, ToolCall)]
 
 
-def _names(words: Tally, texts: list[str]) -> list[str]:
+def _identifiers_in(words: IdentifierTally, texts: list[str]) -> list[str]:
     """The identifiers of texts, each once; *words* remembers what each word was found to be."""
-    found = Tally(names=words.names, kinds=words.kinds)
+    found = IdentifierTally(names=words.names, kinds=words.kinds)
     for text in texts:
-        note(found, text, 0)
+        note_identifiers(found, text, 0)
     return list(found.last)

@@ -1,31 +1,31 @@
 """Who speaks: the person, operators, the client about the surroundings, tools. Decided here, for everything else."""
 
-from refold.speakers.segments import Segment, own_words, ran, segments, steering
-from refold.speakers.staying import (
-    Staying,
-    current,
+from refold.speakers.segments import Segment, own_words, read_ran_command, segments, steering_texts
+from refold.speakers.verbatim import (
+    Verbatim,
+    current_request,
+    find_verbatim,
+    find_verbatim_in,
     has_person,
-    heard,
-    heard_in,
     is_request,
-    request_of,
-    staying,
-    stays,
+    request_text,
+    segment_messages,
+    view_segments,
 )
 
 __all__ = [
     "Segment",
-    "Staying",
-    "current",
+    "Verbatim",
+    "current_request",
+    "find_verbatim",
+    "find_verbatim_in",
     "has_person",
-    "heard",
-    "heard_in",
     "is_request",
     "own_words",
-    "ran",
-    "request_of",
+    "read_ran_command",
+    "request_text",
+    "segment_messages",
     "segments",
-    "staying",
-    "stays",
-    "steering",
+    "steering_texts",
+    "view_segments",
 ]

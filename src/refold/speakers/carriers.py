@@ -22,15 +22,29 @@ class Carrier(NamedTuple):
     """Does it tell the whole state, so that it replaces what was told of its kind before?"""
 
 
-PERSON, ORDER, NOTE, TOOL = Carrier("person"), Carrier("instruction"), Carrier("context"), Carrier("tool")
+PERSON, ORDER, NOTE, TOOL = (
+    Carrier("person"),
+    Carrier("instruction"),
+    Carrier("context"),
+    Carrier("tool"),
+)
 STATE, SUMMARY = Carrier("context", is_whole=True), Carrier("summary", "summary", is_whole=True)
-DATE, MODE = Carrier("context", "date", is_whole=True), Carrier("context", "permission mode", is_whole=True)
+DATE, MODE = (
+    Carrier("context", "date", is_whole=True),
+    Carrier("context", "permission mode", is_whole=True),
+)
 EDITOR, STARTUP = Carrier("context", "editor"), Carrier("context", "startup", is_whole=True)
 EXAMPLE = Carrier("instruction", "example")
 
 STATES = (
     *("environment_context", "session_context", "environment_details", "env", "user_instructions"),
-    *("skills_instructions", "permissions", "collaboration_mode", "multi_agent_role", "multi_agent_mode"),
+    *(
+        "skills_instructions",
+        "permissions",
+        "collaboration_mode",
+        "multi_agent_role",
+        "multi_agent_mode",
+    ),
     *("plan-mode-active", "background-tasks", "vibe_warning", "turn_aborted"),
     *("ide_opened_file", "ide_selection", "ide_diagnostics"),
 )
@@ -38,7 +52,16 @@ STATES = (
 TAGS: dict[str, Carrier] = {
     # a person's own words inside a client's tag
     **dict.fromkeys(
-        ("user_input", "user_command", "user_query", "user_message", "user-interrupt", "cron-fire", "feedback"), PERSON
+        (
+            "user_input",
+            "user_command",
+            "user_query",
+            "user_message",
+            "user-interrupt",
+            "cron-fire",
+            "feedback",
+        ),
+        PERSON,
     ),
     "goal_context": ORDER,
     "untrusted_objective": ORDER,
@@ -46,21 +69,36 @@ TAGS: dict[str, Carrier] = {
     "system-reminder": NOTE,
     "extension_context": NOTE,
     **{tag: Carrier("context", tag, is_whole=True) for tag in STATES},
-    **dict.fromkeys(("INSTRUCTIONS", "skill", "hook_context", "hook_result", "user-prompt-submit-hook"), STATE),
-    **dict.fromkeys(("state_snapshot", "SYSTEM_NOTICE", "compaction_summary", "conversation_summary"), SUMMARY),
-    **dict.fromkeys(("local-command-stdout", "local-command-stderr", "local-command-caveat", "bash-input"), TOOL),
-    **dict.fromkeys(("bash-stdout", "bash-stderr", "user_shell_command", "task-notification"), TOOL),
-    **dict.fromkeys(("subagent_notification", "notification", "file_content", "workspace_diagnostics"), TOOL),
-    **dict.fromkeys(("untrusted_context", "total_tokens", "system", "command-name", "command-message"), TOOL),
+    **dict.fromkeys(
+        ("INSTRUCTIONS", "skill", "hook_context", "hook_result", "user-prompt-submit-hook"), STATE
+    ),
+    **dict.fromkeys(
+        ("state_snapshot", "SYSTEM_NOTICE", "compaction_summary", "conversation_summary"), SUMMARY
+    ),
+    **dict.fromkeys(
+        ("local-command-stdout", "local-command-stderr", "local-command-caveat", "bash-input"), TOOL
+    ),
+    **dict.fromkeys(
+        ("bash-stdout", "bash-stderr", "user_shell_command", "task-notification"), TOOL
+    ),
+    **dict.fromkeys(
+        ("subagent_notification", "notification", "file_content", "workspace_diagnostics"), TOOL
+    ),
+    **dict.fromkeys(
+        ("untrusted_context", "total_tokens", "system", "command-name", "command-message"), TOOL
+    ),
     **dict.fromkeys(("command-args", "returncode", "output", "error"), TOOL),
 }
 """Elements by their tag. An element of another tag is context that is kept."""
 
-INSIDE: tuple[tuple[str, Carrier], ...] = (
+INSIDE_PREFIXES: tuple[tuple[str, Carrier], ...] = (
     ("# Environment", STATE),
     ("You are powered by the model", STATE),
     ("gitStatus:", STATE),
-    ("As you answer the user's questions, you can", Carrier("context", "project memory", is_whole=True)),
+    (
+        "As you answer the user's questions, you can",
+        Carrier("context", "project memory", is_whole=True),
+    ),
     ("Attribution for git commits", STATE),
     ("Today's date is", DATE),
     ("The date has changed", DATE),
@@ -83,7 +121,7 @@ INSIDE: tuple[tuple[str, Carrier], ...] = (
 )
 """The insides of elements, and stretches of system messages, by how they begin. A person may begin so, too."""
 
-BARE: tuple[tuple[str, Carrier], ...] = (
+TEXT_PREFIXES: tuple[tuple[str, Carrier], ...] = (
     # the person, through a client
     ("User steering update:", PERSON),
     ("User hints:", PERSON),
@@ -103,9 +141,15 @@ BARE: tuple[tuple[str, Carrier], ...] = (
     ("[Request interrupted by user", Carrier("context", "interruption", is_whole=True)),
     ("Here is the user's editor context", EDITOR._replace(is_whole=True)),
     ("Here is a summary of changes in the user's editor", EDITOR),
-    ("Here are summaries of some files present in my git", Carrier("context", "map of files", is_whole=True)),
+    (
+        "Here are summaries of some files present in my git",
+        Carrier("context", "map of files", is_whole=True),
+    ),
     ("Here are some READ ONLY files", Carrier("context", "files to read", is_whole=True)),
-    ("I have *added these files to the chat*", Carrier("context", "files in the chat", is_whole=True)),
+    (
+        "I have *added these files to the chat*",
+        Carrier("context", "files in the chat", is_whole=True),
+    ),
     # what a client compacted
     ("This session is being continued from a previous", SUMMARY),
     ("Another language model started to solve this", SUMMARY),
@@ -114,7 +158,10 @@ BARE: tuple[tuple[str, Carrier], ...] = (
     ("You are in the middle of a conversation that", SUMMARY),
     ("I spoke to you previously about", SUMMARY),
     ("[以下是之前对话的摘要]", SUMMARY),
-    ("You are continuing a trajectory after", Carrier("summary", "before requests", is_whole=True)),  # Mistral Vibe
+    (
+        "You are continuing a trajectory after",
+        Carrier("summary", "before requests", is_whole=True),
+    ),  # Mistral Vibe
     ("</previous_user_messages>", Carrier("summary", "behind requests", is_whole=True)),
     # tools, and notes that pass
     ("Caveat: The messages below were generated by the user while running local commands", TOOL),
@@ -137,34 +184,34 @@ BARE: tuple[tuple[str, Carrier], ...] = (
 )
 """Whole texts by how they begin, in unmistakable words."""
 
-RAN = ("I ran this command:", "And got this output:")
+RAN_COMMAND = ("I ran this command:", "And got this output:")
 """What a person ran and what it said, in one text (aider)."""
-STEERED = "The user sent "
+STEERING_LINE = "The user sent "
 """How a line of a system message begins that tells what a person said (Claude Code)."""
-RESUMES = "Resume the prior task using the"
+RESUME_LINE = "Resume the prior task using the"
 """At the end of a summary of Qwen Code's own."""
-FAILED = ("Error:\n", "\nNow let's retry: take care not to repeat previous errors")
+RETRY_MARKS = ("Error:\n", "\nNow let's retry: take care not to repeat previous errors")
 """How a text begins, and goes on, that tells an agent without calls what failed (smolagents)."""
 NEW_TASK = "\nNew task:\n"
 """Before a person's words, behind a tool's in one text (smolagents)."""
 REMINDER = "\n# *SEARCH/REPLACE block* Rules:"
 """Behind a person's words in one text (aider): said again with each request."""
 
-STEERS = re.compile(
+STEERING_WORDS = re.compile(
     r"\b(?:user|human)(?:'s)?\b[^.\n]{0,40}?\b(?:sent|typed|wrote|said|interjected|steer\w*|hints?|messages?)\b"
     r"|\b(?:message|hint|steering|input)s? from the (?:user|human)\b"
     r"|(?:用户|使用者)[^。\n]{0,20}?(?:发送|發送|发来|發來|输入|輸入|说|說|消息|訊息)",
     re.IGNORECASE,
 )
 """How clients say that a person spoke while the model worked."""
-HINTED = 160
+STEERING_CHARS = 160
 """Characters of a text in which that is said."""
 
-SUMMARISES = re.compile(
+SUMMARY_WORDS = re.compile(
     r"\b(?:summar(?:y|ies|i[sz]ed?|i[sz]es|i[sz]ing)|compact(?:ed|ion)|hand-?off|state_snapshot|ran out of context)\b"
     r"|摘要|压缩后的|壓縮後的",
     re.IGNORECASE,
 )
 """How clients speak of compaction. A person may, too: it only says whose text is the request where there are several."""
-SPOKEN_OF = 250
+SUMMARY_CHARS = 250
 """Characters of a text in which that is said."""

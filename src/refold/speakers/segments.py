@@ -10,23 +10,23 @@ from typing import NamedTuple
 
 from refold.messages import Media, Message, Opaque, Text, ToolResult
 from refold.speakers.carriers import (
-    BARE,
-    FAILED,
-    HINTED,
-    INSIDE,
+    INSIDE_PREFIXES,
     NEW_TASK,
     NOTE,
     ORDER,
     PERSON,
-    RAN,
+    RAN_COMMAND,
     REMINDER,
-    RESUMES,
-    SPOKEN_OF,
-    STEERED,
-    STEERS,
-    SUMMARISES,
+    RESUME_LINE,
+    RETRY_MARKS,
+    STEERING_CHARS,
+    STEERING_LINE,
+    STEERING_WORDS,
     SUMMARY,
+    SUMMARY_CHARS,
+    SUMMARY_WORDS,
     TAGS,
+    TEXT_PREFIXES,
     TOOL,
     Carrier,
     Voice,
@@ -41,8 +41,9 @@ NAME = 64
 _OPEN = re.compile(rf"<([A-Za-z_][\w.:-]{{0,{NAME}}})(\s[^<>\n]{{0,500}})?(/?)>")
 _PLAIN = {"system", "error", "output", "returncode", "env", "feedback", "notification"}
 """Tags that a person may write, too: what else stands in the text is then a person's, and so are they."""
-_KNOWN = re.compile(
-    rf"^[ \t]{{0,40}}<({'|'.join(map(re.escape, sorted(TAGS.keys() - _PLAIN)))})(?:\s[^<>\n]{{0,500}})?>", re.MULTILINE
+_KNOWN_TAG = re.compile(
+    rf"^[ \t]{{0,40}}<({'|'.join(map(re.escape, sorted(TAGS.keys() - _PLAIN)))})(?:\s[^<>\n]{{0,500}})?>",
+    re.MULTILINE,
 )
 _LAST = re.compile(rf"</([A-Za-z_][\w.:-]{{0,{NAME}}})>\s{{0,40}}\Z")
 _NUMBER = re.compile(r"(?<![\w/.\\-])\d[\d.,:-]{0,40}(?![\w/\\])")
@@ -52,9 +53,9 @@ def _any_of(words: Iterable[str]) -> str:
     return "|".join(map(re.escape, words))
 
 
-_BARE, _INSIDE = dict(BARE), dict((*BARE, *INSIDE))
+_BARE, _INSIDE = dict(TEXT_PREFIXES), dict((*TEXT_PREFIXES, *INSIDE_PREFIXES))
 _FIRST_BARE, _FIRST_INSIDE = re.compile(_any_of(_BARE)), re.compile(_any_of(_INSIDE))
-_NEXT = re.compile(f"^(?:{_any_of((STEERED, *_INSIDE))})", re.MULTILINE)
+_NEXT = re.compile(f"^(?:{_any_of((STEERING_LINE, *_INSIDE))})", re.MULTILINE)
 _ARGUMENTS = re.compile(r"<command-args>\s*([^<\s][^<]*)</command-args>")
 _HEADING = 120
 """Characters of a first line that tell kinds apart."""
@@ -87,19 +88,26 @@ def segments(message: Message) -> tuple[Segment, ...]:
     found = list[Segment]()
     for at, part in enumerate(message.parts):
         if isinstance(part, Text):
-            found += (_segment(text, carrier, message.role, at) for text, carrier in _pieces(part.text, message.role))
+            found += (
+                _make_segment(text, carrier, message.role, at)
+                for text, carrier in _split_text(part.text, message.role)
+            )
         elif isinstance(part, ToolResult):
-            found += (Segment("person", text, at, is_lifted=True) for text in steering(part))
+            found += (Segment("person", text, at, is_lifted=True) for text in steering_texts(part))
     if not found and message.role == "user" and not message.results:
         media = (at for at, part in enumerate(message.parts) if isinstance(part, Media | Opaque))
         found += (Segment("person", "", at) for at in media)
     return tuple(found)
 
 
-def steering(result: ToolResult) -> list[str]:
+def steering_texts(result: ToolResult) -> list[str]:
     """What a person says at the end of a tool's result, each in the client's wrapper, in order."""
     text = next((part.text for part in reversed(result.content) if isinstance(part, Text)), "")
-    return [element for element in reversed(list(_tail(text))) if steers(_inside(element))]
+    return [
+        element
+        for element in reversed(list(_trailing_elements(text)))
+        if is_steering(_element_body(element))
+    ]
 
 
 def own_words(segment: Segment) -> str:
@@ -113,11 +121,11 @@ def own_words(segment: Segment) -> str:
     return text[found.end() : -len(found[1]) - 3].strip() if found and closes else text
 
 
-def ran(text: str) -> tuple[str, str] | None:
+def read_ran_command(text: str) -> tuple[str, str] | None:
     """A command that the person ran, and what it said, of a text that tells of both; None for any other."""
     bare = text.strip()
-    command, told, output = bare.removeprefix(RAN[0]).partition(RAN[1])
-    return (command.strip(), output.strip()) if bare.startswith(RAN[0]) and told else None
+    command, told, output = bare.removeprefix(RAN_COMMAND[0]).partition(RAN_COMMAND[1])
+    return (command.strip(), output.strip()) if bare.startswith(RAN_COMMAND[0]) and told else None
 
 
 def without_numbers(text: str) -> str:
@@ -125,50 +133,54 @@ def without_numbers(text: str) -> str:
     return _NUMBER.sub("", text)
 
 
-def _segment(text: str, carrier: Carrier, role: str, at: int) -> Segment:
+def _make_segment(text: str, carrier: Carrier, role: str, at: int) -> Segment:
     if carrier.voice == "person" and role == "user":
-        return Segment("person", text, at, is_sure=not SUMMARISES.search(text[:SPOKEN_OF]))
-    kind = carrier.kind or _heading(text)
-    whole = carrier.is_whole and (not text.lstrip().startswith("<environment_context>") or "<cwd>" in text)
+        return Segment("person", text, at, is_sure=not SUMMARY_WORDS.search(text[:SUMMARY_CHARS]))
+    kind = carrier.kind or _kind_by_heading(text)
+    whole = carrier.is_whole and (
+        not text.lstrip().startswith("<environment_context>") or "<cwd>" in text
+    )
     return Segment(carrier.voice, text, at, kind, whole)
 
 
-def _heading(text: str) -> str:
+def _kind_by_heading(text: str) -> str:
     """What makes texts be of one kind: the tag and the first line inside, without digits."""
     text = text.strip()
     opened = _OPEN.match(text)
-    line = next((line for line in _inside(text)[: 4 * _HEADING].splitlines() if line.strip()), "")
+    line = next(
+        (line for line in _element_body(text)[: 4 * _HEADING].splitlines() if line.strip()), ""
+    )
     return without_numbers(f"{opened[1] if opened else ''}: {line.strip()[:_HEADING]}")
 
 
 # --- cutting a text -----------------------------------------------------------------------------
 
 
-def _pieces(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
+def _split_text(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
     """The stretches of one text, and what each is."""
     bare = text.strip()
     if not bare:
         return
-    if carrier := _whole(bare, role):
+    if carrier := _carrier_of_text(bare, role):
         yield text, carrier
         return
-    spans = _only_elements(text) or list(_known_elements(text))
+    spans = _spans_if_only_elements(text) or list(_find_marked_elements(text))
     at = 0
     for start, stop in spans:
         before, element = text[at:start], text[start:stop]
         if before.strip() == LIFTED:
-            yield text[at:stop].strip(), _element(element)
+            yield text[at:stop].strip(), _carrier_of_element(element)
             at = stop
             continue
         if before.strip():
-            yield from _free(before, role)
-        yield element, _element(element)
+            yield from _split_outside_elements(before, role)
+        yield element, _carrier_of_element(element)
         at = stop
     if text[at:].strip():
-        yield from _free(text[at:], role)
+        yield from _split_outside_elements(text[at:], role)
 
 
-def _whole(bare: str, role: str) -> Carrier | None:
+def _carrier_of_text(bare: str, role: str) -> Carrier | None:
     """What a text is that is one thing from its first words on."""
     if bare.startswith(("<command-name>", "<command-message>")):
         return PERSON if _ARGUMENTS.search(bare) else TOOL
@@ -176,17 +188,17 @@ def _whole(bare: str, role: str) -> Carrier | None:
         return None
     if bare.startswith("<task-notification>"):
         return TOOL
-    if ran(bare):
+    if read_ran_command(bare):
         return TOOL
-    if bare.startswith(FAILED[0]) and FAILED[1] in bare:
+    if bare.startswith(RETRY_MARKS[0]) and RETRY_MARKS[1] in bare:
         return PERSON if NEW_TASK in bare else TOOL
     if found := _FIRST_BARE.match(bare):
         known = _BARE[found[0]]
         return PERSON if known is TOOL and NEW_TASK in bare else known
-    return SUMMARY if RESUMES in bare[-400:] else None
+    return SUMMARY if RESUME_LINE in bare[-400:] else None
 
 
-def _free(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
+def _split_outside_elements(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
     """Text outside of elements: a person's as the user; else orders, cut where known words begin a line."""
     if role == "user":
         yield text, PERSON
@@ -194,35 +206,35 @@ def _free(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
     starts = sorted({0, *(found.start() for found in _NEXT.finditer(text))})
     for start, stop in zip(starts, [*starts[1:], len(text)], strict=True):
         if (piece := text[start:stop]).strip():
-            yield piece, _words(piece) or ORDER
+            yield piece, _carrier_by_prefix(piece) or ORDER
 
 
-def _element(text: str) -> Carrier:
+def _carrier_of_element(text: str) -> Carrier:
     """What an element is: its inside decides, then its tag; one that nobody knows is context."""
     found = _OPEN.search(text)
     known = TAGS.get(found[1], NOTE) if found else NOTE
-    return known if known.voice == "person" else _words(_inside(text)) or known
+    return known if known.voice == "person" else _carrier_by_prefix(_element_body(text)) or known
 
 
-def _words(text: str) -> Carrier | None:
+def _carrier_by_prefix(text: str) -> Carrier | None:
     """What the first words of a text say that it is."""
     text = text.lstrip()
-    if steers(text):
+    if is_steering(text):
         return PERSON
     found = _FIRST_INSIDE.match(text)
     return _INSIDE[found[0]] if found else None
 
 
-def steers(text: str) -> bool:
+def is_steering(text: str) -> bool:
     """Does a client say here that a person spoke while the model worked?"""
     text = text.lstrip()
     if known := _FIRST_INSIDE.match(text):
         return _INSIDE[known[0]].voice == "person"
-    head = text[:HINTED]
-    return bool(STEERS.search(head)) and not SUMMARISES.search(head)
+    head = text[:STEERING_CHARS]
+    return bool(STEERING_WORDS.search(head)) and not SUMMARY_WORDS.search(head)
 
 
-def _inside(element: str) -> str:
+def _element_body(element: str) -> str:
     """An element's inside; of one inside another that of the inner. Any other text as it is."""
     text = element.strip()
     found = _OPEN.match(text)
@@ -230,24 +242,24 @@ def _inside(element: str) -> str:
     return text[found.end() : end].strip() if found and end >= found.end() else text
 
 
-def _only_elements(text: str) -> list[tuple[int, int]]:
+def _spans_if_only_elements(text: str) -> list[tuple[int, int]]:
     """Where the elements of a text stand that is nothing else; empty for any other."""
     spans, at, end = list[tuple[int, int]](), 0, len(text.rstrip())
     while at < end:
-        start = _behind_blanks(text, at)
+        start = _skip_blanks(text, at)
         found = _OPEN.match(text, start)
-        if found is None or (stop := _end(text, found)) < 0:
+        if found is None or (stop := _element_end(text, found)) < 0:
             return []
         spans.append((start, stop))
         at = stop
     return spans
 
 
-def _known_elements(text: str) -> Iterator[tuple[int, int]]:
+def _find_marked_elements(text: str) -> Iterator[tuple[int, int]]:
     """Where elements of known tags stand that begin a line; one that never closes is no element."""
     at, missing = 0, set[str]()
-    while found := _KNOWN.search(text, at):
-        stop = -1 if found[1] in missing else _end(text, found)
+    while found := _KNOWN_TAG.search(text, at):
+        stop = -1 if found[1] in missing else _element_end(text, found)
         if stop < 0:
             missing.add(found[1])
             at = found.end()
@@ -256,7 +268,7 @@ def _known_elements(text: str) -> Iterator[tuple[int, int]]:
             at = stop
 
 
-def _end(text: str, found: "re.Match[str]") -> int:
+def _element_end(text: str, found: "re.Match[str]") -> int:
     """Where an element ends that opens as *found*; -1 where it does not."""
     if found.re is _OPEN and found[3]:
         return found.end()
@@ -265,13 +277,13 @@ def _end(text: str, found: "re.Match[str]") -> int:
     return stop + 1 if stop >= 0 else -1
 
 
-def _behind_blanks(text: str, at: int) -> int:
+def _skip_blanks(text: str, at: int) -> int:
     while at < len(text) and text[at].isspace():
         at += 1
     return at
 
 
-def _tail(text: str) -> Iterator[str]:
+def _trailing_elements(text: str) -> Iterator[str]:
     """The elements at the end of a text, the last first."""
     end = len(text)
     while end and (found := _LAST.search(text, max(0, end - NAME - 40), end)):

@@ -12,7 +12,7 @@ from refold.core.tool_groups import clearable_groups, first_unseen, group_calls
 from refold.core.view import View
 from refold.errors import as_names, require_callable_or_none, require_int
 from refold.messages import Message, Part, ToolCall
-from refold.scorers.scorer import Scorer, least_first
+from refold.scorers.scorer import Scorer, order_least_first
 from refold.text.clip import head
 
 LONG = 200
@@ -53,7 +53,7 @@ class ClearToolInputs:
         """An edit for each message with calls to shorten."""
         old, by = self._old(view), repr(self)
         stands = {stand.at: stand for stand in iter_slots(view) if stand.at in old}
-        for at in least_first(self.scorer, view, stands):
+        for at in order_least_first(self.scorer, view, stands):
             change = partial(
                 self._shortened, view=view, ids=old[at], name=view.edit_name(at, at + 1, by)
             )

@@ -13,8 +13,8 @@ from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import as_names, require_callable_or_none, require_int
 from refold.messages import Content, Media, Message, Part, Text, ToolCall, ToolResult
-from refold.scorers.scorer import Scorer, least_first
-from refold.speakers import steering
+from refold.scorers.scorer import Scorer, order_least_first
+from refold.speakers import steering_texts
 from refold.text.clip import head
 from refold.text.failures import WIDTH, failure_lines, is_failure
 from refold.text.tool_arguments import call_title
@@ -96,7 +96,7 @@ class ClearToolResults:
         results = {pair.result_at for group in found for pair in group}
         stands = {s.at: s for s in iter_slots(view) if s.at in results and not s.by.startswith(own)}
         calls, by = self._clearable(view, found, stands), repr(self)
-        order = least_first(self.scorer, view, calls)
+        order = order_least_first(self.scorer, view, calls)
         for at in sorted(order, key=lambda at: stands[at].tokens >= self.min_tokens):
             cleared = self._cleared(view, stands[at], calls[at], view.edit_name(at, at + 1, by))
             gain = stands[at].tokens - view.profile.count(cleared)
@@ -201,7 +201,7 @@ class ClearToolResults:
 
 def _with_steering(stub: ToolResult, said: ToolResult) -> ToolResult:
     """A stub with what a person said at the end of the result that it stands for (D1)."""
-    blocks = steering(said)
+    blocks = steering_texts(said)
     return replace(stub, content=(*stub.content, Text("\n\n".join(blocks)))) if blocks else stub
 
 

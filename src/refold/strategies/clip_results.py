@@ -11,7 +11,7 @@ from refold.core.view import View
 from refold.errors import require_callable_or_none, require_int, require_number
 from refold.messages import Content, Message, Part, Text, ToolResult
 from refold.scorers.scorer import Scorer, score_alone
-from refold.speakers import steering
+from refold.speakers import steering_texts
 from refold.text.clip import Gap, gap
 from refold.text.failures import failure_lines
 
@@ -76,7 +76,7 @@ class ClipResults:
     def _clip(self, part: Part, limit: int, name: str) -> Part:
         if not isinstance(part, ToolResult) or _length(part) <= limit:
             return part
-        room, own = limit // 8, steering(part)
+        room, own = limit // 8, steering_texts(part)
         text = part.text[: part.text.rfind(own[0])] if own else part.text
         size = max(0, limit - MARK - sum(map(len, own)))
         cut = gap(text, max(0, size - room), self.head)

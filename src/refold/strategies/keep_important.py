@@ -7,7 +7,7 @@ from typing import Any
 from refold.core.strategy import Steps, Strategy
 from refold.core.view import View
 from refold.errors import require_callable, require_int, require_number
-from refold.scorers.scorer import Scorer, important
+from refold.scorers.scorer import Scorer, choose_important
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,6 @@ class KeepImportant:
 
     def __call__(self, view: View) -> Steps:
         """What the strategy proposes when the important messages are pinned."""
-        pin = important(self.scorer, view, self.over, self.max_tokens, also=self.strategy.pin)
+        pin = choose_important(self.scorer, view, self.over, self.max_tokens, also=self.strategy.pin)
         strategy: Strategy = replace(self.strategy, pin=pin)
         return (yield from strategy(view))

@@ -8,7 +8,7 @@ from refold.core.strategy import Steps, Summarizer, full_repr
 from refold.core.view import View
 from refold.errors import require_callable, require_callable_or_none, require_int, require_number
 from refold.messages import Message
-from refold.speakers import staying
+from refold.speakers import find_verbatim
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.placement import (
     PLACEMENTS,
@@ -78,7 +78,7 @@ class Summarize:
         """Return what stays around the summary of everything before *stop*, in about *room* tokens."""
         placement = PLACEMENTS[self.place] if isinstance(self.place, str) else self.place
         return keep_behind(
-            view, stop, placement, self._pinned(view, stop), staying(view, stop, room)
+            view, stop, placement, self._pinned(view, stop), find_verbatim(view, stop, room)
         )
 
     def _pinned(self, view: View, stop: int) -> Sequence[int]:

@@ -11,10 +11,10 @@ from refold.messages import Message, ToolCall, user
 from refold.summarizers.forms.facts import Concept, FactsForm
 from refold.summarizers.forms.sections import Sections
 from refold.summarizers.heuristic.words import one_line
-from refold.summarizers.model.accept import reply
-from refold.summarizers.model.job import chunks
+from refold.summarizers.model.accept import judge_answer
+from refold.summarizers.model.job import split_record_into_parts
 from refold.summarizers.model.prompt import Prompt, as_prompt
-from refold.summarizers.model.record import DETAILS, Element, elements
+from refold.summarizers.model.record import DETAILS, Element, record_elements
 from refold.text.summary_wrapper import summary_in, without_summary, wrap_summary
 
 FACTS_PROMPT = Prompt(
@@ -24,12 +24,12 @@ FACTS_PROMPT = Prompt(
     "figures verbatim.",
 )
 PROMPT = "<conversation>\n{record}\n</conversation>\n\n{template}"
-AGAIN = "Your last answer was not of this shape. Answer with the JSON object alone.\n\n"
-STATUS = "Current status"
+RETRY_NOTE = "Your last answer was not of this shape. Answer with the JSON object alone.\n\n"
+STATUS_TITLE = "Current status"
 """Title of the note that follows the facts; no concept's keyword has a space in it."""
 
 
-class _Found(NamedTuple):
+class _FactsAnswer(NamedTuple):
     """The facts in one part of the record, or why there are none."""
 
     facts: Sections | None
@@ -62,14 +62,22 @@ class FactSummary:
         object.__setattr__(self, "prompt", as_prompt(self.prompt))
         FactsForm(self.concepts)
 
-    def __call__(self, view: View, start: int, stop: int, max_tokens: int) -> Generator[Ask, Answer | None, Summary]:
+    def __call__(
+        self, view: View, start: int, stop: int, max_tokens: int
+    ) -> Generator[Ask, Answer | None, Summary]:
         """The facts in `messages[start:stop]`; empty where nothing was found, or nothing could be asked."""
         form, facts = FactsForm(self.concepts), Sections()
-        known, record = _material(view, start, stop, form)
-        parts = chunks(record, view.base.cuts, self.piece, lambda e: view.profile.count(user(e.render())))
+        known, record = _read_span(view, start, stop, form)
+        parts = split_record_into_parts(
+            record, view.base.cuts, self.piece, lambda e: view.profile.count(user(e.render()))
+        )
         if len(parts) > self.asks or (record and not parts):
             return Summary(
-                "", Ending("failed", f"the record takes more than {self.asks} questions of {self.piece} tokens")
+                "",
+                Ending(
+                    "failed",
+                    f"the record takes more than {self.asks} questions of {self.piece} tokens",
+                ),
             )
         for part in parts:
             found = yield from self._look(form, part)
@@ -80,69 +88,98 @@ class FactSummary:
             facts = form.merge(known, facts)
         if not facts.entries:
             return Summary("", Ending("noop", "no facts found"))
-        return _fitted(form, facts, status(view.transcript.messages[start:stop]), view, max_tokens)
+        return _fit_facts(
+            form, facts, describe_status(view.transcript.messages[start:stop]), view, max_tokens
+        )
 
-    def _look(self, form: FactsForm, part: Sequence[Element]) -> Generator[Ask, Answer | None, _Found]:
+    def _look(
+        self, form: FactsForm, part: Sequence[Element]
+    ) -> Generator[Ask, Answer | None, _FactsAnswer]:
         """The facts in one part: one question, and one more where the answer is off template."""
         system = as_prompt(self.prompt)
-        prompt = PROMPT.format(record="\n".join(element.render() for element in part), template=form.template)
-        for text in (prompt, f"{prompt}\n\n{AGAIN}"):
-            got = reply((yield Ask(text, self.answer, "facts", system.text, prompt_id=system.plus(PROMPT).id)))
+        prompt = PROMPT.format(
+            record="\n".join(element.render() for element in part), template=form.template
+        )
+        for text in (prompt, f"{prompt}\n\n{RETRY_NOTE}"):
+            got = judge_answer(
+                (
+                    yield Ask(
+                        text, self.answer, "facts", system.text, prompt_id=system.plus(PROMPT).id
+                    )
+                )
+            )
             if got.kind != "good":
-                return _Found(None, "rejected" if got.kind in ("rejected", "cut off") else "failed", got.text)
+                return _FactsAnswer(
+                    None, "rejected" if got.kind in ("rejected", "cut off") else "failed", got.text
+                )
             if (facts := form.parse(got.text)) is not None:
-                return _Found(facts)
-        return _Found(None, "rejected", "the answer is not of the shape asked for")
+                return _FactsAnswer(facts)
+        return _FactsAnswer(None, "rejected", "the answer is not of the shape asked for")
 
 
-def _material(view: View, start: int, stop: int, form: FactsForm) -> tuple[Sections | None, list[Element]]:
+def _read_span(
+    view: View, start: int, stop: int, form: FactsForm
+) -> tuple[Sections | None, list[Element]]:
     """What earlier summaries of facts know, and the record of everything else. What was said is
     looked through, not what edits show of it, except where a summary stands for it."""
     known: Sections | None = None
     record = list[Element]()
-    for at, message in _told(view, start, stop):
+    for at, message in _messages_or_summaries(view, start, stop):
         text = summary_in(message)
-        facts = None if text is None else form.written(text, STATUS)
+        facts = None if text is None else form.written(text, STATUS_TITLE)
         if facts is not None:
             known = form.merge(known, facts)
         elif text is not None:
             record.append(Element(at, "previous-summary", text))
-        record += elements([(at, without_summary(message))], DETAILS[1])
+        record += record_elements([(at, without_summary(message))], DETAILS[1])
     return known, record
 
 
-def _told(view: View, start: int, stop: int) -> Iterator[tuple[int, Message]]:
+def _messages_or_summaries(view: View, start: int, stop: int) -> Iterator[tuple[int, Message]]:
     """Messages as they were said, or the summaries that stand for them, with positions."""
     said = view.transcript.messages
     for item in view.iter_items():
         if item.start < start or item.stop > stop:
             continue
-        summaries = [message for message in item.messages if summary_in(message) is not None] if item.edit else []
+        summaries = (
+            [message for message in item.messages if summary_in(message) is not None]
+            if item.edit
+            else []
+        )
         if summaries:
             yield from ((item.start, message) for message in summaries)
         else:
             yield from enumerate(said[item.start : item.stop], item.start)
 
 
-def status(messages: Sequence[Message]) -> str:
+def describe_status(messages: Sequence[Message]) -> str:
     """Where things stand after *messages*, without a model: how much they are, which tools were
     called, what was said last."""
     calls: dict[str, int] = {}
-    for name in (part.name for message in messages for part in message.parts if isinstance(part, ToolCall)):
+    for name in (
+        part.name for message in messages for part in message.parts if isinstance(part, ToolCall)
+    ):
         calls[name] = calls.get(name, 0) + 1
     tools = ", ".join(f"{one_line(name, 80)} {count}" for name, count in islice(calls.items(), 20))
     note = f"- Left out here: messages {len(messages)}; tool calls {sum(calls.values())}{f' ({tools})' * bool(tools)}."
-    last = next((m.text for m in reversed(messages) if m.role == "assistant" and m.text.strip()), "")
+    last = next(
+        (m.text for m in reversed(messages) if m.role == "assistant" and m.text.strip()), ""
+    )
     return note + (f"\n- Said last: {one_line(last, 400)}" if last else "")
 
 
-def _fitted(form: FactsForm, facts: Sections, note: str, view: View, max_tokens: int) -> Summary:
+def _fit_facts(form: FactsForm, facts: Sections, note: str, view: View, max_tokens: int) -> Summary:
     """Facts and note in at most *max_tokens*, the oldest facts left out where they must be."""
     cut = False
     while True:
-        text = f"{form.render(facts)}\n## {STATUS}\n{note}"
+        text = f"{form.render(facts)}\n## {STATUS_TITLE}\n{note}"
         if view.profile.count(wrap_summary(text)) <= max_tokens:
-            return Summary(text, Ending("degraded", "the oldest facts were left out for want of room") if cut else None)
+            return Summary(
+                text,
+                Ending("degraded", "the oldest facts were left out for want of room")
+                if cut
+                else None,
+            )
         less, cut = form.shorter(facts), True
         if less is None:
             return Summary("", Ending("rejected", f"the facts do not fit into {max_tokens} tokens"))

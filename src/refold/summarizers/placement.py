@@ -17,7 +17,7 @@ from refold.edits import Edit
 from refold.errors import EditError
 from refold.messages import Message, Text, Thinking, user
 from refold.rules.rule import Rules
-from refold.speakers import Staying, has_person, heard_in, staying
+from refold.speakers import Verbatim, find_verbatim, has_person, view_segments
 from refold.summarizers.memory_messages import MessageFilter, TaggedMemory
 from refold.text.summary_wrapper import (
     ACK,
@@ -55,7 +55,7 @@ def kept_positions(view: View, start: int, stop: int, memory: MessageFilter | No
 def first_request(view: View) -> int:
     """Return where a person speaks first, as the user; -1 if nowhere."""
     roles = (message.role for message in view.transcript.messages)
-    spoken = zip(roles, heard_in(view), strict=True)
+    spoken = zip(roles, view_segments(view), strict=True)
     return next(
         (
             at
@@ -133,7 +133,7 @@ def keep_behind(
     stop: int,
     placement: Placement,
     pinned: Sequence[int] = (),
-    stays: Staying | None = None,
+    stays: Verbatim | None = None,
 ) -> Surroundings:
     """Surround a summary of `messages[:stop]` as *placement* says. Behind it stay, word for word, the
     messages at the positions *pinned* and what *stays*: the current request if the fold would hide it,
@@ -142,7 +142,7 @@ def keep_behind(
     Never ends on the assistant when it is the model's turn (C4-11).
     """
     messages, rules = view.transcript.messages, view.profile.rules
-    stays = staying(view, stop) if stays is None else stays
+    stays = find_verbatim(view, stop) if stays is None else stays
     first = first_request(view)
     if (
         not 0 <= first < stop
@@ -183,7 +183,7 @@ def keep_before(view: View, start: int, stop: int, memory: MessageFilter | None)
     messages, rules, stays, is_memory = (
         view.transcript.messages,
         view.profile.rules,
-        staying(view, stop),
+        find_verbatim(view, stop),
         TaggedMemory(),
     )
     beside = {

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from refold.core.tool_groups import first_unseen, group_calls, latest_turn_start
 from refold.core.view import View
-from refold.speakers import has_person, heard_in
+from refold.speakers import has_person, view_segments
 from refold.text.summary_wrapper import opening_length, summary_in
 
 
@@ -39,9 +39,9 @@ def tail_start(view: View, keep: float) -> int:
         raise ValueError(f"keep is a number of messages or a share from 0.0 to 1.0, not {keep}")
     if len(view.transcript) < 2:
         return 0
-    marks = _marks(view)
+    marks = _find_marks(view)
     found = _by_share(view, marks, keep) if isinstance(keep, float) else _by_count(view, keep)
-    return found if found > _first(view) else _latest_exchange(view, marks)
+    return found if found > _conversation_start(view) else _latest_exchange(view, marks)
 
 
 def _by_count(view: View, keep: float) -> int:
@@ -55,26 +55,26 @@ def _by_share(view: View, marks: _Marks, keep: float) -> int:
     target = marks.starts[at] if at < len(marks.starts) else end
     if target == 0:
         return 0
-    after, step = _at_or_after(marks.turns, target), _at_or_after(marks.steps, target)
+    after, step = _first_from(marks.turns, target), _first_from(marks.steps, target)
     if after:
         near = 0 < step < after and _tokens_from(marks, after) < keep * total / 2
         return step if near else after
-    last, plain = _before(marks.turns, target), _ends_plain(view)
+    last, plain = _last_before(marks.turns, target), _ends_plain(view)
     if last and not plain and _tokens_from(marks, last) <= 2 * keep * total:
         return last
-    if inner := step or _before([cut for cut in marks.steps if cut > last], target):
+    if inner := step or _last_before([cut for cut in marks.steps if cut > last], target):
         return inner
     return end if plain else last
 
 
 def _latest_exchange(view: View, marks: _Marks) -> int:
-    first = _first(view)
+    first = _conversation_start(view)
     turns = [cut for cut in marks.turns if cut > first]
     steps = [cut for cut in marks.steps if cut > first]
     return (turns or steps or [0])[-1]
 
 
-def _first(view: View) -> int:
+def _conversation_start(view: View) -> int:
     """Where the conversation begins: behind the summary it starts with, if it starts with one."""
     first = next(view.iter_items(), None)
     if first and first.edit and any(summary_in(message) is not None for message in first.messages):
@@ -82,12 +82,12 @@ def _first(view: View) -> int:
     return opening_length(view.transcript.messages)
 
 
-def _marks(view: View) -> _Marks:
+def _find_marks(view: View) -> _Marks:
     starts = [item.start for item in view.iter_items()]
     sums = list(accumulate((item.tokens for item in view.iter_items()), initial=0))
     cuts = [cut for cut in starts if cut and cut in view.cuts]
     said = view.transcript.messages
-    spoken = heard_in(view)
+    spoken = view_segments(view)
     turns = [cut for cut in cuts if said[cut].role == "user" and has_person(spoken[cut])]
     steps = [cut for cut in cuts if said[cut].role == "assistant" and said[cut - 1].results]
     return _Marks(starts, sums, turns, steps)
@@ -103,12 +103,12 @@ def _tokens_from(marks: _Marks, start: int) -> int:
     return marks.sums[-1] - marks.sums[bisect_left(marks.starts, start)]
 
 
-def _at_or_after(cuts: list[int], position: int) -> int:
+def _first_from(cuts: list[int], position: int) -> int:
     at = bisect_left(cuts, position)
     return cuts[at] if at < len(cuts) else 0
 
 
-def _before(cuts: list[int], position: int) -> int:
+def _last_before(cuts: list[int], position: int) -> int:
     at = bisect_right(cuts, position)
     return cuts[at - 1] if at else 0
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from refold.codecs.payload import Payload
 from refold.gateway.messages import Incoming
 from refold.messages import Message, Opaque, Text
-from refold.speakers.carriers import SUMMARISES
+from refold.speakers.carriers import SUMMARY_WORDS
 from refold.transcript import hash_message
 
 RequestKind = Literal["", "compaction", "title", "classifier", "memory", "prewarm"]
@@ -90,7 +90,7 @@ def is_added_summary_request(before: Sequence[Message], after: Sequence[Message]
     old, new = before[at].parts, after[at].parts
     added = [part.text for part in new[len(old) :] if isinstance(part, Text)]
     only = old == new[: len(old)] and bool(added) and len(added) == len(new) - len(old)
-    return only and any(SUMMARISES.search(text[:MAX_INSTRUCTION]) for text in added)
+    return only and any(SUMMARY_WORDS.search(text[:MAX_INSTRUCTION]) for text in added)
 
 
 def _codex_kind(incoming: Incoming) -> str:

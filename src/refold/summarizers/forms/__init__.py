@@ -11,7 +11,15 @@ from refold.summarizers.forms.snapshot import (
     read_snapshot,
     write_snapshot,
 )
-from refold.summarizers.forms.state import Change, Delta, Entry, State, StateForm, applied, problems
+from refold.summarizers.forms.state import (
+    Change,
+    Delta,
+    Entry,
+    State,
+    StateForm,
+    apply_delta,
+    find_problems,
+)
 
 __all__ = [
     "HANDOVER",
@@ -30,8 +38,8 @@ __all__ = [
     "State",
     "StateForm",
     "Step",
-    "applied",
-    "problems",
+    "apply_delta",
+    "find_problems",
     "read_snapshot",
     "write_snapshot",
 ]

@@ -7,8 +7,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from refold.summarizers.forms.answers import objects
-from refold.summarizers.forms.sections import Sections, bulleted, clean, items, joined
+from refold.summarizers.forms.answers import find_objects
+from refold.summarizers.forms.sections import (
+    Sections,
+    bullet_list,
+    clean_items,
+    list_items,
+    merge_items,
+)
 
 _KEYWORD = re.compile(r"[\w./:-]{1,80}")
 
@@ -34,7 +40,9 @@ class Concept:
 
     def __post_init__(self) -> None:
         if not _KEYWORD.fullmatch(self.keyword):
-            raise ValueError(f"a concept's keyword is one word of at most 80 characters, not {self.keyword!r}")
+            raise ValueError(
+                f"a concept's keyword is one word of at most 80 characters, not {self.keyword!r}"
+            )
 
 
 _SENTINEL = re.compile(
@@ -57,14 +65,23 @@ class FactsForm:
     name = "facts"
 
     def __post_init__(self) -> None:
-        if not self.concepts or len({concept.keyword.casefold() for concept in self.concepts}) < len(self.concepts):
-            raise ValueError("facts are asked for by at least one concept, each with a keyword of its own")
+        if not self.concepts or len(
+            {concept.keyword.casefold() for concept in self.concepts}
+        ) < len(self.concepts):
+            raise ValueError(
+                "facts are asked for by at least one concept, each with a keyword of its own"
+            )
 
     @property
     def template(self) -> str:
         """The concepts, and the JSON to answer in."""
-        wanted = "\n".join(f"- {c.keyword} ({_many(c)}): {c.description}" for c in self.concepts)
-        shape = {c.keyword: ["fact", "fact"] if c.fact_type is FactType.MULTIPLE else "fact" for c in self.concepts}
+        wanted = "\n".join(
+            f"- {c.keyword} ({_count_word(c)}): {c.description}" for c in self.concepts
+        )
+        shape = {
+            c.keyword: ["fact", "fact"] if c.fact_type is FactType.MULTIPLE else "fact"
+            for c in self.concepts
+        }
         return (
             f"Look for these concepts:\n{wanted}\n\nAnswer with one JSON object of this shape and nothing else:\n"
             f"{json.dumps(shape, ensure_ascii=False)}\n"
@@ -78,25 +95,38 @@ class FactsForm:
         if written.entries:
             return written
         known = {concept.keyword.casefold(): concept for concept in self.concepts}
-        found = [value for value in objects(text) if any(key.casefold() in known for key in value)]
+        found = [
+            value for value in find_objects(text) if any(key.casefold() in known for key in value)
+        ]
         if not found:
             return None
         named = ((known.get(key.casefold()), value) for key, value in found[-1].items())
         return self._sections(
-            {c.keyword: tuple(_facts(value, single=c.fact_type is FactType.SINGLE)) for c, value in named if c}
+            {
+                c.keyword: tuple(_read_facts(value, single=c.fact_type is FactType.SINGLE))
+                for c, value in named
+                if c
+            }
         )
 
     def written(self, text: str, *others: str) -> Sections | None:
         """The facts in a text that this form rendered, with sections titled *others* behind them; None
         for every other text, one with facts on other concepts too."""
         titles = {title.strip() for title in re.findall(r"^## (.*)$", text, re.MULTILINE)}
-        if not text.startswith("## ") or not titles <= {*others, *(concept.keyword for concept in self.concepts)}:
+        if not text.startswith("## ") or not titles <= {
+            *others,
+            *(concept.keyword for concept in self.concepts),
+        }:
             return None
         return self._sections(dict(self._lists(text)))
 
     def render(self, value: Sections) -> str:
         """A heading for each concept with facts, and a list under it."""
-        return "\n".join(f"## {c.keyword}\n{bulleted(value[c.keyword])}" for c in self.concepts if value[c.keyword])
+        return "\n".join(
+            f"## {c.keyword}\n{bullet_list(value[c.keyword])}"
+            for c in self.concepts
+            if value[c.keyword]
+        )
 
     def merge(self, previous: Sections | None, new: Sections) -> Sections:
         """The facts of both; of a single one the newer."""
@@ -104,7 +134,7 @@ class FactsForm:
             return new
         return self._sections(
             {
-                c.keyword: joined(previous[c.keyword], new[c.keyword])
+                c.keyword: merge_items(previous[c.keyword], new[c.keyword])
                 if c.fact_type is FactType.MULTIPLE
                 else new[c.keyword] or previous[c.keyword]
                 for c in self.concepts
@@ -116,10 +146,16 @@ class FactsForm:
         longest = max(self.concepts, key=lambda concept: len(value[concept.keyword])).keyword
         if len(value[longest]) < 2:
             return None
-        return Sections(tuple((title, texts[1:] if title == longest else texts) for title, texts in value.entries))
+        return Sections(
+            tuple(
+                (title, texts[1:] if title == longest else texts) for title, texts in value.entries
+            )
+        )
 
     def _sections(self, facts: dict[str, Iterable[str]]) -> Sections:
-        return Sections(tuple((c.keyword, _fitting(c, facts.get(c.keyword, ()))) for c in self.concepts))
+        return Sections(
+            tuple((c.keyword, _fit_concept(c, facts.get(c.keyword, ()))) for c in self.concepts)
+        )
 
     def _lists(self, text: str) -> Iterator[tuple[str, Iterable[str]]]:
         """(keyword, facts) of each heading of ours in a rendered text; other headings end a list."""
@@ -127,39 +163,43 @@ class FactsForm:
         for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
             title, _, body = section.partition("\n")
             if title.strip() in known:
-                yield title.strip(), tuple(items("\n" + body))
+                yield title.strip(), tuple(list_items("\n" + body))
 
 
-def _many(concept: Concept) -> str:
+def _count_word(concept: Concept) -> str:
     return "one fact" if concept.fact_type is FactType.SINGLE else "any number of facts"
 
 
-def _fitting(concept: Concept, texts: Iterable[str]) -> tuple[str, ...]:
+def _fit_concept(concept: Concept, texts: Iterable[str]) -> tuple[str, ...]:
     """The texts that say something; of a single fact the first."""
-    found = tuple(text for text in clean(texts) if not _SENTINEL.fullmatch(text))
+    found = tuple(text for text in clean_items(texts) if not _SENTINEL.fullmatch(text))
     return found[:1] if concept.fact_type is FactType.SINGLE else found
 
 
-def _facts(value: Any, *, single: bool = False) -> Iterator[str]:
+def _read_facts(value: Any, *, single: bool = False) -> Iterator[str]:
     """The texts in what an answer gives for one concept; a text of several lines is a list."""
     match value:
         case str():
-            yield from (value,) if single else items("\n" + value)
+            yield from (value,) if single else list_items("\n" + value)
         case bool():
             yield "yes" if value else "no"
         case int() | float():
             yield str(value)
         case list():
-            yield from (fact for item in value if not isinstance(item, list) for fact in _one(item))
+            yield from (
+                fact for item in value if not isinstance(item, list) for fact in _read_fact(item)
+            )
         case dict():
-            yield from _one(value)
+            yield from _read_fact(value)
 
 
-def _one(item: Any) -> Iterator[str]:
+def _read_fact(item: Any) -> Iterator[str]:
     """A list's item: a text as it is, or an object that holds one."""
     if isinstance(item, str):
         yield item
     elif isinstance(item, dict):
-        yield from (text for key in ("fact", "text", "value") if isinstance(text := item.get(key), str))
+        yield from (
+            text for key in ("fact", "text", "value") if isinstance(text := item.get(key), str)
+        )
     else:
-        yield from _facts(item)
+        yield from _read_facts(item)

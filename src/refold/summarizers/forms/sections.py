@@ -5,35 +5,35 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from refold.summarizers.forms.tags import without_asides
+from refold.summarizers.forms.tags import strip_scratchpads
 
 _BULLET = re.compile(r"(?:[-*•+]|\d{1,3}[.)、])\s+")
-_NOTHING = frozenset({
+_EMPTY_WORDS = frozenset({
     "-", "none", "none.", "(none)", "[none]", "n/a", "(n/a)", "nothing", "nothing.", "null", "(empty)", "empty", "...", "…",
     "无", "无。", "（无）", "暂无", "没有", "なし", "없음",
 })  # fmt: skip
 
 
-def clean(texts: Iterable[str]) -> tuple[str, ...]:
+def clean_items(texts: Iterable[str]) -> tuple[str, ...]:
     """Each text once, stripped; those that say nothing (`None`, `n/a`, `无`) left out."""
     stripped = (text.strip() for text in texts)
-    return tuple(dict.fromkeys(text for text in stripped if said(text)))
+    return tuple(dict.fromkeys(text for text in stripped if has_content(text)))
 
 
-def said(text: str) -> bool:
+def has_content(text: str) -> bool:
     """Does a text say anything?"""
-    return bool(text) and text.casefold() not in _NOTHING
+    return bool(text) and text.casefold() not in _EMPTY_WORDS
 
 
-def bulleted(texts: Iterable[str]) -> str:
+def bullet_list(texts: Iterable[str]) -> str:
     """A Markdown list; further lines of a text are indented by two spaces."""
     return "\n".join("- " + text.replace("\n", "\n  ") for text in texts)
 
 
-def items(body: str) -> Iterator[str]:
+def list_items(body: str) -> Iterator[str]:
     """The texts of a list. A line that is neither an item nor indented is a text of its own."""
     now = list[str]()
-    for line in _dedented(body):
+    for line in _dedent(body):
         bullet = _BULLET.match(line)
         if bullet or (line.strip() and not line.startswith("  ")):
             yield "\n".join(now)
@@ -43,7 +43,7 @@ def items(body: str) -> Iterator[str]:
     yield "\n".join(now)
 
 
-def _dedented(body: str) -> list[str]:
+def _dedent(body: str) -> list[str]:
     """The lines without the indentation that all of them have; a first line behind a tag has none of its own."""
     first, *rest = body.split("\n")
     depth = min((len(line) - len(line.lstrip(" \t")) for line in rest if line.strip()), default=0)
@@ -52,15 +52,15 @@ def _dedented(body: str) -> list[str]:
     return [first.lstrip(), *(line[depth:] for line in rest)]
 
 
-def same(text: str) -> str:
+def comparison_key(text: str) -> str:
     """What two texts have in common that say the same in the same words: for comparing them."""
     return " ".join(text.casefold().split()).rstrip(".。;；!！ ") or text
 
 
-def joined(old: Iterable[str], new: Iterable[str]) -> tuple[str, ...]:
+def merge_items(old: Iterable[str], new: Iterable[str]) -> tuple[str, ...]:
     """Both lists, the old first; of two texts that say the same, the newer wording in the older's place."""
-    fresh = {same(text): text for text in new}
-    kept = [fresh.pop(same(text), text) for text in old]
+    fresh = {comparison_key(text): text for text in new}
+    kept = [fresh.pop(comparison_key(text), text) for text in old]
     return (*kept, *fresh.values())
 
 
@@ -89,8 +89,10 @@ class Sections:
     entries: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def __post_init__(self) -> None:
-        cleaned = ((title, clean(texts)) for title, texts in self.entries)
-        object.__setattr__(self, "entries", tuple((title, texts) for title, texts in cleaned if texts))
+        cleaned = ((title, clean_items(texts)) for title, texts in self.entries)
+        object.__setattr__(
+            self, "entries", tuple((title, texts) for title, texts in cleaned if texts)
+        )
 
     def __getitem__(self, title: str) -> tuple[str, ...]:
         """The entries under a title; none where it has none."""
@@ -117,23 +119,30 @@ class SectionsForm:
         """The sections in *text*; None where a required heading is missing, or nothing is said.
         Headings of any level are read, bold and numbered ones too; other headings are content."""
         bodies: dict[str, list[str]] = {}
-        for title, line in self._lines(without_asides(text, self._pattern())):
+        for title, line in self._lines(strip_scratchpads(text, self._pattern())):
             bodies.setdefault(title, [""]).append(line)
         if any(heading.required and heading.title not in bodies for heading in self.headings):
             return None
-        found = self._sections((title, items("\n".join(lines))) for title, lines in bodies.items())
+        found = self._sections(
+            (title, list_items("\n".join(lines))) for title, lines in bodies.items()
+        )
         return found if found.entries else None
 
     def render(self, value: Sections) -> str:
         """Every heading, with its entries."""
-        return "\n".join(f"## {h.title}\n{bulleted(value[h.title])}".rstrip() for h in self.headings)
+        return "\n".join(
+            f"## {h.title}\n{bullet_list(value[h.title])}".rstrip() for h in self.headings
+        )
 
     def merge(self, previous: Sections | None, new: Sections) -> Sections:
         """What *previous* said and *new* tells, by each heading's kind."""
         if previous is None:
             return new
         return self._sections(
-            (h.title, new[h.title] if h.kind == "state" else joined(previous[h.title], new[h.title]))
+            (
+                h.title,
+                new[h.title] if h.kind == "state" else merge_items(previous[h.title], new[h.title]),
+            )
             for h in self.headings
         )
 
@@ -143,14 +152,20 @@ class SectionsForm:
         longest = max(logs, key=lambda title: logs[title], default="")
         if not logs.get(longest):
             return None
-        return Sections(tuple((title, texts[1:] if title == longest else texts) for title, texts in value.entries))
+        return Sections(
+            tuple(
+                (title, texts[1:] if title == longest else texts) for title, texts in value.entries
+            )
+        )
 
     def _sections(self, found: Iterable[tuple[str, Iterable[str]]]) -> Sections:
         texts = {title: tuple(entries) for title, entries in found}
         return Sections(tuple((h.title, texts.get(h.title, ())) for h in self.headings))
 
     def _pattern(self) -> re.Pattern[str]:
-        words = sorted((word for h in self.headings for word in (h.title, *h.aliases)), key=len, reverse=True)
+        words = sorted(
+            (word for h in self.headings for word in (h.title, *h.aliases)), key=len, reverse=True
+        )
         titles = "|".join(re.escape(word).replace(r"\ ", r"[ _-]") for word in words)
         return re.compile(
             rf"^(#{{1,6}}[ \t]{{0,4}})?(\d{{1,2}}[.)][ \t]{{0,4}})?(\*\*|__)?({titles})(?:\*\*|__)?[ \t]{{0,4}}([:：])?(?:\*\*|__)?(.*)$",
@@ -206,11 +221,22 @@ HANDOVER = SectionsForm(
 TLDR = SectionsForm(
     "tldr",
     (
-        Heading("Key Objectives", "what the user wants, and the problem to solve", "standing", aliases=("主要目标",)),
         Heading(
-            "Tools Used & Results", "tool, purpose and outcome", aliases=("Tools Used and Results", "使用的工具与结果")
+            "Key Objectives",
+            "what the user wants, and the problem to solve",
+            "standing",
+            aliases=("主要目标",),
         ),
-        Heading("Key Findings", "a fact or conclusion that is needed later", aliases=("主要发现", "关键发现")),
+        Heading(
+            "Tools Used & Results",
+            "tool, purpose and outcome",
+            aliases=("Tools Used and Results", "使用的工具与结果"),
+        ),
+        Heading(
+            "Key Findings",
+            "a fact or conclusion that is needed later",
+            aliases=("主要发现", "关键发现"),
+        ),
         Heading("Current Status", "where things stand", "state", aliases=("当前状态",)),
         Heading("Next Steps", "an open question, or what to do next", "state", aliases=("下一步",)),
     ),

@@ -6,14 +6,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from refold.summarizers.forms.sections import bulleted, clean, items, joined, said, same
+from refold.summarizers.forms.sections import (
+    bullet_list,
+    clean_items,
+    comparison_key,
+    has_content,
+    list_items,
+    merge_items,
+)
 from refold.summarizers.forms.tags import (
-    elements,
+    element_content,
     escape,
-    inside,
-    opening,
+    find_elements,
+    opening_tag,
+    strip_scratchpads,
     unescape,
-    without_asides,
 )
 from refold.summarizers.heuristic.digest import state_after
 
@@ -77,14 +84,25 @@ class Snapshot:
     current_plan: tuple[Step, ...] = ()
 
     def __post_init__(self) -> None:
-        files = {f.path.strip(): File(f.path.strip(), f.state, f.note.strip()) for f in self.file_system_state}
+        files = {
+            f.path.strip(): File(f.path.strip(), f.state, f.note.strip())
+            for f in self.file_system_state
+        }
         steps = {step.text.strip(): step.status for step in self.current_plan}
         goal = self.overall_goal.strip()
-        object.__setattr__(self, "overall_goal", goal if said(goal) else "")
-        object.__setattr__(self, "key_knowledge", clean(self.key_knowledge))
-        object.__setattr__(self, "recent_actions", clean(self.recent_actions))
-        object.__setattr__(self, "file_system_state", tuple(file for path, file in files.items() if said(path)))
-        object.__setattr__(self, "current_plan", tuple(Step(t, status) for t, status in steps.items() if said(t)))
+        object.__setattr__(self, "overall_goal", goal if has_content(goal) else "")
+        object.__setattr__(self, "key_knowledge", clean_items(self.key_knowledge))
+        object.__setattr__(self, "recent_actions", clean_items(self.recent_actions))
+        object.__setattr__(
+            self,
+            "file_system_state",
+            tuple(file for path, file in files.items() if has_content(path)),
+        )
+        object.__setattr__(
+            self,
+            "current_plan",
+            tuple(Step(t, status) for t, status in steps.items() if has_content(t)),
+        )
 
     def files(self, state: FileChange) -> tuple[str, ...]:
         """The paths in one state."""
@@ -137,10 +155,10 @@ class SnapshotForm:
             return new
         return Snapshot(
             new.overall_goal or previous.overall_goal,
-            joined(previous.key_knowledge, new.key_knowledge),
-            _joined_files(previous.file_system_state, new.file_system_state),
-            joined(previous.recent_actions, new.recent_actions)[-self.actions :],
-            _joined_steps(previous.current_plan, new.current_plan),
+            merge_items(previous.key_knowledge, new.key_knowledge),
+            _merge_files(previous.file_system_state, new.file_system_state),
+            merge_items(previous.recent_actions, new.recent_actions)[-self.actions :],
+            _merge_steps(previous.current_plan, new.current_plan),
         )
 
     def shorter(self, value: Snapshot) -> Snapshot | None:
@@ -149,26 +167,37 @@ class SnapshotForm:
         if value.recent_actions:
             return replace(value, recent_actions=value.recent_actions[1:])
         if done := [step for step in value.current_plan if step.status == "done"]:
-            return replace(value, current_plan=tuple(step for step in value.current_plan if step != done[0]))
+            return replace(
+                value, current_plan=tuple(step for step in value.current_plan if step != done[0])
+            )
         if read := [file for file in value.file_system_state if file.state in {"read", "noted"}]:
-            return replace(value, file_system_state=tuple(f for f in value.file_system_state if f != read[0]))
-        return replace(value, key_knowledge=value.key_knowledge[1:]) if len(value.key_knowledge) > 1 else None
+            return replace(
+                value, file_system_state=tuple(f for f in value.file_system_state if f != read[0])
+            )
+        return (
+            replace(value, key_knowledge=value.key_knowledge[1:])
+            if len(value.key_knowledge) > 1
+            else None
+        )
 
 
 def write_snapshot(value: Snapshot) -> str:
     """A snapshot as XML; nothing in it can open or close a tag."""
     sections = (
         ("overall_goal", value.overall_goal),
-        ("key_knowledge", bulleted(value.key_knowledge)),
-        ("file_system_state", bulleted(map(_file_line, value.file_system_state))),
-        ("recent_actions", bulleted(value.recent_actions)),
-        ("current_plan", bulleted(f"[{step.status.upper()}] {step.text}" for step in value.current_plan)),
+        ("key_knowledge", bullet_list(value.key_knowledge)),
+        ("file_system_state", bullet_list(map(_file_line, value.file_system_state))),
+        ("recent_actions", bullet_list(value.recent_actions)),
+        (
+            "current_plan",
+            bullet_list(f"[{step.status.upper()}] {step.text}" for step in value.current_plan),
+        ),
     )
-    body = "".join(f"<{name}>\n{_line(text)}</{name}>\n" for name, text in sections)
+    body = "".join(f"<{name}>\n{_escape_line(text)}</{name}>\n" for name, text in sections)
     return f"<{ROOT}>\n{body}</{ROOT}>"
 
 
-def _line(text: str) -> str:
+def _escape_line(text: str) -> str:
     return f"{escape(text)}\n" if text else ""
 
 
@@ -176,34 +205,41 @@ def read_snapshot(text: str) -> Snapshot | None:
     """The snapshot in *text*, or None. Reads what models make of it: text and scratchpads around it,
     code fences, unescaped or doubly wrapped content, tags that do not close. Never raises (C0-10).
     """
-    kept = without_asides(text, opening([ROOT, "overall_goal"]))
-    root = inside(kept, ROOT)
+    kept = strip_scratchpads(text, opening_tag([ROOT, "overall_goal"]))
+    root = element_content(kept, ROOT)
     bodies: dict[str, list[str]] = {}
-    for tag, body in elements(kept if root is None else root, tuple(_TAGS)):
+    for tag, body in find_elements(kept if root is None else root, tuple(_TAGS)):
         bodies.setdefault(_TAGS[tag], []).append(unescape(body))
     if "overall_goal" not in bodies or len(bodies) < 2:
         return None
     found = Snapshot(
-        next((goal for goal in bodies["overall_goal"] if said(goal.strip())), ""),
-        tuple(_items(bodies, "key_knowledge")),
-        tuple(map(_file, _items(bodies, "file_system_state"))),
-        tuple(_items(bodies, "recent_actions")),
-        tuple(map(_step, _items(bodies, "current_plan"))),
+        next((goal for goal in bodies["overall_goal"] if has_content(goal.strip())), ""),
+        tuple(_section_items(bodies, "key_knowledge")),
+        tuple(map(_read_file, _section_items(bodies, "file_system_state"))),
+        tuple(_section_items(bodies, "recent_actions")),
+        tuple(map(_read_step, _section_items(bodies, "current_plan"))),
     )
     return None if found == Snapshot() else found
 
 
-def _items(bodies: dict[str, list[str]], section: str) -> Iterator[str]:
-    return (item.strip() for body in bodies.get(section, ()) for item in items(body) if item.strip())
+def _section_items(bodies: dict[str, list[str]], section: str) -> Iterator[str]:
+    return (
+        item.strip()
+        for body in bodies.get(section, ())
+        for item in list_items(body)
+        if item.strip()
+    )
 
 
 # --- files ----------------------------------------------------------------------------------------
 
 _STATE = re.compile(
-    r"[\[(*`]{0,3}(created|read|modified|deleted|noted)[\])*`]{0,3}\s{0,4}[:：]?[*]{0,2}\s+", re.IGNORECASE
+    r"[\[(*`]{0,3}(created|read|modified|deleted|noted)[\])*`]{0,3}\s{0,4}[:：]?[*]{0,2}\s+",
+    re.IGNORECASE,
 )
 _STATE_AFTER = re.compile(
-    r"([^\s\"`]+)\s{0,4}(?:[:(\[-]|->|—)\s{0,4}(created|read|modified|deleted)\b[)\]]?", re.IGNORECASE
+    r"([^\s\"`]+)\s{0,4}(?:[:(\[-]|->|—)\s{0,4}(created|read|modified|deleted)\b[)\]]?",
+    re.IGNORECASE,
 )
 _PLAIN = re.compile(r"[^\s\"`]*[^\s\"`:,;]")
 _NOTE = re.compile(r"[:,;]?\s*(?:[-–—]\s|\s)?\s*")
@@ -214,43 +250,43 @@ def _file_line(file: File) -> str:
     return f"{file.state}: {path}" + (f" - {file.note}" if file.note else "")
 
 
-def _file(line: str) -> File:
+def _read_file(line: str) -> File:
     if state := _STATE.match(line):
-        path, rest = _path(line[state.end() :])
+        path, rest = _split_path(line[state.end() :])
         if path:
             return File(path, state[1].lower(), rest)  # type: ignore[arg-type]  # the pattern's words
     if after := _STATE_AFTER.match(line):
-        return File(after[1], after[2].lower(), _note(line[after.end() :]))  # type: ignore[arg-type]  # likewise
+        return File(after[1], after[2].lower(), _strip_dash(line[after.end() :]))  # type: ignore[arg-type]  # likewise
     return File(line)
 
 
-def _path(text: str) -> tuple[str, str]:
+def _split_path(text: str) -> tuple[str, str]:
     """The path that *text* begins with, and the note behind it."""
     if text.startswith('"'):
         try:
             path, end = json.JSONDecoder(strict=False).raw_decode(text)
         except ValueError:
             path, end = text.strip('"'), len(text)
-        return str(path), _note(text[end:])
+        return str(path), _strip_dash(text[end:])
     if text.startswith("`") and (end := text.find("`", 1)) > 1:
-        return text[1:end], _note(text[end + 1 :])
+        return text[1:end], _strip_dash(text[end + 1 :])
     found = _PLAIN.match(text)
-    return (found[0], _note(text[found.end() :])) if found else (text.strip('`": '), "")
+    return (found[0], _strip_dash(text[found.end() :])) if found else (text.strip('`": '), "")
 
 
-def _note(text: str) -> str:
+def _strip_dash(text: str) -> str:
     found = _NOTE.match(text)
     return text[found.end() :].strip() if found else text.strip()
 
 
-def _joined_files(old: tuple[File, ...], new: tuple[File, ...]) -> tuple[File, ...]:
+def _merge_files(old: tuple[File, ...], new: tuple[File, ...]) -> tuple[File, ...]:
     """Files with their state after both; those of *new* last (conformance 43: cumulative)."""
     before = {file.path: file for file in old}
-    fresh = [_after(before.pop(file.path, None), file) for file in new]
+    fresh = [_merge_file(before.pop(file.path, None), file) for file in new]
     return (*before.values(), *fresh)
 
 
-def _after(old: File | None, new: File) -> File:
+def _merge_file(old: File | None, new: File) -> File:
     if old is None:
         return new
     state = old.state if new.state == "noted" else state_after(old.state, new.state)
@@ -260,34 +296,45 @@ def _after(old: File | None, new: File) -> File:
 # --- the plan -------------------------------------------------------------------------------------
 
 _MARK = re.compile(r"\[\s{0,2}([^\[\]\n]{0,20}?)\s{0,2}\]\s*|(✅|✔|☑|⏳|🔄|⬜|☐)\ufe0f?\s*")
-_WORD = re.compile(r"(done|in[ _-]progress|todo|to do|pending|completed)\s{0,2}[:：]\s*", re.IGNORECASE)
+_WORD = re.compile(
+    r"(done|in[ _-]progress|todo|to do|pending|completed)\s{0,2}[:：]\s*", re.IGNORECASE
+)
 _MARK_AFTER = re.compile(
-    r"(.*\S)\s*[\[(](done|in[ _-]progress|todo|pending|completed|已完成|进行中|待办)[\])]", re.DOTALL | re.IGNORECASE
+    r"(.*\S)\s*[\[(](done|in[ _-]progress|todo|pending|completed|已完成|进行中|待办)[\])]",
+    re.DOTALL | re.IGNORECASE,
 )
 _STATUS: dict[str, Status] = {
-    **dict.fromkeys(("done", "x", "completed", "complete", "finished", "✅", "✔", "☑", "✓", "完成", "已完成"), "done"),
-    **dict.fromkeys(("in progress", "~", "active", "current", "doing", "wip", "⏳", "🔄", "进行中"), "in progress"),
-    **dict.fromkeys(("todo", "to do", "", "pending", "open", "⬜", "☐", "待办", "未开始", "待处理"), "todo"),
+    **dict.fromkeys(
+        ("done", "x", "completed", "complete", "finished", "✅", "✔", "☑", "✓", "完成", "已完成"),
+        "done",
+    ),
+    **dict.fromkeys(
+        ("in progress", "~", "active", "current", "doing", "wip", "⏳", "🔄", "进行中"),
+        "in progress",
+    ),
+    **dict.fromkeys(
+        ("todo", "to do", "", "pending", "open", "⬜", "☐", "待办", "未开始", "待处理"), "todo"
+    ),
 }
 
 
-def _status(word: str) -> Status | None:
+def _read_status(word: str) -> Status | None:
     return _STATUS.get(re.sub(r"[ _-]+", " ", word).strip().lower())
 
 
-def _step(line: str) -> Step:
+def _read_step(line: str) -> Step:
     """The step on a line: its mark may stand before or behind it, or be missing."""
     before = _MARK.match(line)
-    if before and (status := _status(before[1] if before[2] is None else before[2])):
+    if before and (status := _read_status(before[1] if before[2] is None else before[2])):
         return Step(line[before.end() :], status)
     if word := _WORD.match(line):
-        return Step(line[word.end() :], _status(word[1]) or "todo")
+        return Step(line[word.end() :], _read_status(word[1]) or "todo")
     after = _MARK_AFTER.fullmatch(line)
-    return Step(after[1], _status(after[2]) or "todo") if after else Step(line)
+    return Step(after[1], _read_status(after[2]) or "todo") if after else Step(line)
 
 
-def _joined_steps(old: tuple[Step, ...], new: tuple[Step, ...]) -> tuple[Step, ...]:
+def _merge_steps(old: tuple[Step, ...], new: tuple[Step, ...]) -> tuple[Step, ...]:
     """The steps of both: the new status of those that *new* names, and no unfinished one lost."""
-    fresh = {same(step.text): step for step in new}
-    kept = [fresh.pop(same(step.text), step) for step in old]
+    fresh = {comparison_key(step.text): step for step in new}
+    kept = [fresh.pop(comparison_key(step.text), step) for step in old]
     return (*kept, *fresh.values())

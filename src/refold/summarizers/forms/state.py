@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
 
-from refold.summarizers.forms.answers import objects
-from refold.summarizers.forms.sections import said, same
+from refold.summarizers.forms.answers import find_objects
+from refold.summarizers.forms.sections import comparison_key, has_content
 
 Kind = Literal["topic", "entity", "action", "constraint", "decision", "file", "open"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -53,20 +53,22 @@ class State:
     """By kind, oldest first within one."""
 
     def __post_init__(self) -> None:
-        stripped = (Entry(e.kind, e.text.strip(), e.status.strip(), e.id.strip()) for e in self.entries)
+        stripped = (
+            Entry(e.kind, e.text.strip(), e.status.strip(), e.id.strip()) for e in self.entries
+        )
         by_id = dict[str, Entry]()
         for entry in stripped:
             if entry.text and entry.id:
                 by_id.setdefault(entry.id, entry)
         object.__setattr__(self, "goal", self.goal.strip())
-        object.__setattr__(self, "entries", _sorted(by_id.values()))
+        object.__setattr__(self, "entries", _sort_by_kind(by_id.values()))
 
     def of(self, kind: Kind) -> tuple[Entry, ...]:
         """The entries of one kind."""
         return tuple(entry for entry in self.entries if entry.kind == kind)
 
 
-def _sorted(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+def _sort_by_kind(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     return tuple(sorted(entries, key=lambda entry: KINDS.index(entry.kind)))
 
 
@@ -84,12 +86,12 @@ class Delta:
 
     goal: str = ""
     add: tuple[Entry, ...] = ()
-    """By kind. Their ids count for nothing: `applied` gives new ones."""
+    """By kind. Their ids count for nothing: `apply_delta` gives new ones."""
     update: tuple[Change, ...] = ()
     remove: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "add", _sorted(self.add))
+        object.__setattr__(self, "add", _sort_by_kind(self.add))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class StateForm:
     """The JSON state as a form: a model answers with a `Delta`, code applies it.
 
     What a delta does not name stays as it is, byte for byte, however many rounds there are. A delta
-    that does not fit (`problems` says why) is refused whole.
+    that does not fit (`find_problems` says why) is refused whole.
     """
 
     name = "json_state"
@@ -106,7 +108,7 @@ class StateForm:
     def parse(self, text: str) -> State | Delta | None:
         """The last object in *text* that is a delta or a state; None where there is none, or one of
         its fields has another shape."""
-        found = [value for value in map(_value, objects(text)) if value is not None]
+        found = [value for value in map(_read_value, find_objects(text)) if value is not None]
         return found[-1] if found and found[-1] != State() else None
 
     def render(self, value: State | Delta) -> str:
@@ -115,10 +117,14 @@ class StateForm:
 
     def merge(self, previous: State | Delta | None, new: State | Delta) -> State | None:
         """*previous* with *new* applied; None where it cannot be."""
-        state = applied(State(), previous) if isinstance(previous, Delta) else previous
+        state = apply_delta(State(), previous) if isinstance(previous, Delta) else previous
         if isinstance(new, State):
-            return new if previous is None else state and applied(state, _difference(state, new))
-        return applied(State(), new) if previous is None else state and applied(state, new)
+            return (
+                new
+                if previous is None
+                else state and apply_delta(state, _delta_between(state, new))
+            )
+        return apply_delta(State(), new) if previous is None else state and apply_delta(state, new)
 
     def shorter(self, value: State | Delta) -> State | None:
         """Without its oldest finished action item, topic, file that was only read, entity, or
@@ -126,10 +132,12 @@ class StateForm:
         if isinstance(value, Delta):
             return None
         gone = next(_droppable(value), None)
-        return gone and replace(value, entries=tuple(entry for entry in value.entries if entry != gone))
+        return gone and replace(
+            value, entries=tuple(entry for entry in value.entries if entry != gone)
+        )
 
 
-def problems(state: State, delta: Delta) -> tuple[str, ...]:
+def find_problems(state: State, delta: Delta) -> tuple[str, ...]:
     """Why *delta* cannot be applied to *state*, for a second question; empty where it can be."""
     known = {entry.id for entry in state.entries}
     changed = [change.id for change in delta.update]
@@ -140,22 +148,29 @@ def problems(state: State, delta: Delta) -> tuple[str, ...]:
         *(
             f"entry {change.id!r} would be left without text"
             for change in delta.update
-            if change.text is not None and not said(change.text.strip())
+            if change.text is not None and not has_content(change.text.strip())
         ),
     )
 
 
-def applied(state: State, delta: Delta) -> State | None:
-    """*state* with *delta* applied; None where it cannot be (see `problems`). An entry that is
+def apply_delta(state: State, delta: Delta) -> State | None:
+    """*state* with *delta* applied; None where it cannot be (see `find_problems`). An entry that is
     there already, in the same words, is not added again; its status is taken over."""
-    if problems(state, delta):
+    if find_problems(state, delta):
         return None
     changes = {change.id: change for change in delta.update}
-    kept = [_changed(entry, changes.get(entry.id)) for entry in state.entries if entry.id not in delta.remove]
-    last = {kind: max((_number(e.id) for e in state.entries if e.id[0] == kind[0]), default=0) for kind in KINDS}
-    places = {(entry.kind, same(entry.text)): at for at, entry in enumerate(kept)}
-    for entry in (entry for entry in delta.add if said(entry.text.strip())):
-        at = places.setdefault((entry.kind, same(entry.text)), len(kept))
+    kept = [
+        _apply_change(entry, changes.get(entry.id))
+        for entry in state.entries
+        if entry.id not in delta.remove
+    ]
+    last = {
+        kind: max((_id_number(e.id) for e in state.entries if e.id[0] == kind[0]), default=0)
+        for kind in KINDS
+    }
+    places = {(entry.kind, comparison_key(entry.text)): at for at, entry in enumerate(kept)}
+    for entry in (entry for entry in delta.add if has_content(entry.text.strip())):
+        at = places.setdefault((entry.kind, comparison_key(entry.text)), len(kept))
         if at < len(kept):
             kept[at] = kept[at]._replace(status=entry.status or kept[at].status)
         else:
@@ -164,14 +179,16 @@ def applied(state: State, delta: Delta) -> State | None:
     return State(delta.goal.strip() or state.goal, tuple(kept))
 
 
-def _difference(state: State, new: State) -> Delta:
+def _delta_between(state: State, new: State) -> Delta:
     """A whole state as a delta that takes nothing away."""
     known = {(entry.kind, entry.id) for entry in state.entries}
-    old = tuple(Change(e.id, e.text, e.status or None) for e in new.entries if (e.kind, e.id) in known)
+    old = tuple(
+        Change(e.id, e.text, e.status or None) for e in new.entries if (e.kind, e.id) in known
+    )
     return Delta(new.goal, tuple(e for e in new.entries if (e.kind, e.id) not in known), old)
 
 
-def _changed(entry: Entry, change: Change | None) -> Entry:
+def _apply_change(entry: Entry, change: Change | None) -> Entry:
     if change is None:
         return entry
     return entry._replace(
@@ -180,7 +197,7 @@ def _changed(entry: Entry, change: Change | None) -> Entry:
     )
 
 
-def _number(id: str) -> int:
+def _id_number(id: str) -> int:
     digits = id[1:]
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else 0
 
@@ -199,16 +216,17 @@ def _droppable(state: State) -> Iterator[Entry]:
 def _dump(value: Mapping[str, Any]) -> str:
     """JSON with one line for the shortest things that have lines of their own."""
     fields = (
-        f" {json.dumps(key)}: {_list(item) if isinstance(item, list) else _text(item)}" for key, item in value.items()
+        f" {json.dumps(key)}: {_dump_list(item) if isinstance(item, list) else _dump_text(item)}"
+        for key, item in value.items()
     )
     return "{\n" + ",\n".join(fields) + "\n}"
 
 
-def _list(value: list[Any]) -> str:
-    return "[\n  " + ",\n  ".join(map(_text, value)) + "\n ]" if value else "[]"
+def _dump_list(value: list[Any]) -> str:
+    return "[\n  " + ",\n  ".join(map(_dump_text, value)) + "\n ]" if value else "[]"
 
 
-def _text(value: Any) -> str:
+def _dump_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -227,56 +245,73 @@ def _delta_json(delta: Delta) -> dict[str, Any]:
     return {
         "goal": delta.goal,
         "add": {key: entries for key, entries in added.items() if entries},
-        "update": [{k: v for k, v in change._asdict().items() if v is not None} for change in delta.update],
+        "update": [
+            {k: v for k, v in change._asdict().items() if v is not None} for change in delta.update
+        ],
         "remove": list(delta.remove),
     }
 
 
-def _value(found: dict[str, Any]) -> State | Delta | None:
+def _read_value(found: dict[str, Any]) -> State | Delta | None:
     """The state or delta that an object is; None where it is neither, or one of its fields is not
     what the template says."""
     try:
         if found.keys() & {"add", "update", "remove"}:
-            return _delta(found)
+            return _read_delta(found)
         if found and found.keys() <= {"goal", *KEYS.values()}:
-            goal, entries = _string(found.get("goal") or ""), _entries(found)
-            return State(goal, entries) if all(entry.id for entry in entries) else Delta(goal, entries)
+            goal, entries = _require_string(found.get("goal") or ""), _read_entries(found)
+            return (
+                State(goal, entries) if all(entry.id for entry in entries) else Delta(goal, entries)
+            )
     except TypeError:
         pass
     return None
 
 
-def _delta(found: dict[str, Any]) -> Delta:
-    added = _typed(found.get("add") or {}, dict)
+def _read_delta(found: dict[str, Any]) -> Delta:
+    added = _require_type(found.get("add") or {}, dict)
     unknown = added.keys() - set(KEYS.values())
     if unknown:
         raise TypeError(unknown)
-    changes = tuple(_change(_typed(item, dict)) for item in _typed(found.get("update") or [], list))
-    removed = tuple(_string(item) for item in _typed(found.get("remove") or [], list))
-    return Delta(_string(found.get("goal") or ""), _entries(added), changes, removed)
+    changes = tuple(
+        _read_change(_require_type(item, dict))
+        for item in _require_type(found.get("update") or [], list)
+    )
+    removed = tuple(
+        _require_string(item) for item in _require_type(found.get("remove") or [], list)
+    )
+    return Delta(_require_string(found.get("goal") or ""), _read_entries(added), changes, removed)
 
 
-def _change(item: dict[str, Any]) -> Change:
-    text, status = (None if item.get(key) is None else _string(item[key]) for key in ("text", "status"))
-    return Change(_string(item.get("id")), text, status)
+def _read_change(item: dict[str, Any]) -> Change:
+    text, status = (
+        None if item.get(key) is None else _require_string(item[key]) for key in ("text", "status")
+    )
+    return Change(_require_string(item.get("id")), text, status)
 
 
-def _entries(lists: Mapping[str, Any]) -> tuple[Entry, ...]:
-    return tuple(_entry(kind, item) for kind in KINDS for item in _typed(lists.get(KEYS[kind]) or [], list))
+def _read_entries(lists: Mapping[str, Any]) -> tuple[Entry, ...]:
+    return tuple(
+        _read_entry(kind, item)
+        for kind in KINDS
+        for item in _require_type(lists.get(KEYS[kind]) or [], list)
+    )
 
 
-def _entry(kind: Kind, item: Any) -> Entry:
+def _read_entry(kind: Kind, item: Any) -> Entry:
     if isinstance(item, str):
         return Entry(kind, item)
-    fields = _typed(item, dict)
-    return Entry(kind, *(_string(fields.get(key) or "") for key in ("text", "status", "id")))
+    fields = _require_type(item, dict)
+    return Entry(
+        kind, *(_require_string(fields.get(key) or "") for key in ("text", "status", "id"))
+    )
 
 
-def _string(value: Any) -> str:
-    return str(_typed(value, str))
+def _require_string(value: Any) -> str:
+    return str(_require_type(value, str))
 
 
-def _typed(value: Any, kind: type) -> Any:
+def _require_type(value: Any, kind: type) -> Any:
     if not isinstance(value, kind):
         raise TypeError(f"{value!r} is no {kind.__name__}")
     return value

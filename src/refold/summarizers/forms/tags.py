@@ -10,7 +10,9 @@ from collections.abc import Iterator, Sequence
 _ENTITY = re.compile(r"&(?:(lt|gt|amp|quot|apos)|#(\d{1,7})|#[xX]([0-9a-fA-F]{1,6}));")
 _NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)(?:\]\]>|\Z)", re.DOTALL)
-_ASIDE = re.compile(r"<(scratchpad|thinking|think|analysis|reasoning)\b[^<>]{0,200}>", re.IGNORECASE)
+_SCRATCHPAD = re.compile(
+    r"<(scratchpad|thinking|think|analysis|reasoning)\b[^<>]{0,200}>", re.IGNORECASE
+)
 
 
 def escape(text: str) -> str:
@@ -31,12 +33,12 @@ def _character(entity: re.Match[str]) -> str:
     return chr(code) if 0 < code < 0x110000 and not 0xD800 <= code < 0xE000 else entity[0]
 
 
-def without_asides(text: str, before: re.Pattern[str]) -> str:
+def strip_scratchpads(text: str, before: re.Pattern[str]) -> str:
     """*text* without the scratchpads that open before the first match of *before*: a draft in them
     is no answer. Where that would leave no match, the text as it is."""
     lower = text.lower() if len(text.lower()) == len(text) else text
     pieces, at, first = list[str](), 0, before.search(text)
-    while first and (aside := _ASIDE.search(text, at)) and aside.start() < first.start():
+    while first and (aside := _SCRATCHPAD.search(text, at)) and aside.start() < first.start():
         end = lower.find(f"</{aside[1].lower()}", aside.end())
         if end < 0:
             break
@@ -47,36 +49,38 @@ def without_asides(text: str, before: re.Pattern[str]) -> str:
     return kept if before.search(kept) else text
 
 
-def opening(names: Sequence[str]) -> re.Pattern[str]:
+def opening_tag(names: Sequence[str]) -> re.Pattern[str]:
     """Finds an opening tag of one of *names*; group 1 is the name, group 2 a `/` where it is empty."""
     words = "|".join(name.replace("_", "[_ -]?") for name in names)
     return re.compile(rf"<\s{{0,4}}({words})(?:\s[^<>]{{0,200}}?)?\s{{0,4}}(/?)>", re.IGNORECASE)
 
 
-def closing(name: str) -> re.Pattern[str]:
+def closing_tag(name: str) -> re.Pattern[str]:
     """Finds a closing tag."""
-    return re.compile(rf"<\s{{0,4}}/\s{{0,4}}{name.replace('_', '[_ -]?')}\s{{0,4}}>", re.IGNORECASE)
+    return re.compile(
+        rf"<\s{{0,4}}/\s{{0,4}}{name.replace('_', '[_ -]?')}\s{{0,4}}>", re.IGNORECASE
+    )
 
 
-def inside(text: str, name: str) -> str | None:
+def element_content(text: str, name: str) -> str | None:
     """What stands between the first opening and the last closing tag, or the end of the text; None
     without an opening tag. So tags of this name inside it are content."""
-    first = opening([name]).search(text)
+    first = opening_tag([name]).search(text)
     if first is None:
         return None
     body = text[first.end() :]
-    ends = [found.start() for found in closing(name).finditer(body)]
+    ends = [found.start() for found in closing_tag(name).finditer(body)]
     return body[: ends[-1]] if ends else body
 
 
-def elements(text: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+def find_elements(text: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """(name, raw content) of each element of one of *names*, in order.
 
     Other elements inside one are its content. An element that never closes ends where the next one
     of *names* opens, or with the text.
     """
-    opens, bare = opening(names), {name.replace("_", ""): name for name in names}
-    closes = {name: closing(name) for name in names}
+    opens, bare = opening_tag(names), {name.replace("_", ""): name for name in names}
+    closes = {name: closing_tag(name) for name in names}
     found = opens.search(text)
     while found:
         name, start = bare[re.sub(r"[_ -]", "", found[1]).lower()], found.end()

@@ -1,4 +1,4 @@
-"""A summary without a model: deterministic, in any language, and merged rather than summarised again."""
+"""A summary without a model: deterministic, in any language, and merge_all rather than summarised again."""
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from refold.core.strategy import Answer, Ask, Summary
 from refold.core.view import View
 from refold.messages import user
-from refold.summarizers.heuristic.chat import ranked, remarks, spoken
-from refold.summarizers.heuristic.collect import Material, gather, material
-from refold.summarizers.heuristic.digest import Digest, merge, merged, without_answered
-from refold.summarizers.heuristic.layout import CHAT, SHARES, render
-from refold.summarizers.heuristic.parse import parse
+from refold.summarizers.heuristic.chat import assistant_lines, chat_lines, rank_sentences
+from refold.summarizers.heuristic.collect import SourceSpan, collect, read_span
+from refold.summarizers.heuristic.digest import Digest, merge, merge_all, without_answered
+from refold.summarizers.heuristic.layout import CHAT_SHARES, SHARES, render
+from refold.summarizers.heuristic.parse import parse_summary
 from refold.text.summary_wrapper import wrap_summary
 
-TRIES = 12
+MAX_TRIES = 12
 """How often a text that turned out too long is made again in less room, or one with talk in more."""
 SLACK = 50
 """One part in so many of the cap may stay unused where there is more talk."""
@@ -27,25 +27,31 @@ class RuleSummary:
     last state, commands with their outcome, and an index of identifiers; see docs/summaries.md.
     """
 
-    def __call__(self, view: View, start: int, stop: int, max_tokens: int) -> Generator[Ask, Answer | None, Summary]:
+    def __call__(
+        self, view: View, start: int, stop: int, max_tokens: int
+    ) -> Generator[Ask, Answer | None, Summary]:
         """The summary of `messages[start:stop]`, wrapped at most *max_tokens* tokens; empty if
         nothing useful fits. It reads what was said, not what the view shows of it, except where
-        an earlier summary covers it: that one is merged.
+        an earlier summary covers it: that one is merge_all.
         """
         yield from ()
-        return Summary(fitted(digest(material(view, start, stop)), view, max_tokens) or "")
+        return Summary(
+            fit_digest(digest_material(read_span(view, start, stop)), view, max_tokens) or ""
+        )
 
 
-def digest(found: Material) -> Digest:
+def digest_material(found: SourceSpan) -> Digest:
     """What earlier summaries tell, joined with what was said since."""
     messages = [message for _, message in found.said]
-    said = gather(messages)
-    known = replace(said, talk=remarks(messages) if said.calls else spoken(messages))
-    joined = merge(merged([*map(parse, found.earlier)]), known)
+    said = collect(messages)
+    known = replace(said, talk=assistant_lines(messages) if said.calls else chat_lines(messages))
+    joined = merge(merge_all([*map(parse_summary, found.earlier)]), known)
     return without_answered(joined) if found.answered else joined
 
 
-def fitted(known: Digest, view: View, max_tokens: int, shares: Mapping[str, float] = SHARES) -> str | None:
+def fit_digest(
+    known: Digest, view: View, max_tokens: int, shares: Mapping[str, float] = SHARES
+) -> str | None:
     """The text of *known*, as long as *max_tokens* for the wrapped message allows; None if nothing fits."""
     empty = view.profile.count(wrap_summary(""))
     costs: dict[str, int] = {}
@@ -57,19 +63,23 @@ def fitted(known: Digest, view: View, max_tokens: int, shares: Mapping[str, floa
         return costs[text]
 
     if shares is SHARES and known.talk and not known.calls:
-        shares = CHAT
-    best = ranked(known.talk) if shares["Talk"] else ()
+        shares = CHAT_SHARES
+    best = rank_sentences(known.talk) if shares["Talk"] else ()
     room, found = max_tokens - empty, ""
-    for _ in range(TRIES):
+    for _ in range(MAX_TRIES):
         text = render(known, room, cost, shares, best)
         over = view.profile.count(wrap_summary(text)) - max_tokens
         if over > 0 and found:
             break
         if over <= 0:
             found = text
-            if shares is not CHAT or -over <= max_tokens // SLACK:
+            if shares is not CHAT_SHARES or -over <= max_tokens // SLACK:
                 break
         room -= over if over <= 0 else max(over, room // 20) + 1
         if room <= 0:
             return None
-    return found if found and known.messages and (found.count("## ") > 1 or not known.requests) else None
+    return (
+        found
+        if found and known.messages and (found.count("## ") > 1 or not known.requests)
+        else None
+    )

@@ -12,7 +12,7 @@ from refold.summarizers.heuristic.words import one_line
 from refold.text.failures import EXIT, is_failure
 from refold.text.tool_arguments import without_escapes
 
-LONGEST = 400_000
+MAX_ARGUMENTS = 400_000
 """Characters of a call's arguments that are parsed."""
 
 _PATH_KEYS = (
@@ -35,15 +35,17 @@ _VERBS = {
     "append": "modified", "multi": "modified",
     "delete": "deleted", "remove": "deleted",
 }  # fmt: skip
-_PATCH = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.*\S)|^\*\*\* Move to: (.*\S)", re.MULTILINE)
-_PATCHED = {"Add": "created", "Update": "modified", "Delete": "deleted"}
+_PATCH = re.compile(
+    r"^\*\*\* (Add|Update|Delete) File: (.*\S)|^\*\*\* Move to: (.*\S)", re.MULTILINE
+)
+_PATCH_STATES = {"Add": "created", "Update": "modified", "Delete": "deleted"}
 _STATUS = {
     "completed": "done", "done": "done", "complete": "done", "finished": "done", "cancelled": "done",
     "in_progress": "active", "in-progress": "active", "active": "active", "doing": "active",
 }  # fmt: skip
 
 
-class Act(NamedTuple):
+class CallEffect(NamedTuple):
     """What one call does if it succeeds."""
 
     tool: str
@@ -55,23 +57,29 @@ class Act(NamedTuple):
     """Everything its arguments say, for the index of names."""
 
 
-def act(call: ToolCall) -> Act:
+def effect_of_call(call: ToolCall) -> CallEffect:
     """Understand a tool call. Never raises, whatever its arguments are."""
     arguments = _arguments(call.arguments)
     command = _command(arguments)
-    said = "\n".join(_texts(arguments))
-    files = (*_by_name(call.name, arguments), *_patched(said), *(shell.effects(command) if command else ()))
-    return Act(call.name, files, command, _todos(arguments), said)
+    said = "\n".join(_texts_in(arguments))
+    files = (
+        *_files_by_name(call.name, arguments),
+        *_files_in_patch(said),
+        *(shell.file_effects(command) if command else ()),
+    )
+    return CallEffect(call.name, files, command, _todos(arguments), said)
 
 
-def shell_act(command: str) -> Act:
+def effect_of_command(command: str) -> CallEffect:
     """A command that an assistant wrote as text (mini-swe-agent)."""
-    return Act("shell", (*_patched(command), *shell.effects(command)), command, None, command)
+    return CallEffect(
+        "shell", (*_files_in_patch(command), *shell.file_effects(command)), command, None, command
+    )
 
 
 def _arguments(text: str) -> Any:
     try:
-        return json.loads(text) if len(text) <= LONGEST else text
+        return json.loads(text) if len(text) <= MAX_ARGUMENTS else text
     except (ValueError, RecursionError):
         return text
 
@@ -93,11 +101,15 @@ def _is_editor_verb(value: str, arguments: Mapping[str, Any]) -> bool:
     return "path" in arguments and value.isidentifier()
 
 
-def _by_name(name: str, arguments: Any) -> Iterator[tuple[str, str]]:
+def _files_by_name(name: str, arguments: Any) -> Iterator[tuple[str, str]]:
     if not isinstance(arguments, Mapping):
         return
     verb = arguments.get("command")
-    state = _state(verb) if isinstance(verb, str) and _is_editor_verb(verb, arguments) else _state(name)
+    state = (
+        _state_by_name(verb)
+        if isinstance(verb, str) and _is_editor_verb(verb, arguments)
+        else _state_by_name(name)
+    )
     if not state:
         return
     for key in _PATH_KEYS:
@@ -107,14 +119,14 @@ def _by_name(name: str, arguments: Any) -> Iterator[tuple[str, str]]:
             return
 
 
-def _state(name: str) -> str:
+def _state_by_name(name: str) -> str:
     words = [word.lower() for word in _WORD.findall(name[:200])]
     if "str" in words or "edit" in words:
         words = [word for word in words if word not in {"create", "view"}] or words
     return next((_VERBS[word] for word in words if word in _VERBS), "")
 
 
-def _patched(text: str) -> Iterator[tuple[str, str]]:
+def _files_in_patch(text: str) -> Iterator[tuple[str, str]]:
     """Files of a Codex patch."""
     if "*** " not in text:
         return
@@ -123,7 +135,7 @@ def _patched(text: str) -> Iterator[tuple[str, str]]:
         if moved:
             yield from ((last, "deleted"), (moved, "created"))
         else:
-            yield path, _PATCHED[kind]
+            yield path, _PATCH_STATES[kind]
             last = path
 
 
@@ -133,8 +145,13 @@ def _todos(arguments: Any) -> tuple[Todo, ...] | None:
         return None
     for key in ("todos", "plan", "todoList", "items"):
         rows = arguments.get(key)
-        if isinstance(rows, list) and all(isinstance(row, Mapping) and "status" in row for row in rows):
-            return tuple(Todo(_label(row), _STATUS.get(str(row["status"]).lower(), "pending")) for row in rows)
+        if isinstance(rows, list) and all(
+            isinstance(row, Mapping) and "status" in row for row in rows
+        ):
+            return tuple(
+                Todo(_label(row), _STATUS.get(str(row["status"]).lower(), "pending"))
+                for row in rows
+            )
     return None
 
 
@@ -143,17 +160,17 @@ def _label(row: Mapping[str, Any]) -> str:
     return next((str(row[key]) for key in keys if row.get(key)), "")
 
 
-def _texts(value: Any, depth: int = 0) -> Iterator[str]:
+def _texts_in(value: Any, depth: int = 0) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif depth > 20 or value is None or isinstance(value, bool):
         return
     elif isinstance(value, Mapping):
         for item in value.values():
-            yield from _texts(item, depth + 1)
+            yield from _texts_in(item, depth + 1)
     elif isinstance(value, list):
         for item in value:
-            yield from _texts(item, depth + 1)
+            yield from _texts_in(item, depth + 1)
     else:
         yield str(value)
 
@@ -163,17 +180,18 @@ _ERROR = re.compile(
     r"No such file|not found|[Pp]ermission denied|错误[:：]|失败[:：]|异常[:：]|エラー|오류)[^\n]{0,300}",
     re.MULTILINE,
 )
-_ENDED = re.compile(
+_FAILURE_COUNT = re.compile(
     r"(?<![\w.])[1-9]\d{0,9} (?:\w{1,20} )?(?:fail(?:ed|ing|ures?)\b|errors?\b(?! \())|\bERR!|\bError \d|"
     r"(?<!\d)[1-9]\d{0,9} ?[个個项項]?(?:测试|測試|用例)?(?:失败|失敗|错误|錯誤)",
 )
 """How test runners and build tools sum up a failure: `1 failed`, `Found 3 errors`, `make: *** [all] Error 2`."""
 _ANY_WORD = re.compile(r"\w+")
 _CODE_ONLY = re.compile(
-    r"(?:(?:command|process|tool) )?(?:exit|return)\w*(?: with)?(?: (?:code|status))?(?<!\d) ?\d+", re.IGNORECASE
+    r"(?:(?:command|process|tool) )?(?:exit|return)\w*(?: with)?(?: (?:code|status))?(?<!\d) ?\d+",
+    re.IGNORECASE,
 )
 """The words of a line that tells an exit code and nothing else, one blank between them."""
-ENDS = 4_000
+END_CHARS = 4_000
 """Characters at either end of a result where errors are looked for; exit codes in the first and last 400."""
 
 
@@ -185,7 +203,7 @@ def exit_code(text: str) -> int | None:
     return None
 
 
-def outcome(text: str, *, error: bool) -> str:
+def outcome_of(text: str, *, error: bool) -> str:
     """`ok`, `exit N` or `error`."""
     code = exit_code(text)
     if code:
@@ -193,28 +211,32 @@ def outcome(text: str, *, error: bool) -> str:
     return "error" if error else "ok"
 
 
-def ends_badly(text: str) -> bool:
+def looks_failed(text: str) -> bool:
     """Does the output of work (a build, a test, a push) say that it failed, where no exit code and no API does (F4)?"""
     end = without_escapes(text[-400:])
-    return is_failure(text) or bool(_ENDED.search(end) or _errors(end))
+    return is_failure(text) or bool(_FAILURE_COUNT.search(end) or _error_lines(end))
 
 
 def error_line(text: str) -> str:
     """The line that says what went wrong: the last one that names an error, else the last line with
     more to say than an exit code. A hint (`hint: Updates were rejected ...`) is none (F4).
     """
-    end = without_escapes(text[-ENDS:])
-    found = _errors(end) or _errors(without_escapes(text[:ENDS]))
-    rows = [row for row in end.splitlines() if row.strip() and not _says_code_only(row) and not _is_hint(row)]
+    end = without_escapes(text[-END_CHARS:])
+    found = _error_lines(end) or _error_lines(without_escapes(text[:END_CHARS]))
+    rows = [
+        row
+        for row in end.splitlines()
+        if row.strip() and not _is_exit_code_only(row) and not _is_hint(row)
+    ]
     line = found[-1] if found else rows[-1] if rows else ""
     return one_line(line.strip(), 240)
 
 
-def _says_code_only(row: str) -> bool:
+def _is_exit_code_only(row: str) -> bool:
     return bool(_CODE_ONLY.fullmatch(" ".join(_ANY_WORD.findall(row))))
 
 
-def _errors(text: str) -> list[str]:
+def _error_lines(text: str) -> list[str]:
     return [row for row in _ERROR.findall(text) if not _is_hint(row)]
 
 

@@ -1,7 +1,7 @@
 """What was said in a chat: which sentences of it tell most for their length.
 
 Of work with tools the other sections keep what matters. Where people and a model only talk, what is asked for later may
-be in any sentence, so the room that is left goes to sentences as they were said. `weights` is the whole ranking;
+be in any sentence, so the room that is left goes to sentences as they were said. `weigh_sentences` is the whole ranking;
 docs/summaries.md says how it was chosen and docs/benchmarks.md how well it does.
 """
 
@@ -13,40 +13,40 @@ from math import fsum, log
 from typing import NamedTuple
 
 from refold.messages import Message, user
-from refold.speakers import request_of
+from refold.speakers import request_text
 from refold.summarizers.heuristic.words import one_line, sentences
 from refold.text.terms import terms
 
 _TIMES = re.compile(r" \(×([1-9]\d{0,8})\)\Z")
 
 
-def counted(text: str, times: int) -> str:
+def add_count(text: str, times: int) -> str:
     """A request and how often it was made: `continue (×400)`. Once is not said, unless *text* itself ends like that."""
     return f"{text} (×{times})" if times > 1 or _TIMES.search(text) else text
 
 
-def uncounted(text: str) -> tuple[str, int]:
-    """A request and how often it was made, from what `counted` makes of it."""
+def split_count(text: str) -> tuple[str, int]:
+    """A request and how often it was made, from what `add_count` makes of it."""
     found = _TIMES.search(text)
     return (text[: found.start()], int(found[1])) if found else (text, 1)
 
 
-def asked(text: str) -> str:
+def request_words(text: str) -> str:
     """The user's own words: what a client put beside them is left out (conformance 40, F4; `refold.speakers`).
     Empty when nothing else is in it.
     """
-    return request_of(user(text))
+    return request_text(user(text))
 
 
-RECENT = 600
+MAX_CHAT_LINES = 600
 """Spoken messages that are looked at, the newest; what is older weighs less than a thousandth."""
-REMARKS = 200
+MAX_ASSISTANT_LINES = 200
 """Messages of the assistant that are looked at where tools are called, the newest."""
-HALF = 60
+HALF_LIFE = 60
 """Messages after which a sentence weighs half."""
-LONGEST = 300
+MAX_SENTENCE = 300
 """Characters of a sentence; a longer one is cut."""
-BETWEEN = " / "
+SENTENCE_SEPARATOR = " / "
 """Between two sentences of a message of which the first has no full stop."""
 
 _STOP = re.compile(r"[.!?。！？；…][\"')\]”」]?$")
@@ -68,61 +68,68 @@ class Line(NamedTuple):
     """Sentences, on one line."""
 
 
-class Place(NamedTuple):
+class RankedSentence(NamedTuple):
     """A sentence and where it stands among the others."""
 
     order: int
     line: Line
 
 
-def spoken(messages: Sequence[Message]) -> tuple[Line, ...]:
-    """The texts of user and assistant on one line each, the newest `RECENT`."""
-    return _lines(messages, {"user", "assistant"}, RECENT)
+def chat_lines(messages: Sequence[Message]) -> tuple[Line, ...]:
+    """The texts of user and assistant on one line each, the newest `MAX_CHAT_LINES`."""
+    return _lines(messages, {"user", "assistant"}, MAX_CHAT_LINES)
 
 
-def remarks(messages: Sequence[Message]) -> tuple[Line, ...]:
-    """The texts of the assistant beside its calls, likewise, the newest `REMARKS`: what it noted for itself."""
-    return _lines(messages, {"assistant"}, REMARKS)
+def assistant_lines(messages: Sequence[Message]) -> tuple[Line, ...]:
+    """The texts of the assistant beside its calls, likewise, the newest `MAX_ASSISTANT_LINES`: what it noted for itself."""
+    return _lines(messages, {"assistant"}, MAX_ASSISTANT_LINES)
 
 
 def _lines(messages: Sequence[Message], roles: Container[str], most: int) -> tuple[Line, ...]:
     lines = list[Line]()
     for at in range(len(messages) - 1, -1, -1):
         role, text = messages[at].role, messages[at].text
-        if role in roles and (own := asked(text) if role == "user" else text.strip()):
-            lines.append(Line(at, role, _joined_sentences(own)))
+        if role in roles and (own := request_words(text) if role == "user" else text.strip()):
+            lines.append(Line(at, role, _sentences_on_one_line(own)))
         if len(lines) == most:
             break
     return tuple(lines[::-1])
 
 
-def _joined_sentences(text: str) -> str:
-    return joined(one_line(piece, LONGEST) for piece in sentences(text) if not _BOX.match(piece))
+def _sentences_on_one_line(text: str) -> str:
+    return join_sentences(
+        one_line(piece, MAX_SENTENCE) for piece in sentences(text) if not _BOX.match(piece)
+    )
 
 
-def joined(pieces: Iterable[str]) -> str:
-    """Sentences as one text that `parted` takes apart again."""
+def join_sentences(pieces: Iterable[str]) -> str:
+    """Sentences as one text that `split_sentences` takes apart again."""
     parts = list[str]()
     for piece in pieces:
-        parts += ((" " if _STOP.search(parts[-1][-2:]) else BETWEEN) if parts else "", piece)
+        parts += (
+            (" " if _STOP.search(parts[-1][-2:]) else SENTENCE_SEPARATOR) if parts else "",
+            piece,
+        )
     return "".join(parts)
 
 
-def parted(text: str) -> Iterator[str]:
+def split_sentences(text: str) -> Iterator[str]:
     """The sentences of a line."""
-    return (part for sentence in sentences(text) for part in sentence.split(BETWEEN) if part)
+    return (
+        part for sentence in sentences(text) for part in sentence.split(SENTENCE_SEPARATOR) if part
+    )
 
 
-def ranked(lines: Sequence[Line]) -> tuple[Place, ...]:
+def rank_sentences(lines: Sequence[Line]) -> tuple[RankedSentence, ...]:
     """Every sentence of *lines*, each once and where it was said last: those that weigh most first."""
     sized = ((line, _size(line.text)) for line in lines)
-    latest = {part: (line, size) for line, size in sized for part in parted(line.text)}
+    latest = {part: (line, size) for line, size in sized for part in split_sentences(line.text)}
     found = [(line._replace(text=part), size) for part, (line, size) in latest.items()]
-    order = sorted(zip(weights(found), range(len(found)), strict=True), reverse=True)
-    return tuple(Place(at, found[at][0]) for _, at in order)
+    order = sorted(zip(weigh_sentences(found), range(len(found)), strict=True), reverse=True)
+    return tuple(RankedSentence(at, found[at][0]) for _, at in order)
 
 
-def weights(found: Sequence[tuple[Line, float]]) -> Iterator[float]:
+def weigh_sentences(found: Sequence[tuple[Line, float]]) -> Iterator[float]:
     """How much each sentence tells, given with the size of the message it is from.
 
     The sum of how rare its words are among these sentences / (2 + its size)^0.7 / the message's size^0.75
@@ -135,10 +142,16 @@ def weights(found: Sequence[tuple[Line, float]]) -> Iterator[float]:
     now = max((line.at for line, _ in found), default=0)
     for (line, size), one in zip(found, held, strict=True):
         told = fsum(rare[term] for term in one)
-        yield told * _factor(line.text) * 0.5 ** ((now - line.at) / HALF) / (2 + _size(line.text)) ** 0.7 / size**0.75
+        yield (
+            told
+            * _emphasis_factor(line.text)
+            * 0.5 ** ((now - line.at) / HALF_LIFE)
+            / (2 + _size(line.text)) ** 0.7
+            / size**0.75
+        )
 
 
-def _factor(sentence: str) -> float:
+def _emphasis_factor(sentence: str) -> float:
     marked = 1.5 if _EMPHASIS.search(sentence) else 1.0
     figures = 1.25 if _DIGIT.search(sentence) else 1.0
     return marked * figures * (0.7 if sentence.endswith(("?", "？")) else 1.0)
@@ -151,10 +164,12 @@ def _size(text: str) -> float:
 # --- as text and back --------------------------------------------------------------------------
 
 
-def shown(best: Iterable[Place], room: int, cost: Callable[[str], int], elsewhere: str = "") -> list[str]:
+def select_lines(
+    best: Iterable[RankedSentence], room: int, cost: Callable[[str], int], elsewhere: str = ""
+) -> list[str]:
     """As many of the sentences, *best* first, as fit, in the order they were said. What stands
     *elsewhere* is not repeated."""
-    chosen, started = list[Place](), set[int]()
+    chosen, started = list[RankedSentence](), set[int]()
     for place in best:
         line = place.line
         price = cost(line.text) + 1 + (0 if line.at in started else cost(_head(line, -1)))
@@ -162,11 +177,16 @@ def shown(best: Iterable[Place], room: int, cost: Callable[[str], int], elsewher
             room -= price
             started.add(line.at)
             chosen.append(place)
-    told = groupby(sorted(chosen, key=lambda one: (one.line.at, one.order)), key=lambda one: one.line[:2])
-    return written(Line(at, role, joined(one.line.text for one in places)) for (at, role), places in told)
+    told = groupby(
+        sorted(chosen, key=lambda one: (one.line.at, one.order)), key=lambda one: one.line[:2]
+    )
+    return write_lines(
+        Line(at, role, join_sentences(one.line.text for one in places))
+        for (at, role), places in told
+    )
 
 
-def written(lines: Iterable[Line]) -> list[str]:
+def write_lines(lines: Iterable[Line]) -> list[str]:
     """Lines as list items: `- 12 user: ...`, and without the number that of the next message."""
     texts, last = list[str](), -1
     for line in lines:
@@ -179,7 +199,7 @@ def _head(line: Line, last: int) -> str:
     return f"- {line.role}: " if line.at == last + 1 else f"- {line.at} {line.role}: "
 
 
-def read(items: Iterable[str]) -> Iterator[Line]:
+def read_lines(items: Iterable[str]) -> Iterator[Line]:
     """Lines out of list items; what is none is left out."""
     last = -1
     for item in items:

@@ -8,44 +8,64 @@ from typing import NamedTuple
 
 from refold.core.view import View
 from refold.messages import Message, ToolCall, ToolResult
-from refold.speakers import Segment, heard, own_words, ran
+from refold.speakers import Segment, own_words, read_ran_command, segment_messages
 from refold.summarizers.heuristic import shell
-from refold.summarizers.heuristic.calls import Act, act, ends_badly, error_line, exit_code, outcome, shell_act
-from refold.summarizers.heuristic.cues import conclusions, constraints, strongest, typed
+from refold.summarizers.heuristic.calls import (
+    CallEffect,
+    effect_of_call,
+    effect_of_command,
+    error_line,
+    exit_code,
+    looks_failed,
+    outcome_of,
+)
+from refold.summarizers.heuristic.cues import (
+    find_conclusions,
+    find_constraints,
+    strongest,
+    without_pasted,
+)
 from refold.summarizers.heuristic.digest import (
     UNANSWERED,
     Digest,
     Todo,
-    repeats,
+    repeated_requests,
     state_after,
     unique,
 )
-from refold.summarizers.heuristic.names import Tally, note, ranked
-from refold.summarizers.heuristic.words import one_line, scanned
-from refold.text.summary_wrapper import belongs_to_summary, opening_length, summary_in, without_summary
+from refold.summarizers.heuristic.names import IdentifierTally, note_identifiers, rank_identifiers
+from refold.summarizers.heuristic.words import clip_scanned, one_line
+from refold.text.summary_wrapper import (
+    belongs_to_summary,
+    opening_length,
+    summary_in,
+    without_summary,
+)
 
-DECISIONS = 120
+MAX_DECISIONS = 120
 """Sentences kept of a stretch, the strongest; how many are shown is a matter of the cap."""
-COMMAND = 110
+MAX_COMMAND = 110
 """Characters kept of a command."""
 
-_OBSERVATION = re.compile(r"\s*(?:<returncode>|<output>|OBSERVATION:|Observation:|EXECUTION RESULT)")
+_OBSERVATION = re.compile(
+    r"\s*(?:<returncode>|<output>|OBSERVATION:|Observation:|EXECUTION RESULT)"
+)
 _ACTION = re.compile(r"```(?:bash|sh|shell|mswea_bash_command)\n(.*?)\n?```", re.DOTALL)
 _BOX = re.compile(r"^[ \t]*[-*+][ \t]+\[([ xX~/-])\][ \t]+(\S[^\n]{0,300})$", re.MULTILINE)
 _BOXES = {" ": "pending", "x": "done", "X": "done"}
 
 
 @dataclass(slots=True)
-class _Notes:
+class _Collector:
     """What the pass has found so far."""
 
-    tally: Tally = field(default_factory=Tally)
+    tally: IdentifierTally = field(default_factory=IdentifierTally)
     requests: dict[str, int] = field(default_factory=dict)
     """How often each was made, in the order of the latest."""
     constraints: list[str] = field(default_factory=list)
     conclusions: list[tuple[float, str]] = field(default_factory=list)
     todos: tuple[Todo, ...] | None = None
-    pending: dict[str, Act] = field(default_factory=dict)
+    pending: dict[str, CallEffect] = field(default_factory=dict)
     """Calls without a result yet."""
     action: str = ""
     """A command written as text, not yet answered."""
@@ -58,71 +78,82 @@ class _Notes:
     calls: Counter[str] = field(default_factory=Counter)
 
 
-def gather(messages: Iterable[Message]) -> Digest:
+def collect(messages: Iterable[Message]) -> Digest:
     """Everything worth keeping of *messages*, in time linear in their length. Never raises."""
     messages = list(messages)
-    notes, count = _Notes(), len(messages)
-    for at, (message, spoken) in enumerate(zip(messages, heard(messages), strict=True)):
-        _read(notes, message, spoken, at)
+    notes, count = _Collector(), len(messages)
+    for at, (message, spoken) in enumerate(zip(messages, segment_messages(messages), strict=True)):
+        _collect_message(notes, message, spoken, at)
     return Digest(
         requests=tuple(notes.requests),
-        repeated=repeats(notes.requests),
+        repeated=repeated_requests(notes.requests),
         constraints=unique(notes.constraints),
-        decisions=strongest(notes.conclusions, DECISIONS),
+        decisions=strongest(notes.conclusions, MAX_DECISIONS),
         todos=notes.todos,
-        open=(*unique(UNANSWERED + one_line(text, 120) for text in notes.unanswered), *_last_error(notes)),
+        open=(
+            *unique(UNANSWERED + one_line(text, 120) for text in notes.unanswered),
+            *_last_error(notes),
+        ),
         answered=notes.answered,
         files=notes.files,
         commands=notes.commands,
-        index=ranked(notes.tally, count, notes.files),
+        index=rank_identifiers(notes.tally, count, notes.files),
         messages=count,
         calls=dict(notes.calls),
     )
 
 
-def _last_error(notes: _Notes) -> tuple[str, ...]:
+def _last_error(notes: _Collector) -> tuple[str, ...]:
     who, said = notes.error
     return (f"last error: {said} ({one_line(who, 60)})",) if said else ()
 
 
-def _read(notes: _Notes, message: Message, spoken: Sequence[Segment], at: int) -> None:
+def _collect_message(
+    notes: _Collector, message: Message, spoken: Sequence[Segment], at: int
+) -> None:
     for part in message.parts:
         match part:
             case ToolCall():
-                _call(notes, part, at)
+                _collect_call(notes, part, at)
             case ToolResult():
-                _result(notes, notes.pending.pop(part.id, Act(part.name or "tool")), part.text, part.error, at)
+                _collect_result(
+                    notes,
+                    notes.pending.pop(part.id, CallEffect(part.name or "tool")),
+                    part.text,
+                    part.error,
+                    at,
+                )
             case _:
                 pass
     for segment in spoken:
         if segment.voice == "person":
-            _request(notes, own_words(segment), at)
+            _collect_request(notes, own_words(segment), at)
         elif segment.voice == "tool":
-            _observe(notes, segment.text, at)
+            _collect_observation(notes, segment.text, at)
     if message.role == "assistant" and message.text.strip():
-        _say(notes, message.text, at, final=not message.calls)
+        _collect_answer(notes, message.text, at, final=not message.calls)
 
 
-def _request(notes: _Notes, own: str, at: int) -> None:
+def _collect_request(notes: _Collector, own: str, at: int) -> None:
     if not own:
         return
-    note(notes.tally, own, at)
+    note_identifiers(notes.tally, own, at)
     notes.action = ""
     notes.requests[own] = notes.requests.pop(own, 0) + 1
-    notes.constraints += constraints(typed(own))
+    notes.constraints += find_constraints(without_pasted(own))
     notes.unanswered.append(own)
 
 
-def _say(notes: _Notes, text: str, at: int, *, final: bool) -> None:
-    text = scanned(text)
+def _collect_answer(notes: _Collector, text: str, at: int, *, final: bool) -> None:
+    text = clip_scanned(text)
     actions = actions_in(text) if final else []
     notes.action = actions[-1] if actions else ""
-    note(notes.tally, notes.action, at, "call")
+    note_identifiers(notes.tally, notes.action, at, "call")
     prose = _ACTION.sub("", text) if actions else text
-    notes.conclusions += conclusions(prose, final=final and not actions)
+    notes.conclusions += find_conclusions(prose, final=final and not actions)
     if boxes := _BOX.findall(prose):
         notes.todos = tuple(Todo(what.strip(), _BOXES.get(mark, "active")) for mark, what in boxes)
-    note(notes.tally, text, at)
+    note_identifiers(notes.tally, text, at)
     if final and not actions:
         notes.unanswered.clear()
         notes.answered = True
@@ -133,41 +164,46 @@ def actions_in(text: str) -> list[str]:
     return _ACTION.findall(text)
 
 
-def answers(message: Message) -> bool:
+def ends_turn(message: Message) -> bool:
     """Does *message* end a turn? An assistant's does that says something and calls nothing."""
     text = message.text
-    return message.role == "assistant" and not message.calls and bool(text.strip()) and not actions_in(scanned(text))
+    return (
+        message.role == "assistant"
+        and not message.calls
+        and bool(text.strip())
+        and not actions_in(clip_scanned(text))
+    )
 
 
-def _call(notes: _Notes, call: ToolCall, at: int) -> None:
-    done = act(call)
+def _collect_call(notes: _Collector, call: ToolCall, at: int) -> None:
+    done = effect_of_call(call)
     notes.calls[call.name] += 1
     notes.pending[call.id] = done
     if done.todos is not None:
         notes.todos = done.todos
-    note(notes.tally, done.said, at, "call")
+    note_identifiers(notes.tally, done.said, at, "call")
 
 
-def _observe(notes: _Notes, text: str, at: int) -> None:
+def _collect_observation(notes: _Collector, text: str, at: int) -> None:
     """What a tool says in the user's role: the answer to a command that was written as text, or that the user ran."""
-    command, output = ran(text) or (notes.action, text)
+    command, output = read_ran_command(text) or (notes.action, text)
     notes.action = ""
     if not command and not _OBSERVATION.match(text):
-        note(notes.tally, text, at, "result")
+        note_identifiers(notes.tally, text, at, "result")
         return
-    done = shell_act(command)
+    done = effect_of_command(command)
     notes.calls[done.tool] += 1
-    _result(notes, done, output, False, at)
+    _collect_result(notes, done, output, False, at)
 
 
-def _result(notes: _Notes, done: Act, text: str, error: bool, at: int) -> None:
-    note(notes.tally, text, at, "result")
-    ended = outcome(text, error=error)
+def _collect_result(notes: _Collector, done: CallEffect, text: str, error: bool, at: int) -> None:
+    note_identifiers(notes.tally, text, at, "result")
+    ended = outcome_of(text, error=error)
     if ended == "ok" or not error:
-        _touch(notes, done, text)
-    name = one_line(shell.name(done.command), COMMAND) if done.command else done.tool
-    works = bool(done.command) and shell.does_work(done.command)
-    if works and ended == "ok" and exit_code(text) is None and ends_badly(text):
+        _update_files(notes, done, text)
+    name = one_line(shell.listed_name(done.command), MAX_COMMAND) if done.command else done.tool
+    works = bool(done.command) and shell.is_work(done.command)
+    if works and ended == "ok" and exit_code(text) is None and looks_failed(text):
         ended = "error"
     if works:
         notes.commands.pop(name, None)
@@ -184,7 +220,7 @@ def _is_retry(name: str, failed: str) -> bool:
     return bool(before) and words[:2] == before[:2]
 
 
-def _touch(notes: _Notes, done: Act, text: str) -> None:
+def _update_files(notes: _Collector, done: CallEffect, text: str) -> None:
     overwrote = done.command == "" and re.search(r"\b(?:updated|overw\w+|modified)\b", text[:300])
     for path, state in done.files:
         before = notes.files.pop(path, None)
@@ -192,7 +228,7 @@ def _touch(notes: _Notes, done: Act, text: str) -> None:
         notes.files[path] = state_after(known, state)
 
 
-class Material(NamedTuple):
+class SourceSpan(NamedTuple):
     """Earlier summaries, and what was said outside of what they cover."""
 
     earlier: tuple[str, ...]
@@ -203,7 +239,7 @@ class Material(NamedTuple):
     """Whether what was asked in it is answered behind it."""
 
 
-def material(view: View, start: int, stop: int) -> Material:
+def read_span(view: View, start: int, stop: int) -> SourceSpan:
     """The material of `messages[start:stop]`: what was said rather than what the view shows of it,
     except where an earlier summary covers it. A summary is told apart also where a caller fed it
     back as history, alone or merged with the user's words."""
@@ -212,14 +248,24 @@ def material(view: View, start: int, stop: int) -> Material:
     for item in view.iter_items():
         if item.start < start or item.stop > stop:
             continue
-        covered = [text for text in map(summary_in, item.messages) if text is not None] if item.edit else []
+        covered = (
+            [text for text in map(summary_in, item.messages) if text is not None] if item.edit else []
+        )
         earlier += covered
         if covered:
             continue
         for at in range(item.start, item.stop):
             text = summary_in(said[at])
             earlier += [] if text is None else [text]
-            if at >= begins and not belongs_to_summary(said, at) and (rest := without_summary(said[at])).parts:
+            if (
+                at >= begins
+                and not belongs_to_summary(said, at)
+                and (rest := without_summary(said[at])).parts
+            ):
                 messages.append((at, rest))
-    behind = (at for at in range(stop, len(said)) if not belongs_to_summary(said, at) and summary_in(said[at]) is None)
-    return Material(tuple(earlier), tuple(messages), any(answers(said[at]) for at in behind))
+    behind = (
+        at
+        for at in range(stop, len(said))
+        if not belongs_to_summary(said, at) and summary_in(said[at]) is None
+    )
+    return SourceSpan(tuple(earlier), tuple(messages), any(ends_turn(said[at]) for at in behind))

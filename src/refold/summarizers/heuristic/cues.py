@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Iterator
 
 from refold.summarizers.heuristic.lexicon import BINDING
-from refold.summarizers.heuristic.words import one_line, scanned, sentences
+from refold.summarizers.heuristic.words import clip_scanned, one_line, sentences
 
-LONGEST = 300
+MAX_SENTENCE = 300
 """Characters of a kept sentence; a longer one is cut."""
-SHORTEST = 4
+MIN_SENTENCE = 4
 """Bytes of a sentence that binds: `只读` may, `ok` may not."""
 
 _CONCLUDES = re.compile(
@@ -27,7 +27,10 @@ _CONCLUDES = re.compile(
 _ENTITY = re.compile(
     r"`[^`\n]{2,80}`|\b\w+[_/.]\w+|\b[a-z]++[A-Z]\w*|\b[A-Z]{2}\w*\d|\d{2,}|「[^」\n]{1,40}」|“[^”\n]{1,40}”"
 )
-_PLAN = re.compile(r"^(?:let me|let's|i'll|i will|i need to|now (?:i|let)|next,? i|让我|我来|接下来)", re.IGNORECASE)
+_PLAN = re.compile(
+    r"^(?:let me|let's|i'll|i will|i need to|now (?:i|let)|next,? i|让我|我来|接下来)",
+    re.IGNORECASE,
+)
 
 
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s|\s{0,3}\*\*[^*\n]{1,100}\*\*\s{0,8}:?\s{0,8}\Z")
@@ -46,18 +49,24 @@ _STATUS = re.compile(
 """A line that says how things stand: the next run says it anew."""
 
 
-def typed(text: str) -> str:
+def without_pasted(text: str) -> str:
     """Of a user's text what was typed rather than pasted: without fenced blocks and quotes. A style guide or
     another's orders in those are no rule for this work by themselves (F4)."""
-    return "\n".join(line for line in _unfenced(text) if not line.lstrip().startswith(">"))
+    return "\n".join(
+        line for line in _lines_outside_fences(text) if not line.lstrip().startswith(">")
+    )
 
 
-def _prose(text: str) -> str:
+def _prose_of(text: str) -> str:
     """A model's text without fenced code, comments and headings."""
-    return "\n".join(line for line in _unfenced(text) if not _HEADING.match(line) and not _COMMENT.match(line))
+    return "\n".join(
+        line
+        for line in _lines_outside_fences(text)
+        if not _HEADING.match(line) and not _COMMENT.match(line)
+    )
 
 
-def _unfenced(text: str) -> Iterator[str]:
+def _lines_outside_fences(text: str) -> Iterator[str]:
     """The lines outside of fences; one that never closes fences nothing."""
     inside = list[str]()
     fence = ""
@@ -74,33 +83,41 @@ def _unfenced(text: str) -> Iterator[str]:
     yield from inside
 
 
-def constraints(text: str) -> Iterator[str]:
+def find_constraints(text: str) -> Iterator[str]:
     """Sentences of a user's text that state a standing rule."""
     for sentence in sentences(text):
-        long_enough = len(sentence.encode("utf-8", "replace")) >= SHORTEST
-        if long_enough and not sentence.endswith(("?", "？")) and BINDING.within(sentence[: 2 * LONGEST]):
-            yield one_line(sentence, LONGEST)
+        long_enough = len(sentence.encode("utf-8", "replace")) >= MIN_SENTENCE
+        if (
+            long_enough
+            and not sentence.endswith(("?", "？"))
+            and BINDING.within(sentence[: 2 * MAX_SENTENCE])
+        ):
+            yield one_line(sentence, MAX_SENTENCE)
 
 
-def conclusions(text: str, *, final: bool) -> Iterator[tuple[float, str]]:
+def find_conclusions(text: str, *, final: bool) -> Iterator[tuple[float, str]]:
     """Sentences of an assistant's text that decide or conclude, each with its weight; in a *final*
     text, one that ends a turn, they weigh 1 more. A question is none.
     """
-    for sentence in sentences(_prose(scanned(text))):
-        if len(sentence.encode("utf-8", "replace")) >= 12 and not sentence.endswith(("?", "？", ":", "：")):
-            found = 0.0 if _STATUS.match(sentence) else weight(sentence)
+    for sentence in sentences(_prose_of(clip_scanned(text))):
+        if len(sentence.encode("utf-8", "replace")) >= 12 and not sentence.endswith(
+            ("?", "？", ":", "：")
+        ):
+            found = 0.0 if _STATUS.match(sentence) else weigh_conclusion(sentence)
             if found > 0:
-                yield found + final, one_line(sentence, LONGEST)
+                yield found + final, one_line(sentence, MAX_SENTENCE)
 
 
-def weight(sentence: str) -> float:
+def weigh_conclusion(sentence: str) -> float:
     """How much a sentence decides: its different cues, plus half a point for each of at most three
     entities (paths, names, numbers, quotes), less 2 where it only announces the next step or guesses.
     Without a cue 0.
     """
-    head = sentence[: 2 * LONGEST]
+    head = sentence[: 2 * MAX_SENTENCE]
     cues = len({cue.lower() for cue in _CONCLUDES.findall(head)})
-    return cues and cues + min(3, len(_ENTITY.findall(head))) / 2 - 2 * bool(_PLAN.match(head) or _GUESS.search(head))
+    return cues and cues + min(3, len(_ENTITY.findall(head))) / 2 - 2 * bool(
+        _PLAN.match(head) or _GUESS.search(head)
+    )
 
 
 def strongest(weighed: Iterable[tuple[float, str]], most: int) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from refold.summarizers.heuristic.chat import Line
-from refold.summarizers.heuristic.names import Entry, interleaved
+from refold.summarizers.heuristic.names import Entry, interleave
 
 LONG = 24
 """Characters of a request that is not said twice by chance."""
@@ -61,35 +61,38 @@ def merge(old: Digest, new: Digest) -> Digest:
 
     Deterministic, and nothing is summarised twice: values are joined, and the rankings of the two indexes interleaved.
     """
-    files = joined_files(old.files, new.files)
-    requests = _requests(old, new)
+    files = merge_files(old.files, new.files)
+    requests = _merge_requests(old, new)
     return Digest(
         requests=tuple(requests),
-        repeated=repeats(requests),
+        repeated=repeated_requests(requests),
         constraints=unique(old.constraints + new.constraints),
         decisions=unique(old.decisions + new.decisions),
         todos=old.todos if new.todos is None else new.todos,
         open=unique((() if new.answered else old.open) + new.open),
         answered=old.answered or new.answered,
         files=files,
-        commands=latest(old.commands, new.commands),
-        index=tuple(entry for entry in interleaved(new.index, old.index) if entry.text not in files),
+        commands=merge_latest(old.commands, new.commands),
+        index=tuple(entry for entry in interleave(new.index, old.index) if entry.text not in files),
         messages=old.messages + new.messages,
-        calls={tool: old.calls.get(tool, 0) + new.calls.get(tool, 0) for tool in unique((*old.calls, *new.calls))},
+        calls={
+            tool: old.calls.get(tool, 0) + new.calls.get(tool, 0)
+            for tool in unique((*old.calls, *new.calls))
+        },
         talk=(*old.talk, *(line._replace(at=line.at + old.messages) for line in new.talk)),
         notes=unique(old.notes + new.notes),
     )
 
 
-def merged(digests: Sequence[Digest]) -> Digest:
+def merge_all(digests: Sequence[Digest]) -> Digest:
     """One digest of many stretches that follow each other; of n log n work, though a history may hold thousands of summaries."""
     if len(digests) < 2:
         return merge(Digest(), digests[0]) if digests else Digest()
     half = (len(digests) + 1) // 2
-    return merge(merged(digests[:half]), merged(digests[half:]))
+    return merge(merge_all(digests[:half]), merge_all(digests[half:]))
 
 
-def _requests(old: Digest, new: Digest) -> dict[str, int]:
+def _merge_requests(old: Digest, new: Digest) -> dict[str, int]:
     """How often each request of both was made, in the order of the latest. A long one that is told of again was
     not made again: a caller who feeds a view back as history shows what stands beside the summary a second time."""
     requests = {text: old.repeated.get(text, 1) for text in old.requests}
@@ -99,14 +102,16 @@ def _requests(old: Digest, new: Digest) -> dict[str, int]:
     return requests
 
 
-def repeats(requests: Mapping[str, int]) -> dict[str, int]:
+def repeated_requests(requests: Mapping[str, int]) -> dict[str, int]:
     """The requests that were made more than once."""
     return {text: count for text, count in requests.items() if count > 1}
 
 
 def without_answered(digest: Digest) -> Digest:
     """*digest* without its unanswered requests: the answer stands behind it."""
-    return replace(digest, open=tuple(text for text in digest.open if not text.startswith(UNANSWERED)))
+    return replace(
+        digest, open=tuple(text for text in digest.open if not text.startswith(UNANSWERED))
+    )
 
 
 def state_after(before: str | None, now: str) -> str:
@@ -122,12 +127,14 @@ def state_after(before: str | None, now: str) -> str:
             return now
 
 
-def joined_files(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
+def merge_files(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
     """File states after both, the last touched last (cumulative: conformance 43)."""
-    return latest(old, {path: state_after(old.get(path), state) for path, state in new.items()})
+    return merge_latest(
+        old, {path: state_after(old.get(path), state) for path, state in new.items()}
+    )
 
 
-def latest(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
+def merge_latest(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
     """Both mappings, the new one's values and order last."""
     return dict(chain(((k, v) for k, v in old.items() if k not in new), new.items()))
 

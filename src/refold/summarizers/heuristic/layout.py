@@ -4,8 +4,8 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from refold.summarizers.heuristic.chat import Place, counted, shown
-from refold.summarizers.heuristic.cues import weight
+from refold.summarizers.heuristic.chat import RankedSentence, add_count, select_lines
+from refold.summarizers.heuristic.cues import weigh_conclusion
 from refold.summarizers.heuristic.digest import Digest, Todo
 from refold.summarizers.heuristic.names import Entry
 from refold.summarizers.heuristic.words import middle_cut
@@ -25,7 +25,7 @@ SHARES = {
 }
 """Share of the budget that each section may use. What they leave over goes to the index, what that leaves over to
 the requests, and what those leave over to what the assistant noted beside its calls."""
-CHAT = {
+CHAT_SHARES = {
     "Requests": 0.15,
     "Constraints": 0.10,
     "Decisions": 0.05,
@@ -36,7 +36,7 @@ CHAT = {
     "Talk": 1.0,
 }
 """The shares where no tool was ever called: the talk gets what the others leave over."""
-BESIDE = {
+RECORD_SHARES = {
     "Requests": 0.30,
     "Constraints": 0.35,
     "Decisions": 0.05,
@@ -47,13 +47,13 @@ BESIDE = {
     "Talk": 0.0,
 }
 """The shares beside the words of a model, which tells of decisions itself."""
-LATEST = 0.2
+LATEST_SHARE = 0.2
 """Share of the budget that the latest request may use alone: while it is open, it stands beside the summary whole (D3)."""
-FIRST = 0.10
+FIRST_SHARE = 0.10
 """Share of the budget for the first request, the task itself, where the others leave no room for it."""
-TITLE = 4
+TITLE_TOKENS = 4
 """Tokens of a section's title."""
-SMALLEST = 40
+MIN_TOKENS = 40
 """Tokens below which a request is left out rather than cut."""
 MARKS = {"pending": " ", "active": "~", "done": "x"}
 
@@ -62,51 +62,72 @@ _PLAIN_PATH = re.compile(r"[^\s\"'{},:]+")
 
 
 def render(
-    digest: Digest, room: int, cost: Cost, shares: Mapping[str, float] = SHARES, talk: Sequence[Place] = ()
+    digest: Digest,
+    room: int,
+    cost: Cost,
+    shares: Mapping[str, float] = SHARES,
+    talk: Sequence[RankedSentence] = (),
 ) -> str:
     """*digest* in about *room* tokens by *cost*; what is newest or most useful stays. *talk* is its talk, ranked."""
     counts = _section("Counts", [_counts(digest)])
     left = room - cost(counts)
-    said = [counted(text, digest.repeated.get(text, 1)) for text in digest.requests]
-    latest = _fit(said[-1], int(left * LATEST), cost) if said else ""
+    said = [add_count(text, digest.repeated.get(text, 1)) for text in digest.requests]
+    latest = _fit_text(said[-1], int(left * LATEST_SHARE), cost) if said else ""
     left = max(0, left - cost(latest))
     wanted = cost("\n".join(said[:-1])) + len(said[:-1])
     earlier = min(max(0, int(room * shares["Requests"]) - cost(latest)), wanted)
-    made = {name: lines(int(max(0, left - earlier) * share), cost) for name, share, lines in _sections(digest, shares)}
+    made = {
+        name: lines(int(max(0, left - earlier) * share), cost)
+        for name, share, lines in _sections(digest, shares)
+    }
     left -= sum(cost(section) for section in made.values())
-    first = int(room * FIRST)
-    requests = _requests(said, latest, min(left, earlier), first, cost)
+    first = int(room * FIRST_SHARE)
+    requests = _select_requests(said, latest, min(left, earlier), first, cost)
     words = "\n".join((*requests, *made.values()))
 
     def talk_in(rest: int) -> str:
-        return _section("Talk", shown(talk, int(min(shares["Talk"] * room, rest)) - TITLE, cost, words))
+        return _section(
+            "Talk",
+            select_lines(talk, int(min(shares["Talk"] * room, rest)) - TITLE_TOKENS, cost, words),
+        )
 
     told = "" if digest.calls else talk_in(left - cost("\n".join(requests[:-1])))
     left -= cost(told)
     index = index_lines(digest.index, left - cost("\n".join(requests[:-1])), cost, words + told)
-    requests = requests if told else _requests(said, latest, left - cost(index), first, cost)
+    requests = requests if told else _select_requests(said, latest, left - cost(index), first, cost)
     if digest.calls:  # names come before notes: a later call can do with less than a sentence
         told = talk_in(left - cost(index) - cost("\n".join(requests[:-1])))
-    parts = (_section("Requests", map(item, requests)), *made.values(), told, index, counts)
+    parts = (_section("Requests", map(list_item, requests)), *made.values(), told, index, counts)
     return "\n".join(part for part in parts if part)
 
 
-def _sections(digest: Digest, shares: Mapping[str, float]) -> Iterator[tuple[str, float, Callable[[int, Cost], str]]]:
+def _sections(
+    digest: Digest, shares: Mapping[str, float]
+) -> Iterator[tuple[str, float, Callable[[int, Cost], str]]]:
     """Title, share of the room and maker of each section between the requests and the index."""
 
-    def made(title: str, lines: Callable[[int, Cost], list[str]]) -> tuple[str, float, Callable[[int, Cost], str]]:
+    def made(
+        title: str, lines: Callable[[int, Cost], list[str]]
+    ) -> tuple[str, float, Callable[[int, Cost], str]]:
         return title, shares[title], lambda room, cost: _section(title, lines(room, cost))
 
-    yield made("Constraints", lambda room, cost: _newest(map(item, digest.constraints), room, cost))
-    yield made("Decisions", lambda room, cost: _strongest(digest.decisions, room, cost))
-    yield made("Open work", lambda room, cost: _open(digest, room, cost))
+    yield made(
+        "Constraints",
+        lambda room, cost: _take_newest(map(list_item, digest.constraints), room, cost),
+    )
+    yield made("Decisions", lambda room, cost: _take_strongest(digest.decisions, room, cost))
+    yield made("Open work", lambda room, cost: _open_items(digest, room, cost))
     yield made("Notes", lambda room, cost: _notes(digest.notes, room, cost))
     yield made("Files", lambda room, cost: _files(digest.files, room, cost))
-    yield made("Commands", lambda room, cost: _newest(_commands(digest.commands), room, cost))
+    yield made("Commands", lambda room, cost: _take_newest(_commands(digest.commands), room, cost))
 
 
 def _notes(notes: Sequence[str], room: int, cost: Cost) -> list[str]:
-    return [item(text) for text in (_fit(note, room // len(notes), cost) for note in notes) if text]
+    return [
+        list_item(text)
+        for text in (_fit_text(note, room // len(notes), cost) for note in notes)
+        if text
+    ]
 
 
 def _section(title: str, lines: Iterable[str]) -> str:
@@ -114,12 +135,12 @@ def _section(title: str, lines: Iterable[str]) -> str:
     return f"## {title}\n{body}" if body else ""
 
 
-def item(text: str) -> str:
+def list_item(text: str) -> str:
     """A text as a list item: later lines are indented, so that none can pass for a heading."""
     return "- " + text.replace("\n", "\n  ")
 
 
-def _newest(items: Iterable[str], room: int, cost: Cost) -> list[str]:
+def _take_newest(items: Iterable[str], room: int, cost: Cost) -> list[str]:
     """As many of the last items as fit, in order."""
     chosen = list[str]()
     for text in reversed(list(items)):
@@ -130,26 +151,33 @@ def _newest(items: Iterable[str], room: int, cost: Cost) -> list[str]:
     return chosen[::-1]
 
 
-def _strongest(sentences: Sequence[str], room: int, cost: Cost) -> list[str]:
+def _take_strongest(sentences: Sequence[str], room: int, cost: Cost) -> list[str]:
     """The weightiest sentences for their length that fit, in order; of equal ones the later."""
     newest = len(sentences)
-    keys = [(-(weight(s) + 2 * at / newest), -at) for at, s in enumerate(sentences)]
+    keys = [(-(weigh_conclusion(s) + 2 * at / newest), -at) for at, s in enumerate(sentences)]
     chosen = set[int]()
     for at in sorted(range(newest), key=keys.__getitem__):
-        price = cost(item(sentences[at])) + 1
+        price = cost(list_item(sentences[at])) + 1
         if price <= room:
             room -= price
             chosen.add(at)
-    return [item(sentences[at]) for at in sorted(chosen)]
+    return [list_item(sentences[at]) for at in sorted(chosen)]
 
 
-def _open(digest: Digest, room: int, cost: Cost) -> list[str]:
+def _open_items(digest: Digest, room: int, cost: Cost) -> list[str]:
     """Items of the plan that are not done, the first ones first to stay; then the newest of what else is open."""
     plan: Sequence[Todo] = digest.todos or ()
-    todos = [f"- [{MARKS[todo.status]}] {' '.join(todo.text.split())}" for todo in plan if todo.status != "done"]
-    kept = _newest(todos[::-1], room, cost)[::-1]
+    todos = [
+        f"- [{MARKS[todo.status]}] {' '.join(todo.text.split())}"
+        for todo in plan
+        if todo.status != "done"
+    ]
+    kept = _take_newest(todos[::-1], room, cost)[::-1]
     left = room - sum(cost(text) + 1 for text in kept)
-    return [*kept, *_newest(map(item, digest.open), left if len(kept) == len(todos) else 0, cost)]
+    return [
+        *kept,
+        *_take_newest(map(list_item, digest.open), left if len(kept) == len(todos) else 0, cost),
+    ]
 
 
 def _commands(commands: Mapping[str, str]) -> Iterator[str]:
@@ -158,14 +186,16 @@ def _commands(commands: Mapping[str, str]) -> Iterator[str]:
 
 def _counts(digest: Digest) -> str:
     calls = sorted(digest.calls.items(), key=lambda row: (-row[1], row[0]))[:20]
-    tools = ", ".join(f"{_quoted(tool)} {count}" for tool, count in calls)
+    tools = ", ".join(f"{_quote(tool)} {count}" for tool, count in calls)
     return f"messages {digest.messages}" + (f"; calls {tools}" if tools else "")
 
 
 # --- requests --------------------------------------------------------------------------------
 
 
-def _requests(requests: Sequence[str], latest: str, room: int, first: int, cost: Cost) -> list[str]:
+def _select_requests(
+    requests: Sequence[str], latest: str, room: int, first: int, cost: Cost
+) -> list[str]:
     """The latest, before it as many as fit, newest first, and the first one; in order."""
     if not requests:
         return []
@@ -173,22 +203,22 @@ def _requests(requests: Sequence[str], latest: str, room: int, first: int, cost:
     kept_for_first = min(first, room, cost(earlier[0]) + 1) if earlier else 0
     room -= kept_for_first
     while len(earlier) > 1:
-        text = _fit(earlier.pop(), room, cost)
+        text = _fit_text(earlier.pop(), room, cost)
         room -= cost(text) + 1
         if not text:
             break
         chosen.append(text)
-    if earlier and (text := _fit(earlier[0], max(room, 0) + kept_for_first, cost)):
+    if earlier and (text := _fit_text(earlier[0], max(room, 0) + kept_for_first, cost)):
         chosen.append(text)
     return chosen[::-1]
 
 
-def _fit(text: str, room: int, cost: Cost) -> str:
+def _fit_text(text: str, room: int, cost: Cost) -> str:
     """*text*, with its middle left out if it costs more than *room*; empty if too little would be left."""
     price = cost(text)
     if price <= room:
         return text
-    if room < SMALLEST:
+    if room < MIN_TOKENS:
         return ""
     limit = len(text)
     while price > room and limit > 8:
@@ -211,7 +241,11 @@ def _files(files: Mapping[str, str], room: int, cost: Cost) -> list[str]:
         if room < 0:
             break
         chosen[state].append(path)
-    return [f"{state}: {' '.join(grouped(chosen[state][::-1]))}" for state in reversed(order) if chosen[state]]
+    return [
+        f"{state}: {' '.join(group_paths(chosen[state][::-1]))}"
+        for state in reversed(order)
+        if chosen[state]
+    ]
 
 
 def index_lines(index: Sequence[Entry], room: int, cost: Cost, shown: str = "") -> str:
@@ -225,27 +259,31 @@ def index_lines(index: Sequence[Entry], room: int, cost: Cost, shown: str = "") 
             break
         if entry.text in parts or entry.text in shown:
             continue
-        price = _path_cost(entry.text, folders, cost) if entry.kind == "path" else cost(f" {entry.text}")
+        price = (
+            _path_cost(entry.text, folders, cost)
+            if entry.kind == "path"
+            else cost(f" {entry.text}")
+        )
         price += cost(entry.field) + 2 if entry.field and entry.field not in fields else 0
         room -= price
         fields.add(entry.field)
         parts.update(_PART.split(entry.text))
         chosen[entry.kind].append(entry)
-    listed = grouped([entry.text for entry in chosen["path"]])
+    listed = group_paths([entry.text for entry in chosen["path"]])
     rows = (
-        ("Listed", _row(listed)),
-        ("Ids", _values(chosen["value"])),
-        ("Names", _row(entry.text for entry in chosen["name"])),
+        ("Listed", _one_row(listed)),
+        ("Ids", _values_by_field(chosen["value"])),
+        ("Names", _one_row(entry.text for entry in chosen["name"])),
     )
     return "\n".join(filter(None, (_section(title, lines) for title, lines in rows)))
 
 
-def _row(words: Iterable[str]) -> list[str]:
+def _one_row(words: Iterable[str]) -> list[str]:
     line = " ".join(words)
     return [line] if line else []
 
 
-def _values(entries: Iterable[Entry]) -> Iterator[str]:
+def _values_by_field(entries: Iterable[Entry]) -> Iterator[str]:
     fields: dict[str, list[str]] = {}
     for entry in entries:
         fields.setdefault(entry.field, []).append(entry.text)
@@ -260,10 +298,10 @@ def _path_cost(path: str, folders: set[str], cost: Cost) -> int:
     return cost(path) + 1
 
 
-def grouped(paths: Sequence[str]) -> Iterator[str]:
+def group_paths(paths: Sequence[str]) -> Iterator[str]:
     """Paths, those of one folder as `folder/{a,b}`; odd ones as JSON strings."""
     plain = [path for path in paths if _PLAIN_PATH.fullmatch(path)]
-    yield from (_quoted(path) for path in paths if not _PLAIN_PATH.fullmatch(path))
+    yield from (_quote(path) for path in paths if not _PLAIN_PATH.fullmatch(path))
     folders: dict[str, list[str]] = {}
     for path in plain:
         folder, slash, name = path.rpartition("/")
@@ -275,5 +313,5 @@ def grouped(paths: Sequence[str]) -> Iterator[str]:
             yield from (folder + name for name in names)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return text if _PLAIN_PATH.fullmatch(text) else json.dumps(text, ensure_ascii=False)

@@ -158,7 +158,7 @@ WORDINGS = (CHINESE, ENGLISH, JAPANESE, KOREAN, SPANISH, GERMAN, FRENCH, RUSSIAN
 
 
 @dataclass(frozen=True)
-class Cues:
+class WordPattern:
     """Words of these *kinds*, of all languages, as two patterns that are compiled when they are first needed."""
 
     kinds: tuple[str, ...]
@@ -178,18 +178,28 @@ class Cues:
         return re.compile(self._words(spaced=False))
 
     def _words(self, *, spaced: bool) -> str:
-        every = (word for one in WORDINGS if one.spaced == spaced for kind in self.kinds for word in getattr(one, kind))
-        return _lower("|".join(every))
+        every = (
+            word
+            for one in WORDINGS
+            if one.spaced == spaced
+            for kind in self.kinds
+            for word in getattr(one, kind)
+        )
+        return _lower_pattern("|".join(every))
 
 
-def _lower(pattern: str) -> str:
+def _lower_pattern(pattern: str) -> str:
     """*pattern* for text in lower case; what stands behind a backslash stays."""
-    return re.sub(r"\\.|[^\W\d_]", lambda found: found[0] if found[0].startswith("\\") else found[0].lower(), pattern)
+    return re.sub(
+        r"\\.|[^\W\d_]",
+        lambda found: found[0] if found[0].startswith("\\") else found[0].lower(),
+        pattern,
+    )
 
 
-BINDING = Cues(("strict", "binds"))
+BINDING = WordPattern(("strict", "binds"))
 """Words of standing constraints."""
-STRESSING = Cues(("strict", "stresses"))
+STRESSING = WordPattern(("strict", "stresses"))
 """Words of emphasis."""
-PREFERRING = Cues(("prefers",))
+PREFERRING = WordPattern(("prefers",))
 """Words of preferences."""

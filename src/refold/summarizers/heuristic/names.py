@@ -1,6 +1,6 @@
 """Identifiers: which words of a text are some, and which of them a later tool call will most likely use.
 
-`score` is the whole ranking. Its figures were set on recorded sessions; docs/summaries.md says how well they do.
+`score_identifier` is the whole ranking. Its figures were set on recorded sessions; docs/summaries.md says how well they do.
 """
 
 import re
@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from math import sqrt
 from typing import NamedTuple
 
-from refold.summarizers.heuristic.words import Source, candidates, scanned, skeleton
+from refold.summarizers.heuristic.words import Source, candidate_names, clip_scanned, skeleton
 from refold.text.tool_arguments import without_escapes
 
-LONGEST = 120
+MAX_IDENTIFIER = 120
 """Characters of an identifier; what is longer is data."""
-ALIKE = 4
+SIMILAR_HALVING = 4
 """So many names of one shape (`job-17`, `job-18`) halve the worth of the next."""
 
 _KIND = re.compile(
@@ -60,7 +60,7 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class IdentifierTally:
     """Where identifiers stood, filled in one pass."""
 
     last: dict[str, int] = field(default_factory=dict)
@@ -78,56 +78,62 @@ class Tally:
     """Field names of structured results: the tool's vocabulary, not news."""
 
 
-def note(tally: Tally, text: str, at: int, source: Source = "said") -> None:
+def note_identifiers(tally: IdentifierTally, text: str, at: int, source: Source = "said") -> None:
     """Take down the identifiers of one text of message *at*; of a `result` also fields and definitions."""
-    text = without_escapes(scanned(text))
+    text = without_escapes(clip_scanned(text))
     text = _HANDLE.sub("edit", text) if "edit " in text else text
     if source == "result":
         tally.defined.update(_DEFINED.findall(text))
         if '":' in text or '" :' in text:
             tally.keys.update(_FIELD.findall(text))
-            _values(tally, text)
-    for word in candidates(text, source):
+            _note_values(tally, text)
+    for word in candidate_names(text, source):
         name = tally.names.get(word)
         if name is None:
-            name = tally.names[word] = _admit(tally, _trimmed(word))
+            name = tally.names[word] = _admit(tally, _trim(word))
         if name:
             tally.last[name] = at
             if source == "call":
                 tally.used.add(name)
 
 
-def _values(tally: Tally, text: str) -> None:
+def _note_values(tally: IdentifierTally, text: str) -> None:
     """Take down values by field. Numbers and dates, which are no identifiers elsewhere, are some here."""
     for key, value in _VALUE.findall(text):
         tally.fields[value] = key
-        if len(value) > 3 and value[0].isdigit() and not kind(value):
+        if len(value) > 3 and value[0].isdigit() and not identifier_kind(value):
             tally.names[value], tally.kinds[value] = value, "value"
 
 
-def _admit(tally: Tally, name: str) -> str:
+def _admit(tally: IdentifierTally, name: str) -> str:
     """The name if it is an identifier, else nothing."""
-    sort = kind(name)
+    sort = identifier_kind(name)
     if sort:
         tally.kinds[name] = sort
     return name if sort else ""
 
 
-def _trimmed(word: str) -> str:
+def _trim(word: str) -> str:
     word = word.rstrip(".-/:~@") if not word.startswith("http") else word.rstrip(".-:")
     word = word.lstrip("-") if not word.startswith("..") else word
-    return word.removeprefix("./").removeprefix("a/").removeprefix("b/").removeprefix("this.").removeprefix("self.")
+    return (
+        word.removeprefix("./")
+        .removeprefix("a/")
+        .removeprefix("b/")
+        .removeprefix("this.")
+        .removeprefix("self.")
+    )
 
 
-def kind(word: str) -> str:
+def identifier_kind(word: str) -> str:
     """What sort of identifier a word is; empty for an ordinary word, a number or data."""
-    if not 3 < len(word) <= LONGEST:
+    if not 3 < len(word) <= MAX_IDENTIFIER:
         return ""
     found = _KIND.match(skeleton(word))
     return "" if not found or found.lastgroup == "noise" else str(found.lastgroup)
 
 
-class Standing(NamedTuple):
+class IdentifierStats(NamedTuple):
     """What is known of an identifier when the index is made."""
 
     kind: str
@@ -141,7 +147,7 @@ class Standing(NamedTuple):
     """Tokens, estimated; a quarter of them for the folder of a path."""
 
 
-def score(name: Standing) -> float:
+def score_identifier(name: IdentifierStats) -> float:
     """How much it is worth to list an identifier.
 
     weight of its kind x 1.5 if it was defined here x 0.7 if a call has used it already
@@ -154,44 +160,58 @@ def score(name: Standing) -> float:
     return worth / (1 + name.age / 60) / sqrt(1 + name.cost)
 
 
-def ranked(tally: Tally, now: int, skip: Iterable[str] = ()) -> tuple[Entry, ...]:
+def rank_identifiers(
+    tally: IdentifierTally, now: int, skip: Iterable[str] = ()
+) -> tuple[Entry, ...]:
     """The index, most useful first, without *skip* (files listed with their state elsewhere). Nothing can be taken
     down in *tally* afterwards: its words, most of what it holds, are let go."""
     tally.names.clear()
     gone = set(skip) | (tally.keys - set(tally.fields))
-    points = {name: score(_standing(tally, name, now)) for name in tally.last if name not in gone}
-    return tuple(_entry(tally, name) for name in _varied(points))
+    points = {
+        name: score_identifier(_stats_of(tally, name, now))
+        for name in tally.last
+        if name not in gone
+    }
+    return tuple(_entry(tally, name) for name in _spread_similar(points))
 
 
-def _varied(points: dict[str, float]) -> list[str]:
+def _spread_similar(points: dict[str, float]) -> list[str]:
     """Names by points, best first; of names that differ in their digits alone each further one has less."""
     alike, varied = Counter[str](), dict[str, float]()
     for name in sorted(points, key=lambda name: (-points[name], name)):
         shape = _NUMBER.sub("#", name)
-        varied[name] = points[name] / (1 + alike[shape] / ALIKE)
+        varied[name] = points[name] / (1 + alike[shape] / SIMILAR_HALVING)
         alike[shape] += 1
     return sorted(varied, key=lambda name: (-varied[name], name))
 
 
-def _standing(tally: Tally, name: str, now: int) -> Standing:
+def _stats_of(tally: IdentifierTally, name: str, now: int) -> IdentifierStats:
     folder, _, last = name.rpartition("/")
     # Paths of one folder share its name.
-    cost = 1 + len(last.encode("utf-8", "replace")) / 4 + len(folder.encode("utf-8", "replace")) / 16
-    return Standing(_sort(tally, name), now - tally.last[name], name in tally.defined, name in tally.used, cost)
+    cost = (
+        1 + len(last.encode("utf-8", "replace")) / 4 + len(folder.encode("utf-8", "replace")) / 16
+    )
+    return IdentifierStats(
+        _kind_of(tally, name),
+        now - tally.last[name],
+        name in tally.defined,
+        name in tally.used,
+        cost,
+    )
 
 
-def _sort(tally: Tally, name: str) -> str:
+def _kind_of(tally: IdentifierTally, name: str) -> str:
     return "value" if name in tally.fields else tally.kinds[name]
 
 
-def _entry(tally: Tally, name: str) -> Entry:
-    sort = _sort(tally, name)
+def _entry(tally: IdentifierTally, name: str) -> Entry:
+    sort = _kind_of(tally, name)
     if sort == "value":
         return Entry("value", name, tally.fields[name])
     return Entry("path" if sort == "path" else "name", name)
 
 
-def interleaved(new: tuple[Entry, ...], old: tuple[Entry, ...]) -> tuple[Entry, ...]:
+def interleave(new: tuple[Entry, ...], old: tuple[Entry, ...]) -> tuple[Entry, ...]:
     """Two rankings as one: 1 / (10 + rank), the old one's at 0.7 of that, added up where both have it."""
     points: dict[Entry, float] = {}
     for entries, weight in ((new, 1.0), (old, 0.7)):

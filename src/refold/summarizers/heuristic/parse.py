@@ -4,8 +4,8 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from refold.summarizers.heuristic.chat import read, uncounted
-from refold.summarizers.heuristic.digest import Digest, Todo, repeats
+from refold.summarizers.heuristic.chat import read_lines, split_count
+from refold.summarizers.heuristic.digest import Digest, Todo, repeated_requests
 from refold.summarizers.heuristic.layout import MARKS
 from refold.summarizers.heuristic.names import Entry
 from refold.text.summary_wrapper import split_record
@@ -13,7 +13,7 @@ from refold.text.summary_wrapper import split_record
 TITLES = (
     "Requests", "Constraints", "Decisions", "Open work", "Notes", "Files", "Commands", "Talk", "Listed", "Ids", "Names", "Counts",
 )  # fmt: skip
-LONGEST = 1_000
+MAX_FOLDER = 1_000
 """Characters of a folder that is written out before each of its names: one of 50,000 before as many names would take 2 GB."""
 
 _STATUS = {mark: status for status, mark in MARKS.items()}
@@ -26,7 +26,7 @@ _COUNT = re.compile(rf"(?:\A|(?<=, ))({_QUOTED}|[^\s\",]++) (\d{{1,15}})(?=, |\Z
 _MESSAGES = re.compile(r"messages (\d{1,15})(?:; calls (.*))?")
 
 
-def parse(text: str) -> Digest:
+def parse_summary(text: str) -> Digest:
     """The digest that *text* shows. What is in no form of ours (a model's words, a user's
     amendment) becomes a note and is kept as it is. Never raises.
     """
@@ -39,7 +39,7 @@ def parse(text: str) -> Digest:
     messages, calls = _counts(sections.get("Counts", ""))
     return Digest(
         requests=tuple(requests),
-        repeated=repeats(requests),
+        repeated=repeated_requests(requests),
         constraints=tuple(get("Constraints")),
         decisions=tuple(get("Decisions")),
         todos=todos or None,
@@ -49,7 +49,7 @@ def parse(text: str) -> Digest:
         index=tuple(_index(sections)),
         messages=messages,
         calls=calls,
-        talk=tuple(read(get("Talk"))),
+        talk=tuple(read_lines(get("Talk"))),
         notes=tuple(note for note in (told, *get("Notes"), sections.get("", "")) if note),
     )
 
@@ -85,7 +85,7 @@ def _items(body: str) -> Iterator[str]:
 def _requests(items: Iterable[str]) -> dict[str, int]:
     """How often each request was made, in the order of the latest."""
     requests = dict[str, int]()
-    for text, times in map(uncounted, items):
+    for text, times in map(split_count, items):
         requests[text] = requests.pop(text, 0) + times
     return requests
 
@@ -94,15 +94,15 @@ def _files(body: str) -> Iterator[tuple[str, str]]:
     for line in body.split("\n"):
         state, colon, rest = line.partition(": ")
         if colon and state in {"read", "created", "modified", "deleted"}:
-            yield from ((path, state) for path in paths(rest))
+            yield from ((path, state) for path in read_paths(rest))
 
 
-def paths(line: str) -> Iterator[str]:
+def read_paths(line: str) -> Iterator[str]:
     """The paths of a line, groups written out."""
     for token in _TOKEN.findall(line):
         if token.startswith('"'):
-            yield _unquoted(token)
-        elif token.endswith("}") and 0 <= token.find("{") <= LONGEST:
+            yield _unquote(token)
+        elif token.endswith("}") and 0 <= token.find("{") <= MAX_FOLDER:
             folder, _, names = token[:-1].partition("{")
             yield from (folder + name for name in names.split(","))
         else:
@@ -110,7 +110,7 @@ def paths(line: str) -> Iterator[str]:
 
 
 def _index(sections: dict[str, str]) -> Iterator[Entry]:
-    yield from (Entry("path", path) for path in paths(sections.get("Listed", "")))
+    yield from (Entry("path", path) for path in read_paths(sections.get("Listed", "")))
     for line in sections.get("Ids", "").split("\n"):
         field, colon, rest = line.partition(": ")
         if colon:
@@ -122,10 +122,12 @@ def _counts(body: str) -> tuple[int, dict[str, int]]:
     found = _MESSAGES.match(body)
     if not found:
         return 0, {}
-    return int(found[1]), {_unquoted(tool): int(count) for tool, count in _COUNT.findall(found[2] or "")}
+    return int(found[1]), {
+        _unquote(tool): int(count) for tool, count in _COUNT.findall(found[2] or "")
+    }
 
 
-def _unquoted(token: str) -> str:
+def _unquote(token: str) -> str:
     try:
         return str(json.loads(token)) if token.startswith('"') else token
     except ValueError:

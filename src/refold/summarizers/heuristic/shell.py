@@ -4,19 +4,38 @@ import re
 from collections.abc import Iterator
 from itertools import dropwhile, pairwise
 
-LONGEST = 20_000
+MAX_COMMAND = 20_000
 """Characters of a command that are looked at."""
 
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
-_WORD = re.compile(r"\"((?:[^\"\\]|\\.?)*+)\"?|'([^']*+)'?|(\d?>>?|&&|\|\|?|;|\n)|([^\s\"'>|;&]+)", re.DOTALL)
+_WORD = re.compile(
+    r"\"((?:[^\"\\]|\\.?)*+)\"?|'([^']*+)'?|(\d?>>?|&&|\|\|?|;|\n)|([^\s\"'>|;&]+)", re.DOTALL
+)
 _BREAKS = frozenset({"&&", "||", "|", ";", "\n"})
-_READS = frozenset({"cat", "head", "tail", "less", "more", "bat", "nl", "wc", "diff", "od", "xxd", "sed", "awk", "jq"})
+_READS = frozenset(
+    {
+        "cat",
+        "head",
+        "tail",
+        "less",
+        "more",
+        "bat",
+        "nl",
+        "wc",
+        "diff",
+        "od",
+        "xxd",
+        "sed",
+        "awk",
+        "jq",
+    }
+)
 _SCRIPT_FIRST = frozenset({"sed", "awk", "jq", "perl"})
 _WRITES = {"touch": "created", "tee": "modified", "rm": "deleted", "unlink": "deleted"}
 _PATH = re.compile(r"[^\s*?{}$()<>|;&\"'`=,!\\]{1,300}")
 _TRIMS = re.compile(r"\|&?\s*+(?:tail|head|cat|tee)\b[^|&;]*+")
 _BOTH = "2>&1"
-_LOOKS = frozenset({
+_LOOKING_PROGRAMS = frozenset({
     "cat", "head", "tail", "less", "more", "ls", "grep", "rg", "find", "sed", "awk", "echo", "cd", "pwd", "wc", "nl", "tree",
     "which", "sleep", "true", "jq", "diff", "stat", "file", "sort", "uniq", "cut", "fd", "ag", "printf", "export", "set",
 })  # fmt: skip
@@ -26,43 +45,43 @@ _SETUP = re.compile(
 )
 
 
-def effects(command: str) -> Iterator[tuple[str, str]]:
+def file_effects(command: str) -> Iterator[tuple[str, str]]:
     """Paths that a command reads, creates, modifies or deletes, as (path, state), in order."""
-    for words in _simple_commands(without_heredocs(command[:LONGEST])):
+    for words in _simple_commands(without_heredocs(command[:MAX_COMMAND])):
         yield from _redirects(words)
-        yield from _of_program([word for word in _arguments(words) if word])
+        yield from _effects_of_program([word for word in _program_words(words) if word])
 
 
-def does_work(command: str) -> bool:
+def is_work(command: str) -> bool:
     """Does it do more than look around? Tests, builds and commits do; `ls` and `grep` do not."""
-    words = plain(command).split(None, 1)
-    return bool(words) and words[0].rpartition("/")[2] not in _LOOKS
+    words = without_setup(command).split(None, 1)
+    return bool(words) and words[0].rpartition("/")[2] not in _LOOKING_PROGRAMS
 
 
-def plain(command: str) -> str:
+def without_setup(command: str) -> str:
     """The command without leading `cd`, `source`, `export` and variables, heredocs cut off."""
-    command = without_heredocs(command[:LONGEST]).strip()
+    command = without_heredocs(command[:MAX_COMMAND]).strip()
     at = 0
     while found := _SETUP.match(command, at):
         at = found.end()
     return command[at:]
 
 
-def name(command: str) -> str:
+def listed_name(command: str) -> str:
     """The command as it is listed: without set-up and without what only trims its output."""
-    return _untrimmed(" ".join(plain(command).split()))
+    return _strip_trimming(" ".join(without_setup(command).split()))
 
 
-def _untrimmed(line: str) -> str:
+def _strip_trimming(line: str) -> str:
     """*line* without what only trims its output: `2>&1`, `| tail -5` and their kin at its end (C1)."""
-    stop = _end(line, len(line))
+    stop = _trimmed_end(line, len(line))
     pipes = [word.start() for word in _WORD.finditer(line) if word[3] == "|"]
     while pipes and _TRIMS.fullmatch(line, pipes[-1], stop):
-        stop = _end(line, pipes.pop())
+        stop = _trimmed_end(line, pipes.pop())
     return line[:stop]
 
 
-def _end(line: str, stop: int) -> int:
+def _trimmed_end(line: str, stop: int) -> int:
     """Where *line* ends before *stop*, blanks and `2>&1` left out."""
     while True:
         if line.endswith(" ", 0, stop):
@@ -103,7 +122,7 @@ def _redirects(words: list[str]) -> Iterator[tuple[str, str]]:
             yield path, "created" if mark.endswith(">") and not mark.endswith(">>") else "modified"
 
 
-def _arguments(words: list[str]) -> list[str]:
+def _program_words(words: list[str]) -> list[str]:
     """Words that are neither redirections nor their targets nor variables set in front."""
     out, skip = list[str](), False
     for word in words:
@@ -116,7 +135,7 @@ def _arguments(words: list[str]) -> list[str]:
     return list(dropwhile(_BEFORE_PROGRAM.fullmatch, out))
 
 
-def _of_program(words: list[str]) -> Iterator[tuple[str, str]]:
+def _effects_of_program(words: list[str]) -> Iterator[tuple[str, str]]:
     if not words:
         return
     program, *rest = words
@@ -128,7 +147,9 @@ def _of_program(words: list[str]) -> Iterator[tuple[str, str]]:
         yield paths[-1], "created"
     elif program in _WRITES:
         yield from ((path, _WRITES[program]) for path in paths)
-    elif program in {"sed", "perl"} and any(word.startswith(("-i", "--in-place", "-pi")) for word in rest):
+    elif program in {"sed", "perl"} and any(
+        word.startswith(("-i", "--in-place", "-pi")) for word in rest
+    ):
         yield from ((path, "modified") for path in paths if _has_name(path))
     elif program in _READS:
         yield from ((path, "read") for path in paths if _has_name(path))

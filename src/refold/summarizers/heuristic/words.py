@@ -12,9 +12,9 @@ from functools import cache
 from typing import Literal
 
 Source = Literal["said", "call", "result"]
-HEAD = 16
+MAX_DENSE_HEAD = 16
 """Characters of such a script before the first `/` or the extension; more of them are prose."""
-TAIL = 8
+MAX_DENSE_TAIL = 8
 """Characters of such a script behind the last `/` where no extension says that the name ends there."""
 EXTENSIONS = (
     "py|pyi|ipynb|jsx?|mjs|cjs|tsx?|vue|svelte|mdx?|jsonl?|ya?ml|toml|txt|rst|rs|go|java|kt|swift|scala|php|rb|lua|[ch]|cc|cpp|hpp|cs|"
@@ -44,64 +44,85 @@ _STOPS = rf"[^{_DENSE}]+(?<![_-])(?=[{_DENSE}])"
 _JOINT = rf"(?<=[{_DENSE}])(?={_LETTER})|(?<=[^\W_{_DENSE}])(?=[{_DENSE}])"
 """Patterns of wide ranges of letters, from `_WIDE` on, take milliseconds to compile: only text in such letters pays."""
 _WIDE_CHARACTER = re.compile(r"[^\x00-\x7f]")
-_BEHIND = frozenset(
-    ("里", "裡", "中", "内", "內", "下", "上", "的", "の", "に", "を", "で", "は", "에", "을", "를", "의")
+_PARTICLES = frozenset(
+    (
+        "里",
+        "裡",
+        "中",
+        "内",
+        "內",
+        "下",
+        "上",
+        "的",
+        "の",
+        "に",
+        "を",
+        "で",
+        "は",
+        "에",
+        "을",
+        "를",
+        "의",
+    )
 )
 """What is said of a folder right behind its `/`: in, under, of."""
 _OPENS, _CLOSES = frozenset("`\"'“‘「『《"), frozenset("`\"'”’」』》")
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def candidates(text: str, source: Source = "said") -> set[str]:
+def candidate_names(text: str, source: Source = "said") -> set[str]:
     """Words of *text* that may be names. In a `result` what stands at the end of a line is one as it stands
     there, as in a listing. Tags (`<exit_code>`), type arguments and what stands behind a backslash keep their
     first letter (F3). In time linear in the length of *text*."""
     if "\\" in text:
-        text = _BACKSLASHES.sub(_parted, text)
+        text = _BACKSLASHES.sub(_split_backslashes, text)
     if text.isascii():
         return set(_ASCII.findall(text))
     lines = text.split("\n")
     words = set(_ASCII.findall("\n".join(line for line in lines if line.isascii())))
     for line in {line for line in lines if not line.isascii()}:
-        words.update(_of_line(line, source))
+        words.update(_names_in_line(line, source))
     return words
 
 
-def _parted(found: re.Match[str]) -> str:
+def _split_backslashes(found: re.Match[str]) -> str:
     return " " if found[0].startswith("\\") else found[0].replace("\\", " ")
 
 
 def skeleton(word: str) -> str:
     """*word* with `a`, `A` or `0` for each letter or digit outside of ASCII: what its form tells."""
-    return word if word.isascii() else _WIDE_CHARACTER.sub(_sign, word)
+    return word if word.isascii() else _WIDE_CHARACTER.sub(_ascii_shape, word)
 
 
-def _sign(found: re.Match[str]) -> str:
+def _ascii_shape(found: re.Match[str]) -> str:
     return "A" if found[0].isupper() else "0" if found[0].isdecimal() else "a"
 
 
-def _of_line(line: str, source: Source) -> Iterator[str]:
-    if not _compiled(_IS_DENSE).search(line):
-        yield from _compiled(_WIDE).findall(line)
+def _names_in_line(line: str, source: Source) -> Iterator[str]:
+    if not _compile(_IS_DENSE).search(line):
+        yield from _compile(_WIDE).findall(line)
         return
     yield from _URL.findall(line)
     line = _URL.sub(" ", line)
-    for found in _compiled(_WIDE).finditer(line):
+    for found in _compile(_WIDE).finditer(line):
         word = found[0]
-        if word.isascii() or not _compiled(_IS_DENSE).search(word):
+        if word.isascii() or not _compile(_IS_DENSE).search(word):
             yield word
         elif _BARE.fullmatch(word):
             yield from _ASCII.findall(word)
         elif _is_whole(
-            word, line[max(0, found.start() - 1) : found.start()], line[found.end() : found.end() + 1], source
+            word,
+            line[max(0, found.start() - 1) : found.start()],
+            line[found.end() : found.end() + 1],
+            source,
         ):
             yield word
         else:
-            yield from _in_run(word)
+            yield from _names_in_run(word)
 
 
 def _is_whole(word: str, before: str, after: str, source: Source) -> bool:
@@ -114,7 +135,9 @@ def _is_whole(word: str, before: str, after: str, source: Source) -> bool:
 
 
 def _is_file_or_folder(word: str) -> bool:
-    return bool(_compiled(_FILE).search(word)) or (not _compiled(_FILE_ENDS).search(word) and _is_folder(word))
+    return bool(_compile(_FILE).search(word)) or (
+        not _compile(_FILE_ENDS).search(word) and _is_folder(word)
+    )
 
 
 def _is_folder(word: str) -> bool:
@@ -122,46 +145,54 @@ def _is_folder(word: str) -> bool:
     parts = word.split("/")
     rooted = parts[0] in {"", ".", "..", "~"}
     spelled = any(
-        part.strip(".~") and not _compiled(_IS_DENSE).search(part) and re.search(_LETTER, part) for part in parts
+        part.strip(".~") and not _compile(_IS_DENSE).search(part) and re.search(_LETTER, part)
+        for part in parts
     )
-    return (len(parts) > 2 and (spelled or rooted)) or (len(parts) == 2 and spelled and (rooted or not parts[-1]))
+    return (len(parts) > 2 and (spelled or rooted)) or (
+        len(parts) == 2 and spelled and (rooted or not parts[-1])
+    )
 
 
-def _in_run(run: str) -> Iterator[str]:
+def _names_in_run(run: str) -> Iterator[str]:
     """The names in letters of a script without spaces, and what of ASCII stands among them."""
-    for chunk in _compiled(_FILE_ENDS).sub(r"\1\n", run).split("\n"):
-        name = _named(chunk) if "/" in chunk or _compiled(_FILE).search(chunk) else ""
+    for chunk in _compile(_FILE_ENDS).sub(r"\1\n", run).split("\n"):
+        name = _trailing_path(chunk) if "/" in chunk or _compile(_FILE).search(chunk) else ""
         if name:
             yield name
             chunk = chunk.replace(name, "\n")  # noqa: PLW2901 - what is left of it
-        for token in _compiled(_JOINT).split(chunk) if "_" in chunk else [chunk]:
-            if "_" in token and len(token) <= 2 * HEAD and "/" not in token and not token.isascii():
+        for token in _compile(_JOINT).split(chunk) if "_" in chunk else [chunk]:
+            if (
+                "_" in token
+                and len(token) <= 2 * MAX_DENSE_HEAD
+                and "/" not in token
+                and not token.isascii()
+            ):
                 yield token
             else:
                 yield from _ASCII.findall(token)
 
 
-def _named(chunk: str) -> str:
+def _trailing_path(chunk: str) -> str:
     """The path or file at the end of *chunk*; empty if there is none."""
     head, slash, rest = chunk.partition("/")
-    begins = _compiled(_BEGINS).search(head)
+    begins = _compile(_BEGINS).search(head)
     head = begins[0] if begins else head
-    if len(head) > HEAD and not head.isascii():
+    if len(head) > MAX_DENSE_HEAD and not head.isascii():
         return ""
     name = head + slash + rest
-    if _compiled(_FILE).search(name):
+    if _compile(_FILE).search(name):
         return name
     folder, _, last = name.rpartition("/")
-    stops = _compiled(_STOPS).match(last)
-    last = stops[0] if stops else "" if last in _BEHIND else last
-    name = f"{folder}/{last if len(last) <= TAIL or last.isascii() else ''}"
+    stops = _compile(_STOPS).match(last)
+    last = stops[0] if stops else "" if last in _PARTICLES else last
+    name = f"{folder}/{last if len(last) <= MAX_DENSE_TAIL or last.isascii() else ''}"
     return name if _is_folder(name) else ""
 
 
-SCANNED = 200_000
+MAX_SCANNED = 200_000
 """Characters of one text that are looked at: the first and the last half of that many. A tool
 result of 100 MB costs no more than one of 200 kB."""
-LONGEST = 200
+MAX_WORD = 200
 """Characters of a word that is not cut; a longer one is data."""
 
 _WORD = re.compile(r"[\w$@~./-]")
@@ -171,14 +202,14 @@ _SENTENCE = re.compile(r"(?<=[.!?])[\"')\]]?\s+|(?<=[。！？；])|\n+")
 _MARK = re.compile(r"^\s*(?:[-*+•>#]+|\d{1,3}[.)、])\s+")
 
 
-def scanned(text: str) -> str:
+def clip_scanned(text: str) -> str:
     """*text*, or of a very long one its two ends, cut between words where there are some (F3)."""
-    if len(text) <= SCANNED:
+    if len(text) <= MAX_SCANNED:
         return text
-    start, stop = SCANNED // 2, len(text) - SCANNED // 2
-    if _is_inside(text, start) and (cut := _LAST_WORD.search(text, start - LONGEST, start)):
+    start, stop = MAX_SCANNED // 2, len(text) - MAX_SCANNED // 2
+    if _is_inside(text, start) and (cut := _LAST_WORD.search(text, start - MAX_WORD, start)):
         start = cut.start()
-    if _is_inside(text, stop) and (cut := _FIRST_WORD.match(text, stop, stop + LONGEST)):
+    if _is_inside(text, stop) and (cut := _FIRST_WORD.match(text, stop, stop + MAX_WORD)):
         stop = cut.end()
     return f"{text[:start]}\n{text[stop:]}"
 
@@ -189,7 +220,7 @@ def _is_inside(text: str, at: int) -> bool:
 
 def sentences(text: str) -> Iterator[str]:
     """The sentences of a text without list marks: Western and CJK stops and line ends part them."""
-    for piece in _SENTENCE.split(scanned(text)):
+    for piece in _SENTENCE.split(clip_scanned(text)):
         if sentence := _MARK.sub("", piece).strip():
             yield sentence
 

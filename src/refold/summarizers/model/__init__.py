@@ -10,11 +10,18 @@ from refold.edits import Outcome
 from refold.summarizers.forms.form import Form
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.model.accept import Headings, check_quotes
-from refold.summarizers.model.job import Job, composed, job_of, left_out
-from refold.summarizers.model.prompt import Prompt, as_prompt, prompt
-from refold.summarizers.model.writer import LEAST, Calls, Told, Writer
+from refold.summarizers.model.job import Job, describe_left_out, plan_job, with_record
+from refold.summarizers.model.prompt import Prompt, as_prompt, load_prompt
+from refold.summarizers.model.writer import MIN_TOKENS, CallBudget, Writer, WriterResult
 
-HEADINGS = ("Goal", "Rules and preferences", "Done", "Findings and decisions", "In progress", "Next steps")
+HEADINGS = (
+    "Goal",
+    "Rules and preferences",
+    "Done",
+    "Findings and decisions",
+    "In progress",
+    "Next steps",
+)
 """What a summary has to say where no form and no other headings are given."""
 
 
@@ -30,7 +37,7 @@ class ModelSummary:
     Raises ValueError for a window or a number of calls below 1.
     """
 
-    prompt: Prompt | str = field(default_factory=lambda: prompt("summary"))
+    prompt: Prompt | str = field(default_factory=lambda: load_prompt("summary"))
     """How to summarise: the system prompt, in place of the one that comes with the package."""
     instructions: str = ""
     """What is to be added to the prompt."""
@@ -55,57 +62,71 @@ class ModelSummary:
 
     def __post_init__(self) -> None:
         if self.window < 1 or self.max_calls < 1:
-            raise ValueError(f"window ({self.window}) and max_calls ({self.max_calls}) must be 1 or more")
+            raise ValueError(
+                f"window ({self.window}) and max_calls ({self.max_calls}) must be 1 or more"
+            )
         object.__setattr__(self, "prompt", as_prompt(self.prompt))
         if self.closing is not None:
             object.__setattr__(self, "closing", as_prompt(self.closing))
 
-    def __call__(self, view: View, start: int, stop: int, max_tokens: int) -> Generator[Ask, Answer | None, Summary]:
+    def __call__(
+        self, view: View, start: int, stop: int, max_tokens: int
+    ) -> Generator[Ask, Answer | None, Summary]:
         """The summary of `messages[start:stop]`, wrapped at most *max_tokens* tokens."""
-        job = job_of(view, start, stop, max_tokens, record=self.record)
+        job = plan_job(view, start, stop, max_tokens, record=self.record)
         told = yield from self._tell(job)
         if told.kind == "good":
             made = self._finished(job, told)
             if made.text:
                 return made
-            told = Told("rejected", made.ending.reason if made.ending else "")
+            told = WriterResult("rejected", made.ending.reason if made.ending else "")
         return (yield from self._fall_back(job, told))
 
-    def _tell(self, job: Job) -> Generator[Ask, Answer | None, Told]:
+    def _tell(self, job: Job) -> Generator[Ask, Answer | None, WriterResult]:
         if not job.found.said:
-            return Told("failed", "nothing was said since the earlier summary")
-        if job.room < LEAST:
-            return Told("failed", f"{job.max_tokens} tokens leave no room for a model's words")
-        return (yield from self._writer(job).tell(Calls(self.max_calls)))
+            return WriterResult("failed", "nothing was said since the earlier summary")
+        if job.room < MIN_TOKENS:
+            return WriterResult(
+                "failed", f"{job.max_tokens} tokens leave no room for a model's words"
+            )
+        return (yield from self._writer(job).tell(CallBudget(self.max_calls)))
 
     def _writer(self, job: Job) -> Writer:
         form = self.form or Headings(self.headings)
         system = as_prompt(self.prompt).plus(form.template, self.instructions)
-        closing = as_prompt(self.closing or prompt("whole"))
+        closing = as_prompt(self.closing or load_prompt("whole"))
         return Writer(job, form, system, closing, self.window, self.same_model, job.value(form))
 
-    def _finished(self, job: Job, told: Told) -> Summary:
+    def _finished(self, job: Job, told: WriterResult) -> Summary:
         """The model's words, checked, with the record beside them."""
         checked = check_quotes(told.text, job.heard())
         if self.form is not None and self.form.parse(checked.text) is None:
             return Summary("", Ending("rejected", "nothing is left without invented quotations"))
-        text = composed(job, checked.text, record=self.record)
+        text = with_record(job, checked.text, record=self.record)
         if not text:
             return Summary("", Ending("rejected", "the model's words leave no room in the cap"))
-        struck = f"quotations struck out that no message of the user holds: {checked.struck}" if checked.struck else ""
-        missing = left_out(job.known, text) if self.record else ""
+        struck = (
+            f"quotations struck out that no message of the user holds: {checked.struck}"
+            if checked.struck
+            else ""
+        )
+        missing = describe_left_out(job.known, text) if self.record else ""
         notes = [note for note in (told.rung, struck, missing and f"no room for {missing}") if note]
         return Summary(text, Ending("degraded", "; ".join(notes)) if notes else None)
 
-    def _fall_back(self, job: Job, why: Told) -> Generator[Ask, Answer | None, Summary]:
-        outcome: Outcome = "rejected" if why.kind in ("rejected", "cut off", "off template") else "failed"
+    def _fall_back(self, job: Job, why: WriterResult) -> Generator[Ask, Answer | None, Summary]:
+        outcome: Outcome = (
+            "rejected" if why.kind in ("rejected", "cut off", "off template") else "failed"
+        )
         reason = f"{why.text} ({why.rung})" if why.rung else why.text
         if self.fallback is None:
             return Summary("", Ending(outcome, reason))
         made = yield from self.fallback(job.view, job.start, job.stop, job.max_tokens)
         if not made.text.strip():
             return Summary("", Ending(outcome, reason))
-        return Summary(made.text, Ending("degraded", f"{type(self.fallback).__name__} instead: {reason}"))
+        return Summary(
+            made.text, Ending("degraded", f"{type(self.fallback).__name__} instead: {reason}")
+        )
 
 
-__all__ = ["HEADINGS", "ModelSummary", "Prompt", "prompt"]
+__all__ = ["HEADINGS", "ModelSummary", "Prompt", "load_prompt"]

@@ -8,10 +8,12 @@ from typing import Literal, NamedTuple
 
 from refold.core.strategy import Answer
 
-Kind = Literal["good", "nobody", "overflow", "failed", "rejected", "cut off", "off template"]
+ReplyKind = Literal["good", "nobody", "overflow", "failed", "rejected", "cut off", "off template"]
 
 _THOUGHT = r"think|thinking|thought|analysis|reasoning|scratchpad|reflection|antthinking|internal_monologue"
-_THOUGHTS = re.compile(rf"<({_THOUGHT})\b[^<>]{{0,200}}>.*?(?:</\1\s*>|\Z)", re.IGNORECASE | re.DOTALL)
+_THOUGHTS = re.compile(
+    rf"<({_THOUGHT})\b[^<>]{{0,200}}>.*?(?:</\1\s*>|\Z)", re.IGNORECASE | re.DOTALL
+)
 _STRAY_END = re.compile(rf"^.*</(?:{_THOUGHT})\s*>", re.IGNORECASE | re.DOTALL)
 _FENCE = re.compile(r"```(?:\w+)?\n(.*?)\n?```", re.DOTALL)
 _SUMMARY = re.compile(r"<summary>(.*?)(?:</summary>|\Z)", re.IGNORECASE | re.DOTALL)
@@ -27,33 +29,42 @@ _FINISHES = {
 }
 
 
-class Reply(NamedTuple):
+class AcceptedReply(NamedTuple):
     """What an answer is worth."""
 
-    kind: Kind
+    kind: ReplyKind
     text: str = ""
     """The text that is good, or why there is none."""
 
 
-def reply(answer: Answer | None) -> Reply:
+def judge_answer(answer: Answer | None) -> AcceptedReply:
     """The text of an answer without its reasoning, or why it is no good: nobody answered, it failed,
     was cut off, filtered or called a tool, is empty or holds nothing but reasoning."""
     if answer is None:
-        return Reply("nobody", "there is no model to ask")
+        return AcceptedReply("nobody", "there is no model to ask")
     if answer.finish == "error":
-        return Reply("overflow" if _is_overflow(answer) else "failed", answer.error or "the model did not answer")
+        return AcceptedReply(
+            "overflow" if _is_overflow(answer) else "failed",
+            answer.error or "the model did not answer",
+        )
     if answer.finish == "length":
-        return Reply("cut off", _FINISHES["length"])
+        return AcceptedReply("cut off", _FINISHES["length"])
     if answer.finish != "stop":
-        return Reply(
-            "rejected", _FINISHES.get(answer.finish, f"the answer ended for an unknown reason ({answer.finish})")
+        return AcceptedReply(
+            "rejected",
+            _FINISHES.get(
+                answer.finish, f"the answer ended for an unknown reason ({answer.finish})"
+            ),
         )
     text = without_reasoning(answer.text)
     if not text:
-        return Reply(
-            "rejected", "the answer holds nothing but reasoning" if answer.text.strip() else "the answer is empty"
+        return AcceptedReply(
+            "rejected",
+            "the answer holds nothing but reasoning"
+            if answer.text.strip()
+            else "the answer is empty",
         )
-    return Reply("good", text)
+    return AcceptedReply("good", text)
 
 
 def without_reasoning(text: str) -> str:
@@ -94,7 +105,11 @@ class Headings:
             return text.strip() or None
         places = [_heading(title).search(text) for title in self.titles]
         starts = [place.start() for place in places if place]
-        return text[min(starts) :].strip() if len(starts) == len(self.titles) and _says(text, self.titles) else None
+        return (
+            text[min(starts) :].strip()
+            if len(starts) == len(self.titles) and _has_text_besides(text, self.titles)
+            else None
+        )
 
     def render(self, value: str, /) -> str:
         """The text."""
@@ -111,10 +126,13 @@ class Headings:
 
 def _heading(title: str) -> re.Pattern[str]:
     """A heading as models write it: any level, bold, numbered, with a colon."""
-    return re.compile(rf"^[ \t]*#{{1,6}}[ \t]+(?:\d+[.)][ \t]*)?\**{re.escape(title)}\b", re.IGNORECASE | re.MULTILINE)
+    return re.compile(
+        rf"^[ \t]*#{{1,6}}[ \t]+(?:\d+[.)][ \t]*)?\**{re.escape(title)}\b",
+        re.IGNORECASE | re.MULTILINE,
+    )
 
 
-def _says(text: str, titles: Sequence[str]) -> bool:
+def _has_text_besides(text: str, titles: Sequence[str]) -> bool:
     """Is there anything besides the headings?"""
     bare = _heading_lines(titles).sub("", text)
     return bool(re.sub(r"\W|\bnone\b|无", "", bare, flags=re.IGNORECASE))
@@ -125,12 +143,13 @@ def _heading_lines(titles: Sequence[str]) -> re.Pattern[str]:
     return re.compile(rf"^[ \t]*#{{1,6}}[ \t].*(?:{names}).*$", re.IGNORECASE | re.MULTILINE)
 
 
-STRUCK = "[struck out: no message of the user says this]"
-SHORTEST = 12
+STRUCK_OUT = "[struck out: no message of the user says this]"
+MIN_QUOTATION = 12
 """Characters of a quotation that is checked, CJK ones counted twice: shorter ones are names."""
 
 _USER = re.compile(
-    r"\busers?\b|\brequest(?:s|ed)?\b|\basked\b|用户|用戶|使用者|请求|要求|ユーザー|사용자", re.IGNORECASE
+    r"\busers?\b|\brequest(?:s|ed)?\b|\basked\b|用户|用戶|使用者|请求|要求|ユーザー|사용자",
+    re.IGNORECASE,
 )
 _STRAIGHT = r"\"([^\"\n]+)\""
 _ESCAPED = r"\\\"((?:[^\"\\\n]|\\[^\"])+)\\\""
@@ -142,7 +161,7 @@ _HEAD = re.compile(r"[ \t]*+#{1,6}[ \t]")
 _WORDS = re.compile(r"[\W_]+")
 
 
-class Checked(NamedTuple):
+class CheckedText(NamedTuple):
     """A text whose quotations of the user are the user's."""
 
     text: str
@@ -150,14 +169,14 @@ class Checked(NamedTuple):
     """How many quotations were struck out."""
 
 
-def check_quotes(text: str, said: Iterable[str]) -> Checked:
+def check_quotes(text: str, said: Iterable[str]) -> CheckedText:
     """Strike out what *text* puts into the user's mouth and none of the user's texts *said* holds.
 
     A quotation is the user's where its line, or the heading or lead-in above it, speaks of the user
     or of requests. Case, spaces and punctuation do not count; of one with an ellipsis each part must be there.
     """
     quote = _JSON_QUOTE if text.lstrip().startswith(("{", "[")) else _PLAIN_QUOTE
-    heard, struck, about, lines = "\n".join(map(_plain, said)), 0, False, list[str]()
+    heard, struck, about, lines = "\n".join(map(_normalize, said)), 0, False, list[str]()
     for line in text.split("\n"):
         if _HEAD.match(line) or line.rstrip(" \t").rstrip("*").endswith((":", "：")):
             about = bool(_USER.search(line))
@@ -167,7 +186,7 @@ def check_quotes(text: str, said: Iterable[str]) -> Checked:
             struck += count
         else:
             lines.append(line)
-    return Checked("\n".join(lines), struck)
+    return CheckedText("\n".join(lines), struck)
 
 
 def _strike(line: str, quote: re.Pattern[str], heard: str) -> tuple[str, int]:
@@ -176,22 +195,26 @@ def _strike(line: str, quote: re.Pattern[str], heard: str) -> tuple[str, int]:
     def kept(found: re.Match[str]) -> str:
         nonlocal count
         words = next(group for group in found.groups() if group is not None)
-        if _is_name(words) or all(_plain(part) in heard for part in re.split(r"…|\.{3}", words)):
+        if _is_name(words) or all(
+            _normalize(part) in heard for part in re.split(r"…|\.{3}", words)
+        ):
             return found[0]
         count += 1
-        return STRUCK
+        return STRUCK_OUT
 
     return quote.sub(kept, line), count
 
 
-def _plain(text: str) -> str:
+def _normalize(text: str) -> str:
     return _WORDS.sub("", unicodedata.normalize("NFKC", text).casefold())
 
 
 def _is_name(words: str) -> bool:
     """Is it too short to be a sentence, or one word such as a path?"""
-    return _width(words) < SHORTEST or (words.isascii() and not re.search(r"\s", words.strip()))
+    return _display_width(words) < MIN_QUOTATION or (
+        words.isascii() and not re.search(r"\s", words.strip())
+    )
 
 
-def _width(text: str) -> int:
+def _display_width(text: str) -> int:
     return sum(1 + (char > "\u2e7f") for char in text.strip())

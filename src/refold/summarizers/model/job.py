@@ -11,21 +11,21 @@ from typing import Any
 from refold.core.strategy import Ask
 from refold.core.view import View
 from refold.messages import user
-from refold.speakers import current, heard_in, own_words
+from refold.speakers import current_request, own_words, view_segments
 from refold.summarizers.forms.form import Form
-from refold.summarizers.heuristic import digest, fitted
-from refold.summarizers.heuristic.collect import Material, material
+from refold.summarizers.heuristic import digest_material, fit_digest
+from refold.summarizers.heuristic.collect import SourceSpan, read_span
 from refold.summarizers.heuristic.digest import Digest
-from refold.summarizers.heuristic.layout import BESIDE
-from refold.summarizers.heuristic.parse import parse
-from refold.summarizers.model.record import Element, halves
+from refold.summarizers.heuristic.layout import RECORD_SHARES
+from refold.summarizers.heuristic.parse import parse_summary
+from refold.summarizers.model.record import Element, halve
 from refold.text.summary_wrapper import join_record, split_record, wrap_summary
 
-MARGIN = 1.1
+COUNT_MARGIN = 1.1
 """Tokens by the summarizer's own count for each that we estimate, at most (docs/tokens.md)."""
-REASK = 120
+RETRY_TOKENS = 120
 """Tokens that a second question adds to the first."""
-TRIES = 8
+MAX_TRIES = 8
 """How often the record is made again in less room."""
 
 
@@ -37,7 +37,7 @@ class Job:
     start: int
     stop: int
     max_tokens: int
-    found: Material
+    found: SourceSpan
     known: Digest
     """What is kept without the model: requests, constraints, open work, files, identifiers."""
     room: int
@@ -51,13 +51,16 @@ class Job:
     @property
     def question(self) -> str:
         """What the user asked last; empty if nothing."""
-        found = current(self.view.transcript.messages, heard_in(self.view))
+        found = current_request(self.view.transcript.messages, view_segments(self.view))
         return "\n\n".join(own_words(segment) for at in sorted(found) for segment in found[at])
 
     def heard(self) -> list[str]:
         """Everything that the user said and that is still known."""
-        spoken = chain.from_iterable(heard_in(self.view))
-        return [*(own_words(segment) for segment in spoken if segment.voice == "person"), *self.known.requests]
+        spoken = chain.from_iterable(view_segments(self.view))
+        return [
+            *(own_words(segment) for segment in spoken if segment.voice == "person"),
+            *self.known.requests,
+        ]
 
     def value(self, form: Form[Any]) -> Any:
         """The earlier summary as *form* reads it; None where it is in another shape."""
@@ -72,36 +75,42 @@ class Job:
     def weight(self, ask: Ask) -> int:
         """Tokens of a request and its answer, by our estimate."""
         if ask.view is not None:
-            return self.view.profile.fixed_tokens + self.view.estimate + self.cost(ask.prompt) + ask.max_tokens + REASK
+            return (
+                self.view.profile.fixed_tokens
+                + self.view.estimate
+                + self.cost(ask.prompt)
+                + ask.max_tokens
+                + RETRY_TOKENS
+            )
         said = sum(map(self.view.profile.count, ask.messages))
-        return self.cost(ask.system) + said + self.cost(ask.prompt) + ask.max_tokens + REASK
+        return self.cost(ask.system) + said + self.cost(ask.prompt) + ask.max_tokens + RETRY_TOKENS
 
     def capacity(self, window: int) -> int:
         """How many tokens by our estimate surely fit into *window*: what the provider was seen to count
         for each of ours, and a margin, taken off."""
         estimated = self.view.profile.fixed_tokens + self.view.estimate
         ratio = max(1.0, self.view.tokens / max(1, estimated))
-        return int(window / ratio / MARGIN)
+        return int(window / ratio / COUNT_MARGIN)
 
 
-def job_of(view: View, start: int, stop: int, max_tokens: int, *, record: bool) -> Job:
+def plan_job(view: View, start: int, stop: int, max_tokens: int, *, record: bool) -> Job:
     """The job of summarising `messages[start:stop]` in *max_tokens*. Up to half of them go to what is
     kept without the model, unless *record* says that nothing is."""
-    found = material(view, start, stop)
-    known = replace(digest(found), notes=())
-    kept = fitted(known, view, max_tokens // 2, BESIDE) if record else None
+    found = read_span(view, start, stop)
+    known = replace(digest_material(found), notes=())
+    kept = fit_digest(known, view, max_tokens // 2, RECORD_SHARES) if record else None
     used = view.profile.count(wrap_summary(join_record("", kept or "") if record else ""))
     return Job(view, start, stop, max_tokens, found, known, max_tokens - used)
 
 
-def composed(job: Job, told: str, *, record: bool) -> str:
+def with_record(job: Job, told: str, *, record: bool) -> str:
     """The model's words and the record beside them, within the cap; empty if the words alone exceed it."""
     count, room = job.view.profile.count, job.max_tokens
     if not record:
         return told if count(wrap_summary(told)) <= room else ""
     room -= count(wrap_summary(join_record(told, ""))) - count(wrap_summary(""))
-    for _ in range(TRIES):
-        kept = fitted(job.known, job.view, room, BESIDE) if room > 0 else None
+    for _ in range(MAX_TRIES):
+        kept = fit_digest(job.known, job.view, room, RECORD_SHARES) if room > 0 else None
         text = join_record(told, kept or "")
         over = count(wrap_summary(text)) - job.max_tokens
         if over <= 0:
@@ -112,11 +121,15 @@ def composed(job: Job, told: str, *, record: bool) -> str:
     return ""
 
 
-def left_out(known: Digest, text: str) -> str:
+def describe_left_out(known: Digest, text: str) -> str:
     """What of that which must not be lost did not fit: standing constraints, open items, changed files."""
     constraints = sum(_item(rule) not in text for rule in known.constraints)
-    todos = sum(" ".join(todo.text.split()) not in text for todo in known.todos or () if todo.status != "done")
-    listed = parse(text).files
+    todos = sum(
+        " ".join(todo.text.split()) not in text
+        for todo in known.todos or ()
+        if todo.status != "done"
+    )
+    listed = parse_summary(text).files
     files = sum(path not in listed for path, state in known.files.items() if state != "read")
     counts = ((constraints, "constraints"), (todos, "open items"), (files, "changed files"))
     return ", ".join(f"{count} {what}" for count, what in counts if count)
@@ -127,20 +140,22 @@ def _item(text: str) -> str:
 
 
 Cost = Callable[[Element], int]
-SMALLEST = 200
+MIN_ELEMENT = 200
 """Characters of an element that is not cut further."""
 
 
-def chunks(record: Iterable[Element], cuts: Iterable[int], room: int, cost: Cost) -> list[list[Element]]:
+def split_record_into_parts(
+    record: Iterable[Element], cuts: Iterable[int], room: int, cost: Cost
+) -> list[list[Element]]:
     """*record* in successive parts of at most *room* tokens by *cost*. What stands between two of
     *cuts*, such as a call and its result, stays together if it fits into one part; an element that
     does not fit alone is cut. Nothing is left out. Empty if even the smallest piece does not fit.
     """
     out, left = list[list[Element]](), 0
-    for unit in _units(record, cuts):
+    for unit in _group_between_cuts(record, cuts):
         whole = sum(map(cost, unit))
         if whole > room:
-            pieces = [piece for element in unit for piece in _pieces(element, room, cost)]
+            pieces = [piece for element in unit for piece in _cut_element(element, room, cost)]
         else:
             pieces = list(unit)
             left = left if whole <= left else 0
@@ -156,17 +171,19 @@ def chunks(record: Iterable[Element], cuts: Iterable[int], room: int, cost: Cost
     return out
 
 
-def _units(record: Iterable[Element], cuts: Iterable[int]) -> Iterator[Sequence[Element]]:
+def _group_between_cuts(
+    record: Iterable[Element], cuts: Iterable[int]
+) -> Iterator[Sequence[Element]]:
     """Elements that stand between the same two cuts."""
     places = sorted(cuts)
     for _, unit in groupby(record, key=lambda element: bisect_right(places, element.at)):
         yield tuple(unit)
 
 
-def _pieces(element: Element, room: int, cost: Cost) -> Iterator[Element]:
-    if cost(element) <= room or len(element.text) <= SMALLEST:
+def _cut_element(element: Element, room: int, cost: Cost) -> Iterator[Element]:
+    if cost(element) <= room or len(element.text) <= MIN_ELEMENT:
         yield element
         return
-    for half in halves(element):
+    for half in halve(element):
         if half.text.strip():
-            yield from _pieces(half, room, cost)
+            yield from _cut_element(half, room, cost)

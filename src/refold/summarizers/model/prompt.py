@@ -22,7 +22,9 @@ class Prompt:
 
     def plus(self, *texts: str) -> "Prompt":
         """This prompt followed by other texts, those that say nothing left out."""
-        return Prompt(self.name, "\n\n".join(text.strip() for text in (self.text, *texts) if text.strip()))
+        return Prompt(
+            self.name, "\n\n".join(text.strip() for text in (self.text, *texts) if text.strip())
+        )
 
     def filled(self, **values: object) -> "Prompt":
         """This prompt with `{name}` replaced by each of *values*; any other brace stays as it is."""
@@ -32,10 +34,12 @@ class Prompt:
         return Prompt(self.name, text)
 
 
-def prompt(name: str) -> Prompt:
+def load_prompt(name: str) -> Prompt:
     """A prompt that comes with the package: `summary`, `whole`, `part`, `reduce` or `here`
     (files in `refold/summarizers/prompts`). Raises FileNotFoundError."""
-    text = files("refold.summarizers").joinpath("prompts", f"{name}.txt").read_text(encoding="utf-8")
+    text = (
+        files("refold.summarizers").joinpath("prompts", f"{name}.txt").read_text(encoding="utf-8")
+    )
     return Prompt(name, text.strip())
 
 

@@ -10,10 +10,21 @@ from typing import NamedTuple
 from refold.messages import Content, Media, Message, Opaque, Part, Text, ToolCall, ToolResult
 from refold.text.clip import floor, gap
 
-TAGS = ("conversation", "previous-summary", "part", "user", "assistant", "system", "tool", "call", "result", "request")
+TAGS = (
+    "conversation",
+    "previous-summary",
+    "part",
+    "user",
+    "assistant",
+    "system",
+    "tool",
+    "call",
+    "result",
+    "request",
+)
 _TAG = re.compile(rf"<(?=\\*\s{{0,8}}/?\s{{0,8}}(?:{'|'.join(TAGS)})\b)", re.IGNORECASE)
-_ODD = re.compile(r"[\"<>\s]+")
-NAME = 80
+_UNSAFE = re.compile(r"[\"<>\s]+")
+MAX_NAME = 80
 """Characters of a tool's name that are shown."""
 
 
@@ -24,7 +35,13 @@ class Detail(NamedTuple):
     inputs: int
 
 
-DETAILS = (Detail(10**9, 10**9), Detail(8_000, 4_000), Detail(2_000, 1_000), Detail(600, 300), Detail(200, 120))
+DETAILS = (
+    Detail(10**9, 10**9),
+    Detail(8_000, 4_000),
+    Detail(2_000, 1_000),
+    Detail(600, 300),
+    Detail(200, 120),
+)
 """From everything to the least. What people and the model said is told in full in all of them."""
 
 
@@ -40,44 +57,51 @@ class Element(NamedTuple):
 
     def render(self) -> str:
         """The element as text."""
-        return f"<{self.tag}{self.label}>\n{escaped(self.text)}\n</{self.tag}>"
+        return f"<{self.tag}{self.label}>\n{escape_tags(self.text)}\n</{self.tag}>"
 
 
-def escaped(text: str) -> str:
+def escape_tags(text: str) -> str:
     """*text*, unable to open or close any tag of a record."""
     return _TAG.sub(r"<\\", text)
 
 
-def fenced(tag: str, text: str) -> str:
+def in_tags(tag: str, text: str) -> str:
     """*text*, escaped, between the tags."""
-    return f"<{tag}>\n{escaped(text)}\n</{tag}>"
+    return f"<{tag}>\n{escape_tags(text)}\n</{tag}>"
 
 
-def elements(said: Iterable[tuple[int, Message]], detail: Detail) -> Iterator[Element]:
+def record_elements(said: Iterable[tuple[int, Message]], detail: Detail) -> Iterator[Element]:
     """What messages say, in order, thinking and empty texts left out."""
     for at, message in said:
         for part in message.parts:
-            element = _element(at, message.role, part, detail)
+            element = _make_element(at, message.role, part, detail)
             if element and element.text.strip():
                 yield element
 
 
-def _element(at: int, role: str, part: Part, detail: Detail) -> Element | None:
+def _make_element(at: int, role: str, part: Part, detail: Detail) -> Element | None:
     match part:
         case Text(text):
             return Element(at, role if role in TAGS else "system", text)
         case ToolCall(_, name, arguments):
-            return Element(at, "call", clipped(arguments or "{}", detail.inputs), _label(tool=name))
+            return Element(
+                at, "call", clip_middle(arguments or "{}", detail.inputs), _attributes(tool=name)
+            )
         case ToolResult(_, content, error, name):
-            text = "\n".join(map(_content, content)) or "(empty)"
-            return Element(at, "result", clipped(text, detail.results), _label(tool=name, error="yes" if error else ""))
+            text = "\n".join(map(_describe_content, content)) or "(empty)"
+            return Element(
+                at,
+                "result",
+                clip_middle(text, detail.results),
+                _attributes(tool=name, error="yes" if error else ""),
+            )
         case Media() | Opaque():
-            return Element(at, role if role in TAGS else "system", _content(part))
+            return Element(at, role if role in TAGS else "system", _describe_content(part))
         case _:
             return None
 
 
-def _content(part: Content) -> str:
+def _describe_content(part: Content) -> str:
     match part:
         case Text(text):
             return text
@@ -87,11 +111,13 @@ def _content(part: Content) -> str:
             return f"[{kind}]"
 
 
-def _label(**values: str) -> str:
-    return "".join(f' {name}="{_ODD.sub(" ", value)[:NAME]}"' for name, value in values.items() if value)
+def _attributes(**values: str) -> str:
+    return "".join(
+        f' {name}="{_UNSAFE.sub(" ", value)[:MAX_NAME]}"' for name, value in values.items() if value
+    )
 
 
-def clipped(text: str, limit: int) -> str:
+def clip_middle(text: str, limit: int) -> str:
     """*text* with its middle left out, so that about *limit* characters stay."""
     cut = gap(text, limit, head=0.6)
     left_out = cut.stop - cut.start
@@ -100,7 +126,7 @@ def clipped(text: str, limit: int) -> str:
     return f"{text[: cut.start]}\n[… {left_out:,} characters left out …]\n{text[cut.stop :]}"
 
 
-def halves(element: Element) -> tuple[Element, Element]:
+def halve(element: Element) -> tuple[Element, Element]:
     """An element as two, cut where nothing is cut apart; neither is empty."""
     middle = len(element.text) // 2
     line = element.text.find("\n", middle, min(middle + 400, len(element.text) - 1))

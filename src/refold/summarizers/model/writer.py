@@ -9,24 +9,24 @@ from refold.core.strategy import Answer, Ask
 from refold.messages import user
 from refold.rules.pairing import pair_calls
 from refold.summarizers.forms.form import Form
-from refold.summarizers.model.accept import Headings, Kind, reply
-from refold.summarizers.model.job import Job, chunks
-from refold.summarizers.model.prompt import Prompt, prompt
-from refold.summarizers.model.record import DETAILS, Element, clipped, elements, fenced
+from refold.summarizers.model.accept import Headings, ReplyKind, judge_answer
+from refold.summarizers.model.job import Job, split_record_into_parts
+from refold.summarizers.model.prompt import Prompt, load_prompt
+from refold.summarizers.model.record import DETAILS, Element, clip_middle, in_tags, record_elements
 
-Asking = Generator[Ask, Answer | None, "Told"]
-LEAST = 60
+WriterSteps = Generator[Ask, Answer | None, "WriterResult"]
+MIN_TOKENS = 60
 """Tokens below which a model is not asked for words at all."""
-LONGEST_TOKEN = 30
+MAX_CHARS_PER_TOKEN = 30
 """Characters of a record for each token, at most, that are worth counting: prose has 4."""
-QUESTION = 2_000
+MAX_QUESTION = 2_000
 """Characters of the latest request that are shown beside the record."""
 
 
-class Told(NamedTuple):
+class WriterResult(NamedTuple):
     """What came of asking."""
 
-    kind: Kind
+    kind: ReplyKind
     text: str = ""
     """The model's words, or why there are none."""
     value: Any = None
@@ -35,7 +35,7 @@ class Told(NamedTuple):
 
 
 @dataclass(slots=True)
-class Calls:
+class CallBudget:
     """How many questions may still be put, and how heavy the last one was."""
 
     left: int
@@ -57,7 +57,7 @@ class Writer:
     before: Any
     """The earlier summary as the form's value; None if there is none of that form."""
 
-    def tell(self, calls: Calls) -> Asking:
+    def tell(self, calls: CallBudget) -> WriterSteps:
         """The model's words for the whole span. A request that proves too long is put again with half
         the record, as long as there are calls left (conformance 36)."""
         limit, cause = self.job.capacity(self.window), ""
@@ -67,13 +67,13 @@ class Writer:
                 return told._replace(rung="; ".join(filter(None, (told.rung, cause))))
             cause = f"too long for the model: {told.text}"
             limit = (min(limit, calls.last) + self._frame()) // 2
-        return Told("failed", cause or "no calls left")
+        return WriterResult("failed", cause or "no calls left")
 
     def _frame(self) -> int:
         """Tokens of a request with an empty record: what no shortening takes away."""
-        return self.job.weight(self._ask(_body(()), self.closing, self.job.room))
+        return self.job.weight(self._ask(_conversation_tag(()), self.closing, self.job.room))
 
-    def _within(self, limit: int, calls: Calls, *, retry: bool) -> Asking:
+    def _within(self, limit: int, calls: CallBudget, *, retry: bool) -> WriterSteps:
         ask = self._whole(limit, in_place=self.same_model and not retry)
         if ask is None:
             return (yield from self._in_parts(limit, calls))
@@ -85,8 +85,8 @@ class Writer:
     def _whole(self, limit: int, *, in_place: bool) -> Ask | None:
         """One request for everything, told in as much detail as fits; None if none fits."""
         for detail in DETAILS:
-            body = _body(elements(self.job.found.said, detail))
-            if len(body) > limit * LONGEST_TOKEN:
+            body = _conversation_tag(record_elements(self.job.found.said, detail))
+            if len(body) > limit * MAX_CHARS_PER_TOKEN:
                 continue
             ask = self._ask(body, self.closing, self.job.room)
             if self.job.weight(ask) <= limit:
@@ -100,19 +100,24 @@ class Writer:
         view = self.job.view
         if pair_calls(view.messages).pending:
             return ask
-        text = prompt("here").plus(self.system.text, ask.prompt)
+        text = load_prompt("here").plus(self.system.text, ask.prompt)
         return replace(ask, view=view, prompt=text.text)
 
-    def _ask(self, body: str, closing: Prompt, tokens: int, *, anchored: bool = True, **values: object) -> Ask:
-        question = clipped(self.job.question, QUESTION)
+    def _ask(
+        self, body: str, closing: Prompt, tokens: int, *, anchored: bool = True, **values: object
+    ) -> Ask:
+        question = clip_middle(self.job.question, MAX_QUESTION)
         shown = (
-            fenced("previous-summary", self.job.before) if anchored and self.job.before else "",
+            in_tags("previous-summary", self.job.before) if anchored and self.job.before else "",
             body,
-            "The latest request of the user, to which all of this leads:\n" + fenced("request", question)
+            "The latest request of the user, to which all of this leads:\n"
+            + in_tags("request", question)
             if question
             else "",
         )
-        closing_text = closing.filled(tokens=tokens * 4 // 5, question=fenced("request", question), **values).text
+        closing_text = closing.filled(
+            tokens=tokens * 4 // 5, question=in_tags("request", question), **values
+        ).text
         return Ask(
             closing_text,
             tokens,
@@ -123,18 +128,24 @@ class Writer:
 
     # --- parts -----------------------------------------------------------------------------------
 
-    def _in_parts(self, limit: int, calls: Calls) -> Asking:
+    def _in_parts(self, limit: int, calls: CallBudget) -> WriterSteps:
         """The words for each part, joined: by the form where it knows how, else by one more request."""
         joins = isinstance(self.form, Headings)
         for detail in DETAILS[2:]:
-            asks = self._parts(list(elements(self.job.found.said, detail)), limit, calls.left - joins, joins=joins)
+            asks = self._parts(
+                list(record_elements(self.job.found.said, detail)),
+                limit,
+                calls.left - joins,
+                joins=joins,
+            )
             if asks:
                 break
         else:
-            return Told(
-                "failed", f"more than {calls.left} requests within a window of {self.window} tokens would be needed"
+            return WriterResult(
+                "failed",
+                f"more than {calls.left} requests within a window of {self.window} tokens would be needed",
             )
-        parts = list[Told]()
+        parts = list[WriterResult]()
         for ask in asks:
             parts.append((yield from self._put(ask, self._read_part, calls)))
             if parts[-1].kind != "good":
@@ -142,8 +153,10 @@ class Writer:
         rung = f"in {len(parts)} parts"
         if not joins:
             return self._joined([part.value for part in parts])._replace(rung=rung)
-        body = "\n".join(fenced("part", part.text) for part in parts)
-        told = yield from self._put(self._ask(body, prompt("reduce"), self.job.room), self._read, calls)
+        body = "\n".join(in_tags("part", part.text) for part in parts)
+        told = yield from self._put(
+            self._ask(body, load_prompt("reduce"), self.job.room), self._read, calls
+        )
         return told._replace(rung=rung)
 
     def _parts(self, record: list[Element], limit: int, most: int, *, joins: bool) -> list[Ask]:
@@ -154,15 +167,29 @@ class Writer:
             return []
         for count in range(2, most + 1):
             tokens = self._share(limit, count) if joins else self.job.room
-            bare = self._ask(_body(()), prompt("part"), tokens, anchored=not joins, part=count, parts=count)
+            bare = self._ask(
+                _conversation_tag(()),
+                load_prompt("part"),
+                tokens,
+                anchored=not joins,
+                part=count,
+                parts=count,
+            )
             room = limit - self.job.weight(bare)
-            if tokens < LEAST or room <= 0:
+            if tokens < MIN_TOKENS or room <= 0:
                 return []
-            cut = chunks(record, self.job.view.base.cuts, room, cost)
+            cut = split_record_into_parts(record, self.job.view.base.cuts, room, cost)
             if 0 < len(cut) <= count:
-                closing, total = prompt("part"), len(cut)
+                closing, total = load_prompt("part"), len(cut)
                 return [
-                    self._ask(_body(part), closing, tokens, anchored=not joins, part=n, parts=total)
+                    self._ask(
+                        _conversation_tag(part),
+                        closing,
+                        tokens,
+                        anchored=not joins,
+                        part=n,
+                        parts=total,
+                    )
                     for n, part in enumerate(cut, 1)
                 ]
         return []
@@ -172,13 +199,13 @@ class Writer:
 
     def _share(self, limit: int, count: int) -> int:
         """Tokens of each part's answer, so that *count* of them can be joined in one request."""
-        bare = self.job.weight(self._ask("", prompt("reduce"), self.job.room))
-        frame = self.job.cost(fenced("part", ""))
+        bare = self.job.weight(self._ask("", load_prompt("reduce"), self.job.room))
+        frame = self.job.cost(in_tags("part", ""))
         return min(self.job.room, (limit - bare) // count - frame)
 
     # --- reading answers -------------------------------------------------------------------------
 
-    def _put(self, ask: Ask, read: Callable[[str], Told], calls: Calls) -> Asking:
+    def _put(self, ask: Ask, read: Callable[[str], WriterResult], calls: CallBudget) -> WriterSteps:
         """Ask; once more, if the answer is off the template (conformance 34), or was cut off by its length (F26)."""
         told = yield from self._once(ask, read, calls)
         if told.kind == "cut off" and calls.left:
@@ -187,45 +214,45 @@ class Writer:
             return second if second.kind == "good" else told
         if told.kind != "off template" or not calls.left:
             return told
-        again = (
-            f"{ask.prompt}\n\nAn earlier answer could not be used: {told.text}. Keep to the form that was asked for."
-        )
+        again = f"{ask.prompt}\n\nAn earlier answer could not be used: {told.text}. Keep to the form that was asked for."
         return (yield from self._once(replace(ask, prompt=again), read, calls))
 
-    def _once(self, ask: Ask, read: Callable[[str], Told], calls: Calls) -> Asking:
+    def _once(
+        self, ask: Ask, read: Callable[[str], WriterResult], calls: CallBudget
+    ) -> WriterSteps:
         if not calls.left:
-            return Told("failed", "no calls left")
+            return WriterResult("failed", "no calls left")
         calls.left -= 1
         calls.last = self.job.weight(ask)
-        got = reply((yield ask))
-        return read(got.text) if got.kind == "good" else Told(got.kind, got.text)
+        got = judge_answer((yield ask))
+        return read(got.text) if got.kind == "good" else WriterResult(got.kind, got.text)
 
-    def _read_part(self, text: str) -> Told:
+    def _read_part(self, text: str) -> WriterResult:
         value = self.form.parse(text)
         if value is None:
-            return Told("off template", "it does not have the form that was asked for")
-        return Told("good", self.form.render(value), value)
+            return WriterResult("off template", "it does not have the form that was asked for")
+        return WriterResult("good", self.form.render(value), value)
 
-    def _read(self, text: str) -> Told:
+    def _read(self, text: str) -> WriterResult:
         told = self._read_part(text)
         return self._joined([told.value]) if told.kind == "good" else told
 
-    def _joined(self, values: Iterable[Any]) -> Told:
+    def _joined(self, values: Iterable[Any]) -> WriterResult:
         """The earlier value brought up to date, as text that fits."""
         value = self.before
         for new in values:
             value = self.form.merge(value, new)
             if value is None:
-                return Told("off template", "it cannot be applied to the earlier summary")
+                return WriterResult("off template", "it cannot be applied to the earlier summary")
         text = self.form.render(value)
         while self.job.cost(text) > self.job.room:
             value = self.form.shorter(value)
             if value is None:
-                return Told("off template", "it is too long")
+                return WriterResult("off template", "it is too long")
             text = self.form.render(value)
-        return Told("good", text, value)
+        return WriterResult("good", text, value)
 
 
-def _body(record: Iterable[Element]) -> str:
+def _conversation_tag(record: Iterable[Element]) -> str:
     inside = "\n".join(element.render() for element in record)
     return f"<conversation>\n{inside}\n</conversation>"

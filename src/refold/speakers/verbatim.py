@@ -6,22 +6,29 @@ from typing import NamedTuple
 
 from refold.core.view import View
 from refold.messages import Media, Message, Opaque, Text, Thinking
-from refold.speakers.carriers import BARE, NEW_TASK
-from refold.speakers.segments import LIFTED, Segment, own_words, segments, steers, without_numbers
+from refold.speakers.carriers import NEW_TASK, TEXT_PREFIXES
+from refold.speakers.segments import (
+    LIFTED,
+    Segment,
+    is_steering,
+    own_words,
+    segments,
+    without_numbers,
+)
 from refold.text.summary_wrapper import belongs_to_summary, without_summary
 from refold.tokens.count import Counter
 
-SHARE = 5
+UNKNOWN_SHARE = 5
 """Of the room, context of unknown kinds may take one part in so many; the oldest of it goes first."""
 EXAMPLE = "example"
 """The kind of orders that are told as a dialogue: the answers belong to them."""
 
-Heard = Sequence[tuple[Segment, ...]]
+Segmented = Sequence[tuple[Segment, ...]]
 """The segments of each message."""
-Picks = Callable[[Segment], bool]
+SegmentFilter = Callable[[Segment], bool]
 
 
-class Staying(NamedTuple):
+class Verbatim(NamedTuple):
     """What stands beside a summary."""
 
     messages: tuple[tuple[int, Message], ...] = ()
@@ -34,12 +41,12 @@ class Staying(NamedTuple):
     """Segments that found no room: steering between an open task and the newest words, or context of unknown kinds."""
 
 
-def heard_in(view: View) -> Heard:
+def view_segments(view: View) -> Segmented:
     """Who says what in each message of a view's transcript, worked out once for each while it grows."""
-    return heard(view.transcript.messages, view.base.map_cached(segments))
+    return segment_messages(view.transcript.messages, view.base.map_cached(segments))
 
 
-def heard(messages: Sequence[Message], known: Heard | None = None) -> Heard:
+def segment_messages(messages: Sequence[Message], known: Segmented | None = None) -> Segmented:
     """Who says what in each of *messages*. A text that begins with a line of its own ending in a colon, as another does,
     is a tool's: so do clients label what is no person's, and people do not twice."""
     found = list(map(segments, messages)) if known is None else list(known)
@@ -52,7 +59,10 @@ def heard(messages: Sequence[Message], known: Heard | None = None) -> Heard:
                 labels[label] = labels.get(label, 0) + 1
     if all(count == 1 for count in labels.values()):
         return found
-    return [tuple(_labelled(segment, labels) for segment in spoken) if spoken else () for spoken in found]
+    return [
+        tuple(_apply_label(segment, labels) for segment in spoken) if spoken else ()
+        for spoken in found
+    ]
 
 
 def is_request(message: Message) -> bool:
@@ -65,24 +75,26 @@ def has_person(spoken: Sequence[Segment]) -> bool:
     return any(segment.voice == "person" for segment in spoken)
 
 
-def request_of(message: Message) -> str:
+def request_text(message: Message) -> str:
     """The person's own words in *message*, in whatever role and without the client's wrapper; empty where none are."""
     own = (own_words(segment) for segment in segments(message) if segment.voice == "person")
     return "\n\n".join(filter(None, own))
 
 
-def current(messages: Sequence[Message], spoken: Heard) -> dict[int, tuple[Segment, ...]]:
+def current_request(
+    messages: Sequence[Message], spoken: Segmented
+) -> dict[int, tuple[Segment, ...]]:
     """Everything that a person has said since the model last ended a turn before it, by position.
 
     Where nobody surely has, the newest text that may be a person's; so too beside older words where a turn begins with
     none. Steering adds to a request and does not replace it.
     """
-    found = _open_words(messages, spoken, lambda segment: segment.voice == "person" and segment.is_sure) or _open_words(
-        messages, spoken, lambda segment: segment.voice == "person"
-    )
+    found = _open_request(
+        messages, spoken, lambda segment: segment.voice == "person" and segment.is_sure
+    ) or _open_request(messages, spoken, lambda segment: segment.voice == "person")
     if not found:
-        return _newest(messages, spoken, (_is_unknown, _is_no_summary))
-    newest = _newest(messages, spoken, (_is_unknown,), max(found) + 1)
+        return _newest_text(messages, spoken, (_is_unknown, _is_no_summary))
+    newest = _newest_text(messages, spoken, (_is_unknown,), max(found) + 1)
     begun = any(
         messages[at].role == "assistant" and _ends_turn(messages, at)
         for at in range(max(found), max(newest, default=0))
@@ -90,7 +102,7 @@ def current(messages: Sequence[Message], spoken: Heard) -> dict[int, tuple[Segme
     return found | newest if begun else found
 
 
-def staying(view: View, stop: int, room: int | None = None) -> Staying:
+def find_verbatim(view: View, stop: int, room: int | None = None) -> Verbatim:
     """What of `messages[:stop]` stays when it is hidden: the words of the current request, every order, and the newest
     context of each kind.
 
@@ -99,43 +111,60 @@ def staying(view: View, stop: int, room: int | None = None) -> Staying:
     that. What finds no room is counted.
     """
     room = view.estimate // 2 if room is None else max(0, room)
-    return stays(view.transcript.messages, stop, heard_in(view), (view.profile.count, room))
+    return find_verbatim_in(
+        view.transcript.messages, stop, view_segments(view), (view.profile.count, room)
+    )
 
 
-def stays(
-    messages: Sequence[Message], stop: int, spoken: Heard | None = None, room: tuple[Counter, int] | None = None
-) -> Staying:
-    """As `staying`, of a list of messages. *room*: how tokens are counted, and how many there are; without it all."""
-    spoken = heard(messages) if spoken is None else spoken
-    asked = {} if _is_over(messages, stop) else current(messages, spoken)
-    count, most = room or (_nothing, 1)
-    left, left_out = _Room(count, most), 0
+def find_verbatim_in(
+    messages: Sequence[Message],
+    stop: int,
+    spoken: Segmented | None = None,
+    room: tuple[Counter, int] | None = None,
+) -> Verbatim:
+    """As `find_verbatim`, of a list of messages. *room*: how tokens are counted, and how many there are; without it all."""
+    spoken = segment_messages(messages) if spoken is None else spoken
+    asked = {} if _is_over(messages, stop) else current_request(messages, spoken)
+    count, most = room or (_count_nothing, 1)
+    left, left_out = _TokenRoom(count, most), 0
     chosen = dict[int, list[Segment]]()
     for at in sorted((at for at in asked if at < stop), reverse=True):
         if at not in (min(asked), max(asked)) and not left.takes(asked[at]):
             left_out += len(asked[at])
         else:
             chosen[at] = list(asked[at])
-    states, bodies, notes = set[str](), set[str](), _Room(count, most // SHARE if room else 1)
+    states, bodies, notes = (
+        set[str](),
+        set[str](),
+        _TokenRoom(count, most // UNKNOWN_SHARE if room else 1),
+    )
     for at in reversed(range(len(messages))):
         for segment in reversed(spoken[at]):
-            if not _holds(segment, states, bodies) or at >= stop or segment in chosen.get(at, ()):
+            if (
+                not _is_standing(segment, states, bodies)
+                or at >= stop
+                or segment in chosen.get(at, ())
+            ):
                 continue
             if _is_unknown(segment) and not notes.takes((segment,)):
                 left_out += 1
             else:
                 chosen.setdefault(at, []).append(segment)
-    told = [(at, _message(messages[at], own)) for at, own in sorted(chosen.items())]
+    told = [(at, _reduce_message(messages[at], own)) for at, own in sorted(chosen.items())]
     examples = {at for at, own in chosen.items() if any(segment.kind == EXAMPLE for segment in own)}
     dialogue = [(at, message) for at, message in told if at in examples]
-    answers = [(at + 1, messages[at + 1]) for at in examples if at + 1 < stop and _is_answer(messages[at + 1])]
+    answers = [
+        (at + 1, messages[at + 1])
+        for at in examples
+        if at + 1 < stop and _is_answer(messages[at + 1])
+    ]
     beside = tuple((at, message) for at, message in told if at not in examples)
     request = frozenset(at for at in asked if at in chosen)
-    return Staying(beside, tuple(sorted([*dialogue, *answers], key=_place)), request, left_out)
+    return Verbatim(beside, tuple(sorted([*dialogue, *answers], key=_place)), request, left_out)
 
 
 @dataclass(slots=True)
-class _Room:
+class _TokenRoom:
     """Tokens that are left."""
 
     count: Counter
@@ -147,7 +176,7 @@ class _Room:
         return self.left >= 0
 
 
-def _nothing(message: Message) -> int:  # noqa: ARG001 - the shape
+def _count_nothing(message: Message) -> int:  # noqa: ARG001 - the shape
     return 0
 
 
@@ -159,9 +188,11 @@ def _is_answer(message: Message) -> bool:
     return message.role == "assistant" and not message.calls
 
 
-def _holds(segment: Segment, states: set[str], bodies: set[str]) -> bool:
+def _is_standing(segment: Segment, states: set[str], bodies: set[str]) -> bool:
     """Is this something that stays, and was not said later: in the same words, or anew of a kind that is whole?"""
-    if segment.voice in ("person", "tool") or (segment.voice != "instruction" and segment.kind in states):
+    if segment.voice in ("person", "tool") or (
+        segment.voice != "instruction" and segment.kind in states
+    ):
         return False
     body = segment.text if segment.voice == "instruction" else without_numbers(segment.text)
     if segment.is_whole:
@@ -171,7 +202,7 @@ def _holds(segment: Segment, states: set[str], bodies: set[str]) -> bool:
     return new
 
 
-def _message(message: Message, chosen: Sequence[Segment]) -> Message:
+def _reduce_message(message: Message, chosen: Sequence[Segment]) -> Message:
     """*message* as far as it stays; itself where all of it does."""
     message = without_summary(message)
     by_part = dict[int, list[Segment]]()
@@ -180,18 +211,22 @@ def _message(message: Message, chosen: Sequence[Segment]) -> Message:
     asks = has_person(chosen)
     parts = list[Text | Media | Opaque]()
     for at, part in enumerate(message.parts):
-        if isinstance(part, Media) or (isinstance(part, Opaque) and not part.opens and not part.closes):
+        if isinstance(part, Media) or (
+            isinstance(part, Opaque) and not part.opens and not part.closes
+        ):
             parts += [part] if asks or not message.text else []
         elif at in by_part:
-            parts += _texts(part.text if isinstance(part, Text) else "", by_part[at])
+            parts += _reduce_part(part.text if isinstance(part, Text) else "", by_part[at])
     told = Message("user" if message.results else message.role, tuple(parts))
     return message if told == message else told
 
 
-def _texts(whole: str, chosen: Sequence[Segment]) -> list[Text]:
+def _reduce_part(whole: str, chosen: Sequence[Segment]) -> list[Text]:
     """What stays of one part, in the order in which it stood."""
     ordered = sorted(chosen, key=lambda segment: whole.find(segment.text))
-    texts = [f"{LIFTED}\n{segment.text}" if segment.is_lifted else segment.text for segment in ordered]
+    texts = [
+        f"{LIFTED}\n{segment.text}" if segment.is_lifted else segment.text for segment in ordered
+    ]
     as_said = len("".join("".join(texts).split())) == len("".join(whole.split()))
     return [Text(whole)] if as_said else [Text("\n\n".join(text.strip("\n") for text in texts))]
 
@@ -199,13 +234,17 @@ def _texts(whole: str, chosen: Sequence[Segment]) -> list[Text]:
 # --- the request ------------------------------------------------------------------------------
 
 
-def _open_words(messages: Sequence[Message], spoken: Heard, is_own: Picks) -> dict[int, tuple[Segment, ...]]:
+def _open_request(
+    messages: Sequence[Message], spoken: Segmented, is_own: SegmentFilter
+) -> dict[int, tuple[Segment, ...]]:
     found, known = dict[int, tuple[Segment, ...]](), set[str]()
     for at in reversed(range(len(messages))):
         if messages[at].role == "assistant":
             if found and _ends_turn(messages, at):
                 break
-        elif own := tuple(segment for segment in spoken[at] if is_own(segment) and _is_new(segment, known)):
+        elif own := tuple(
+            segment for segment in spoken[at] if is_own(segment) and _is_new(segment, known)
+        ):
             found[at] = own
     return found
 
@@ -217,8 +256,8 @@ def _is_new(segment: Segment, known: set[str]) -> bool:
     return new
 
 
-def _newest(
-    messages: Sequence[Message], spoken: Heard, picks: Sequence[Picks], first: int = 0
+def _newest_text(
+    messages: Sequence[Message], spoken: Segmented, picks: Sequence[SegmentFilter], first: int = 0
 ) -> dict[int, tuple[Segment, ...]]:
     """The newest text in the user's role from *first* on that one of *picks* takes, with what stands in the same part."""
     for fits in picks:
@@ -251,7 +290,12 @@ def _ends_turn(messages: Sequence[Message], at: int) -> bool:
 
 def _is_over(messages: Sequence[Message], stop: int) -> bool:
     """Has the model answered all that there is, and does nothing of it stand behind *stop*?"""
-    return stop == len(messages) and bool(stop) and messages[-1].role == "assistant" and not messages[-1].calls
+    return (
+        stop == len(messages)
+        and bool(stop)
+        and messages[-1].role == "assistant"
+        and not messages[-1].calls
+    )
 
 
 # --- labels -----------------------------------------------------------------------------------
@@ -259,18 +303,25 @@ def _is_over(messages: Sequence[Message], stop: int) -> bool:
 
 def _label(segment: Segment) -> str:
     """The first line of a text that may be a person's, where it ends in a colon and is not all of it."""
-    if segment.voice != "person" or segment.is_lifted or segment.text.lstrip().startswith("<") or steers(segment.text):
+    if (
+        segment.voice != "person"
+        or segment.is_lifted
+        or segment.text.lstrip().startswith("<")
+        or is_steering(segment.text)
+    ):
         return ""
     line, _, rest = segment.text.lstrip()[:400].partition("\n")
     return line.rstrip() if rest.strip() and line.rstrip().endswith((":", "：")) else ""
 
 
-def _labelled(segment: Segment, labels: dict[str, int]) -> Segment:
+def _apply_label(segment: Segment, labels: dict[str, int]) -> Segment:
     is_tool = labels.get(_label(segment), 0) > 1
-    return segment._replace(voice="tool") if is_tool and not _is_known(segment) else segment
+    return segment._replace(voice="tool") if is_tool and not _is_marked_person(segment) else segment
 
 
-def _is_known(segment: Segment) -> bool:
+def _is_marked_person(segment: Segment) -> bool:
     """Do a client's own words say that this is a person's?"""
     text = segment.text.lstrip()
-    return NEW_TASK in text or any(text.startswith(words) for words, carrier in BARE if carrier.voice == "person")
+    return NEW_TASK in text or any(
+        text.startswith(words) for words, carrier in TEXT_PREFIXES if carrier.voice == "person"
+    )
