@@ -67,17 +67,17 @@ MAKERS = {"compile", *USES}
 
 MADE: dict[tuple[str, str], Callable[[], list[re.Pattern[Any]]]] = {
     ("refold.gateway.api.json_schema", "_pattern"): lambda: [re.compile(str(s["pattern"])) for s in (NAME, EDIT_ID)],
-    ("refold.gateway.config.toml", "_line"): list,  # a line of the operator's own file
-    ("refold.gateway.config.toml", "_heading"): list,  # likewise
-    ("refold.retrieval.search", "words"): lambda: [p for p in (word_pattern("ab abc 中文字"),) if p],
+    ("refold.gateway.config.toml", "_find_line"): list,  # a line of the operator's own file
+    ("refold.gateway.config.toml", "_heading_line"): list,  # likewise
+    ("refold.retrieval.search", "word_pattern"): lambda: [p for p in (word_pattern("ab abc 中文字"),) if p],
     ("refold.summarizers.forms.sections", "_pattern"): lambda: [HANDOVER._pattern()],
-    ("refold.summarizers.forms.tags", "opening"): lambda: [opening_tag(("state_snapshot", "goal"))],
-    ("refold.summarizers.forms.tags", "closing"): lambda: [closing_tag("state_snapshot")],
+    ("refold.summarizers.forms.tags", "opening_tag"): lambda: [opening_tag(("state_snapshot", "goal"))],
+    ("refold.summarizers.forms.tags", "closing_tag"): lambda: [closing_tag("state_snapshot")],
     ("refold.summarizers.model.accept", "_heading"): lambda: [_heading("Open work")],
     ("refold.summarizers.model.accept", "_heading_lines"): lambda: [_heading_lines(("Open work", "Notes"))],
     ("refold.summarizers.heuristic.lexicon", "_spaced"): lambda: [cues._spaced for cues in CUES],
     ("refold.summarizers.heuristic.lexicon", "_dense"): lambda: [cues._dense for cues in CUES],
-    ("refold.summarizers.heuristic.words", "_compiled"): list,  # its callers are looked at
+    ("refold.summarizers.heuristic.words", "_compile"): list,  # its callers are looked at
 }
 """Patterns that are made of what a function is given: of the module and the function, some such patterns."""
 
@@ -97,7 +97,7 @@ class _Calls(ast.NodeVisitor):
         self.calls: list[tuple[str, ast.Call]] = []
         self.uses: dict[str, set[str]] = {}
         self.used_as: dict[ast.expr, str] = {}
-        """What is done with a pattern that a call of `_compiled` makes."""
+        """What is done with a pattern that a call of `_compile` makes."""
         self._in: list[str] = []
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
@@ -109,7 +109,7 @@ class _Calls(ast.NodeVisitor):
         match node.func:
             case ast.Attribute(ast.Name("re"), name) if name in MAKERS:
                 self.calls.append((".".join(self._in), node))
-            case ast.Name("_compiled"):
+            case ast.Name("_compile"):
                 self.calls.append((".".join(self._in), node))
         self.generic_visit(node)
 
