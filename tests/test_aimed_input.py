@@ -27,7 +27,7 @@ import pytest
 import refold
 from backtracking import Attack, Machine, TooMuch, attacks
 from refold.gateway.api.schemas import EDIT_ID, NAME
-from refold.gateway.policy.output_cap import Cap
+from refold.gateway.policy.body_fields import Cap
 from refold.models.responses import strip_reasoning
 from refold.retrieval.search import word_pattern
 from refold.summarizers.forms.sections import HANDOVER
@@ -299,7 +299,7 @@ SKIPPED: dict[str, str] = {
     "refold.summarizers.heuristic.lexicon._lower_pattern": "likewise",
     "refold.speakers.segments._element_end": "a part of `_pieces`",
     "refold.speakers.segments._make_segment": "likewise",
-    "refold.gateway.policy.error_text._sentences_of_text": "a part of `error_sentences`",
+    "refold.gateway.policy.upstream_errors._sentences_of_text": "a part of `error_sentences`",
 }
 """Functions whose first argument is no text of others, or is a part of one that its callers, which are looked at, bound."""
 

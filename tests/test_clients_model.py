@@ -7,7 +7,7 @@ import pytest
 from clients import task
 from clients.model import WINDOW, Model, refusal
 
-from refold.gateway.policy.context_errors import is_context_error, read_figures
+from refold.gateway.policy.upstream_errors import is_context_error, read_figures
 from refold.testing.scripted_answers import Call, Received, encoded
 from refold.testing.scripted_upstream import Asked
 

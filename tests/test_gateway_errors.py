@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.gateway.policy.context_errors import Figures, context_error, is_context_error, read_figures
-from refold.gateway.policy.output_cap import Cap, lower_cap, read_cap, write_cap
+from refold.gateway.policy.body_fields import Cap, lower_cap, read_cap, write_cap
+from refold.gateway.policy.upstream_errors import ErrorFigures, context_error, is_context_error, read_figures
 
 APIS = ("anthropic", "openai_chat", "openai_responses", "gemini")
 
@@ -19,7 +19,7 @@ def test_what_we_say_is_what_we_recognise(api: str):
     assert dict(headers)["content-type"] == "application/json"
     assert is_context_error(api, status, body)
     said = read_figures(body)
-    assert said == (Figures() if api == "openai_responses" else Figures(30_000, 0, 16_000))
+    assert said == (ErrorFigures() if api == "openai_responses" else ErrorFigures(30_000, 0, 16_000))
     assert is_context_error(api, *context_error(api)[::2])
 
 
@@ -35,50 +35,50 @@ def test_dialects():
 
 
 SAID = [
-    ("anthropic", 400, "prompt is too long: 205000 tokens > 200000 maximum", Figures(205_000, 0, 200_000)),
+    ("anthropic", 400, "prompt is too long: 205000 tokens > 200000 maximum", ErrorFigures(205_000, 0, 200_000)),
     (
         "anthropic",
         400,
         "input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000, decrease input length or `max_tokens`",
-        Figures(190_000, 32_000, 200_000),
+        ErrorFigures(190_000, 32_000, 200_000),
     ),
-    ("anthropic", 413, "request_too_large: Request exceeds the maximum size", Figures()),
+    ("anthropic", 413, "request_too_large: Request exceeds the maximum size", ErrorFigures()),
     (
         "openai_chat",
         400,
         "This model's maximum context length is 128000 tokens. However, your messages resulted in 130222 tokens (129000 in the messages, 1222 in the functions).",
-        Figures(130_222, 0, 128_000),
+        ErrorFigures(130_222, 0, 128_000),
     ),
     (
         "openai_chat",
         400,
         "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens (8000 in the messages, 1000 in the completion).",
-        Figures(8_000, 1_000, 8_192),
+        ErrorFigures(8_000, 1_000, 8_192),
     ),
     (
         "openai_chat",
         400,
         "Requested token count exceeds the model's maximum context length of 131072 tokens.",
-        Figures(0, 0, 131_072),
+        ErrorFigures(0, 0, 131_072),
     ),
-    ("openai_chat", 500, "the request exceeds the available context size, try increasing it", Figures()),
+    ("openai_chat", 500, "the request exceeds the available context size, try increasing it", ErrorFigures()),
     (
         "gemini",
         400,
         "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
-        Figures(1_200_000, 0, 1_048_576),
+        ErrorFigures(1_200_000, 0, 1_048_576),
     ),
     (
         "gemini",
         400,
         "The input token count 1200000 exceeds the maximum number of tokens allowed 1048576.",
-        Figures(1_200_000, 0, 1_048_576),
+        ErrorFigures(1_200_000, 0, 1_048_576),
     ),
 ]
 
 
 @pytest.mark.parametrize(("api", "status", "message", "expected"), SAID)
-def test_what_providers_say(api: str, status: int, message: str, expected: Figures):
+def test_what_providers_say(api: str, status: int, message: str, expected: ErrorFigures):
     body = json.dumps({"error": {"message": message}}).encode()
     assert is_context_error(api, status, body)
     assert read_figures(body) == expected
@@ -129,13 +129,13 @@ HANDED_ON = [
 def test_errors_are_recognised_however_they_were_handed_on(error: object):
     body = json.dumps(error).encode()
     assert is_context_error("openai_chat", 400, body)
-    assert read_figures(body) == Figures(9_000, 0, 8_192)
+    assert read_figures(body) == ErrorFigures(9_000, 0, 8_192)
 
 
 @pytest.mark.parametrize("text", [TOLD, f"data: {json.dumps(LONG)}\n\n", f"400 {json.dumps(LONG)}"])
 def test_errors_that_are_no_json_are_recognised(text: str):
     assert is_context_error("openai_chat", 400, text.encode())
-    assert read_figures(text.encode()) == Figures(9_000, 0, 8_192)
+    assert read_figures(text.encode()) == ErrorFigures(9_000, 0, 8_192)
 
 
 PLAIN = st.text(st.characters(exclude_characters="'\"`“”‘’{}\\"), max_size=30).map(lambda text: f"{text} ")
@@ -152,7 +152,7 @@ def test_what_an_error_quotes_does_not_count(before: str, wrong: str, quotes: st
     for error in ({"message": f"Invalid value: {before}{quoted}"}, f"Invalid value: {before}{quoted}"):
         body = json.dumps({"error": error}).encode()
         assert not is_context_error("openai_chat", 400, body)
-        assert read_figures(body) == Figures()
+        assert read_figures(body) == ErrorFigures()
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_what_an_error_quotes_does_not_count(before: str, wrong: str, quotes: st
 def test_a_request_that_an_error_shows_does_not_count(error: object):
     body = json.dumps(error).encode()
     assert not is_context_error("openai_chat", 400, body)
-    assert read_figures(body) == Figures()
+    assert read_figures(body) == ErrorFigures()
 
 
 VALUES = st.recursive(

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from raw_http import eventually, statuses, talk
 from refold.gateway.config.config import Config
 from refold.gateway.messages import GatewayResponse, Outgoing
-from refold.gateway.policy.context_errors import Figures, read_figures
+from refold.gateway.policy.upstream_errors import ErrorFigures, read_figures
 from refold.gateway.settings import Limits
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import ScriptedPipeline, serving
@@ -484,7 +484,7 @@ def test_foreign_figures_are_handed_on_and_none_made_up(api: str, words: str, li
     with ScriptedUpstream([odd]) as upstream, serving(config(upstream)) as gateway:
         answer = CLIENT.post(gateway.url + APIS[api][0], json=APIS[api][1])
         assert answer.status_code == 400
-        assert read_figures(answer.content) == (Figures(40_000, 0, limit) if limit else Figures())
+        assert read_figures(answer.content) == (ErrorFigures(40_000, 0, limit) if limit else ErrorFigures())
 
 
 def test_other_errors_pass_as_they_are() -> None:

@@ -12,7 +12,7 @@ import pytest
 from refold.gateway import Config, Gateway, Pipeline, Settings, Upstream
 from refold.gateway.config.config import parse_config
 from refold.gateway.messages import Incoming, Outgoing
-from refold.gateway.policy.thinking_errors import is_thinking_refused, refused_block
+from refold.gateway.policy.upstream_errors import is_thinking_refused, refused_block
 from refold.gateway.serve import create_gateway
 from refold.stores import MemoryStore
 from refold.testing.scripted_answers import Reply

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import FormatError, compact
-from refold.gateway.policy.thinking_errors import is_strict
+from refold.gateway.policy.body_fields import is_strict_json
 from refold.strategies import ClearToolResults
 from test_gateway_core import Driver, chat
 
@@ -71,7 +71,7 @@ VALUES = st.recursive(
 
 @given(VALUES, st.booleans(), st.sampled_from([None, 1, "\t"]))
 def test_c22_law_what_a_strict_writer_writes_is_strict(value: object, escapes: bool, indent: object) -> None:
-    assert is_strict(json.dumps(value, ensure_ascii=escapes, indent=indent, allow_nan=False).encode())
+    assert is_strict_json(json.dumps(value, ensure_ascii=escapes, indent=indent, allow_nan=False).encode())
 
 
 @pytest.mark.parametrize("number", ["1e999", "-1E400"])

@@ -12,7 +12,7 @@ from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.http.request import RequestHead
 from refold.gateway.messages import Incoming
 from refold.gateway.pipeline.turns import Turn
-from refold.gateway.policy.server_history import server_history_field
+from refold.gateway.policy.request_kind import server_history_field
 
 
 class Found(NamedTuple):

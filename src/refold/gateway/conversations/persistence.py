@@ -7,8 +7,8 @@ from refold.compactor.signed_thinking import BY, drop_invalidated_thinking
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import StoreError
-from refold.gateway.conversations import result_edits as decisions
 from refold.gateway.conversations.conversations import Conversation
+from refold.gateway.conversations.result_edits import extract, reapply, tips_of
 from refold.stores.store import LedgerRow, Store
 
 
@@ -52,7 +52,7 @@ def _edits_to_save(conversation: Conversation, view: View, fresh: Sequence[Edit]
     bound = view.profile.rules.binds
     timely = [edit for edit in fresh if bound and edit.by in local]
     kept = fresh if bound else [edit for edit in fresh if edit.by not in local]
-    return [*timely, *decisions.extract(conversation.tenant, view, kept)]
+    return [*timely, *extract(conversation.tenant, view, kept)]
 
 
 def flush_unsaved(conversation: Conversation, store: Store) -> None:
@@ -95,9 +95,9 @@ def repair_interrupted(conversation: Conversation, view: View, store: Store) -> 
 def reapply_result_edits(conversation: Conversation, view: View, store: Store) -> int:
     """Show again what was decided about single results of a history that is new here; how many edits that
     took. Raises `StoreError`."""
-    tips = decisions.tips_of(conversation.tenant, view.transcript.messages)
+    tips = tips_of(conversation.tenant, view.transcript.messages)
     found = store.load(tips) if tips else ()
-    edits = decisions.reapply(conversation.tenant, view, found) if found else []
+    edits = reapply(conversation.tenant, view, found) if found else []
     if edits:
         store.save(edits)
     return len(edits)

@@ -10,17 +10,19 @@ from refold.gateway.conversations.failures import log_passthrough
 from refold.gateway.conversations.workers import Job
 from refold.gateway.http.request_model import request_model
 from refold.gateway.messages import APIS, Incoming, Outcome, Outgoing, is_auxiliary
-from refold.gateway.pipeline import retry as again
 from refold.gateway.pipeline.accounting import Ticket
 from refold.gateway.pipeline.match import ConversationMatcher
-from refold.gateway.pipeline.retry import Retry
+from refold.gateway.pipeline.retry import Retry, lower_caps
 from refold.gateway.pipeline.turns import Turn, Turns
-from refold.gateway.policy import native
-from refold.gateway.policy.context_errors import read_figures
+from refold.gateway.policy.body_fields import add_native_fields, is_strict_json
 from refold.gateway.policy.policy import NEVER
-from refold.gateway.policy.request_kind import is_added_summary_request, request_kind
-from refold.gateway.policy.server_history import refuse_server_history, server_history_field
-from refold.gateway.policy.thinking_errors import is_strict
+from refold.gateway.policy.request_kind import (
+    is_added_summary_request,
+    refuse_server_history,
+    request_kind,
+    server_history_field,
+)
+from refold.gateway.policy.upstream_errors import read_figures
 from refold.gateway.settings import Settings
 from refold.models.fallback import CircuitBreaker
 
@@ -132,17 +134,17 @@ class Decider:
         if job.figures is None:  # an error teaches once
             job.figures = self.turns.model_limits.learn(turn, read_figures(error), outgoing.tokens_after)
         told = job.figures
-        if capped := again.lower_caps(turn, outgoing, told, keep=0.5):
+        if capped := lower_caps(turn, outgoing, told, keep=0.5):
             return capped
         stored = stored and self._is_store_usable(conversation)
         with conversation.hold(self.settings.summary_timeout_seconds, memory=not stored):
             harder = self._again.shrink if stored else self._again.shrink_in_memory
             view = harder(turn, told, RETRY_SHARE, outgoing.tokens_after or told.tokens or NEVER)
         if view is None:
-            return again.lower_caps(turn, outgoing, told, keep=0.0) or outgoing
+            return lower_caps(turn, outgoing, told, keep=0.0) or outgoing
         sealed = self._seal(turn, view, "context", "retried")
         return (
-            again.lower_caps(turn, sealed, told.scale(outgoing.tokens_after, sealed.tokens_after), keep=0.0)
+            lower_caps(turn, sealed, told.scale(outgoing.tokens_after, sealed.tokens_after), keep=0.0)
             or sealed
         )
 
@@ -187,7 +189,7 @@ class Decider:
         if outcome == "edited" and not view.visible_edits:
             outcome, reason = ("edited", "cap") if capped else ("untouched", "")
         if wanted := self.settings.native.get(incoming.api):
-            source, headers = native.add_native_fields(incoming, turn.envelope.body, source, wanted)
+            source, headers = add_native_fields(incoming, turn.envelope.body, source, wanted)
             if outcome == "untouched" and source is not incoming.body:
                 outcome, reason = "edited", "native"
         edits = tuple(placed.edit.id for placed in view.visible_edits)
@@ -197,7 +199,7 @@ class Decider:
             self.settings.clock(),
             replace(view, source=None),
         )
-        if source is not incoming.body and not is_strict(incoming.body):
+        if source is not incoming.body and not is_strict_json(incoming.body):
             log_passthrough(incoming.api, "unstrict")
             return Outgoing(
                 incoming.body,

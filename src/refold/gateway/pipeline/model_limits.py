@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 from refold.gateway.conversations.turn import Turn
 from refold.gateway.http.request_model import request_model
 from refold.gateway.messages import Incoming
-from refold.gateway.policy import fast_path as light
-from refold.gateway.policy import policy as plan
-from refold.gateway.policy.context_errors import Figures
+from refold.gateway.policy.policy import TokenLevels, levels_for
+from refold.gateway.policy.request_kind import fits_window
+from refold.gateway.policy.upstream_errors import ErrorFigures
 from refold.gateway.settings import Settings
 from refold.tokens.windows import Window, find_window
 
@@ -33,14 +33,14 @@ class ModelLimits:
 
     def __init__(self, settings: Settings) -> None:
         self._settings, self._lock = settings, Lock()
-        self._by_model: dict[str, plan.TokenLevels] = {}
-        self._learned: dict[ModelKey, plan.TokenLevels] = {}
+        self._by_model: dict[str, TokenLevels] = {}
+        self._learned: dict[ModelKey, TokenLevels] = {}
         self._answered: dict[ModelKey, int] = {}
         """Tokens of the largest request that was answered since the last context error that told of a window."""
         self._largest: dict[ModelKey, int] = {}
         """The same since the last one that was believed."""
 
-    def for_turn(self, turn: Turn) -> plan.TokenLevels:
+    def for_turn(self, turn: Turn) -> TokenLevels:
         """The figures for a request of a conversation, which may have been refused at fewer tokens."""
         found, refused = self.for_model(turn.incoming, turn.model), turn.conversation.refused_at
         if (
@@ -49,14 +49,14 @@ class ModelLimits:
             or (found.window and found.window.room <= refused[1])
         ):
             return found
-        return plan.levels_for(self._settings, Window(refused[1]))
+        return levels_for(self._settings, Window(refused[1]))
 
-    def for_model(self, incoming: Incoming, model: str) -> plan.TokenLevels:
+    def for_model(self, incoming: Incoming, model: str) -> TokenLevels:
         """The figures for a caller's model at an upstream."""
         told = self._learned.get(_model_key(incoming, model)) if self._learned else None
         found = told or self._by_model.get(model)
         if found is None:
-            found = plan.levels_for(self._settings, self._window(model))
+            found = levels_for(self._settings, self._window(model))
             with self._lock:
                 _put(self._by_model, model, found)
         return found
@@ -73,7 +73,7 @@ class ModelLimits:
     def fits(self, incoming: Incoming, body: Mapping[str, Any]) -> bool:
         """Does a request with this body, and its answer, fit the window of its model whatever its tokens are?"""
         limits = self.for_model(incoming, request_model(incoming.path, body))
-        return light.fits_window(incoming.api, body, len(incoming.body), limits)
+        return fits_window(incoming.api, body, len(incoming.body), limits)
 
     def record_answer(self, incoming: Incoming, model: str, tokens: int) -> None:
         """An upstream has answered a request of so many tokens, as they are estimated."""
@@ -87,7 +87,7 @@ class ModelLimits:
         """Tokens of the largest request of this caller to this model that was answered, as they are estimated."""
         return self._largest.get(_model_key(turn.incoming, turn.model), 0)
 
-    def learn(self, turn: Turn, said: Figures, sent: int) -> Figures:
+    def learn(self, turn: Turn, said: ErrorFigures, sent: int) -> ErrorFigures:
         """Take the window that the upstream told of, and what can be true of the figures that it *said*. Where it told
         of none, the *sent* tokens are too many for this conversation, and for it alone: nobody knows whether the
         window was the reason."""
@@ -97,7 +97,7 @@ class ModelLimits:
             with self._lock:
                 self._largest.pop(place, None)
                 if window is None or said.limit < window.room:
-                    _put(self._learned, place, plan.levels_for(self._settings, Window(said.limit)))
+                    _put(self._learned, place, levels_for(self._settings, Window(said.limit)))
                 else:
                     self._learned.pop(place, None)
         elif sent and not said.output:
@@ -106,14 +106,14 @@ class ModelLimits:
             turn.conversation.refused_at = turn.model, least
         return said
 
-    def _plausible(self, turn: Turn, said: Figures) -> Figures:
+    def _plausible(self, turn: Turn, said: ErrorFigures) -> ErrorFigures:
         """*said*, or nothing where it is below what is no window at all, or below half of what was answered: estimates
         may be that wrong. Such a window is believed when it is told again before as much was answered once more."""
         if not said.limit:
             return said
         with self._lock:
             answered = self._answered.pop(_model_key(turn.incoming, turn.model), 0)
-        return said if said.limit >= max(SMALLEST_WINDOW, answered // 2) else Figures()
+        return said if said.limit >= max(SMALLEST_WINDOW, answered // 2) else ErrorFigures()
 
 
 def _model_key(incoming: Incoming, model: str) -> ModelKey:

@@ -27,7 +27,7 @@ from refold.gateway.pipeline.deciding import Decider
 from refold.gateway.pipeline.match import ConversationMatcher
 from refold.gateway.pipeline.trial import TentativeStore
 from refold.gateway.pipeline.turns import Turns
-from refold.gateway.policy.fast_path import parse_light_body, pass_light_request
+from refold.gateway.policy.request_kind import parse_light_body, pass_light_request
 from refold.gateway.settings import Settings
 from refold.models.fallback import CircuitBreaker
 from refold.stores.store import Store

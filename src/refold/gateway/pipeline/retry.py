@@ -8,9 +8,8 @@ from refold.errors import StoreError
 from refold.gateway.conversations.persistence import save_edits
 from refold.gateway.messages import Outgoing
 from refold.gateway.pipeline.turns import Turn, Turns
-from refold.gateway.policy import output_cap as caps
-from refold.gateway.policy import thinking_errors as binding
-from refold.gateway.policy.context_errors import Figures
+from refold.gateway.policy.body_fields import SMALLEST_CAP, fit_caps, read_cap, thinking_budget, write_cap
+from refold.gateway.policy.upstream_errors import ErrorFigures, block_position, refused_block
 
 UNKNOWN_WINDOW_SHARE = 0.15
 """The share of what was sent that is aimed at where nothing tells of the window: neither the error, nor a table, nor an
@@ -25,7 +24,7 @@ class Retry:
 
     # --- after a context error --------------------------------------------------------------------
 
-    def shrink(self, turn: Turn, said: Figures, share: float, sent: int) -> View | None:
+    def shrink(self, turn: Turn, said: ErrorFigures, share: float, sent: int) -> View | None:
         """A view that should fit after all, or None where nothing becomes smaller than the *sent* tokens."""
         own, turns = turn.conversation.compactor, self.turns
         try:
@@ -41,7 +40,7 @@ class Retry:
         turn.conversation.baseline_tokens = after.tokens
         return after if after.tokens < sent else None
 
-    def shrink_in_memory(self, turn: Turn, said: Figures, share: float, sent: int) -> View | None:
+    def shrink_in_memory(self, turn: Turn, said: ErrorFigures, share: float, sent: int) -> View | None:
         """As `harder`, without the store. Who calls holds what is kept in memory."""
         turn.conversation.is_interrupted = True
         view = self.turns.show_from_memory(turn)
@@ -53,7 +52,7 @@ class Retry:
         turn.conversation.baseline_tokens = after.tokens
         return after if after.tokens < sent else None
 
-    def _goal(self, turn: Turn, view: View, said: Figures, share: float) -> int:
+    def _goal(self, turn: Turn, view: View, said: ErrorFigures, share: float) -> int:
         """Tokens, as they are estimated, that are *share* of the window as the upstream counts."""
         rooms, window = self.turns.model_limits, self.turns.limits(turn).window
         room = _input_limit(turn, said) or (window.room if window else 0) or view.tokens
@@ -71,10 +70,10 @@ class Retry:
         (*wholly*, or where it names none). It stays so, for what is thought from now on is
         bound to that."""
         conversation, turns = turn.conversation, self.turns
-        first = 0 if wholly else binding.refused_block(sent, error)
+        first = 0 if wholly else refused_block(sent, error)
         try:
             view = turns.apply_known_edits(turn)[0]
-            turns.store.save(strip_signed_thinking(view, binding.block_position(view, first)))
+            turns.store.save(strip_signed_thinking(view, block_position(view, first)))
             after = turns.apply_known_edits(turn)[0]
             save_edits(conversation, after, turns.store)
         except StoreError:
@@ -88,30 +87,28 @@ class Retry:
         """As `unbound`, without the store. Who calls holds what is kept in memory."""
         turn.conversation.is_interrupted = True
         view = self.turns.show_from_memory(turn)
-        first = 0 if wholly else binding.refused_block(sent, error)
-        turn.conversation.shown.store.save(
-            strip_signed_thinking(view, binding.block_position(view, first))
-        )
+        first = 0 if wholly else refused_block(sent, error)
+        turn.conversation.shown.store.save(strip_signed_thinking(view, block_position(view, first)))
         return self.turns.show_from_memory(turn)
 
 
-def _input_limit(turn: Turn, said: Figures) -> int:
+def _input_limit(turn: Turn, said: ErrorFigures) -> int:
     """What the upstream's limit leaves beside the answer, where it leaves anything; its cap will be lowered."""
-    cap = caps.read_cap(turn.incoming.api, turn.envelope.body)
+    cap = read_cap(turn.incoming.api, turn.envelope.body)
     answer = (
-        min(cap.tokens, caps.thinking_budget(turn.envelope.body) + caps.SMALLEST_CAP)
+        min(cap.tokens, thinking_budget(turn.envelope.body) + SMALLEST_CAP)
         if cap
         else said.output
     )
-    return said.limit - answer if said.limit >= answer + caps.SMALLEST_CAP else said.limit
+    return said.limit - answer if said.limit >= answer + SMALLEST_CAP else said.limit
 
 
-def lower_caps(turn: Turn, outgoing: Outgoing, said: Figures, *, keep: float) -> Outgoing | None:
+def lower_caps(turn: Turn, outgoing: Outgoing, said: ErrorFigures, *, keep: float) -> Outgoing | None:
     """*outgoing* with the cap that its upstream's figures leave; None where there is none to be lowered."""
     body = outgoing.body
-    changed = caps.fit_caps(
+    changed = fit_caps(
         turn.incoming.api, turn.envelope.body, said.answer_room(outgoing.tokens_after), keep
     )
     for cap in changed:
-        body = caps.write_cap(body, cap)
+        body = write_cap(body, cap)
     return replace(outgoing, body=body, outcome="retried", reason="context") if changed else None

@@ -17,7 +17,6 @@ from refold.core.view import View
 from refold.economics.session_length import Survival
 from refold.edits import Edit
 from refold.errors import EditError
-from refold.gateway.conversations import shared_summaries as prepared
 from refold.gateway.conversations.claims import ClaimResult, ConversationClaims, claim_name
 from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.conversations.persistence import (
@@ -29,14 +28,15 @@ from refold.gateway.conversations.persistence import (
     repair_interrupted,
     save_edits,
 )
+from refold.gateway.conversations.shared_summaries import find, remove, save
 from refold.gateway.conversations.turn import Turn, codec_for
 from refold.gateway.messages import Incoming
 from refold.gateway.ops.metrics import Counters
 from refold.gateway.pipeline.model_limits import ModelLimits
 from refold.gateway.pipeline.trial import TentativeStore
-from refold.gateway.policy import economy
-from refold.gateway.policy import output_cap as caps
-from refold.gateway.policy import policy as plan
+from refold.gateway.policy.body_fields import lower_cap, write_cap
+from refold.gateway.policy.economy import Case, find_case, find_request_rates
+from refold.gateway.policy.policy import TokenLevels, at_limits, never, non_lossy, strategies_for
 from refold.gateway.settings import Settings
 from refold.models.driver import Asker
 from refold.stores.store import Store
@@ -66,11 +66,11 @@ class Turns:
     ) -> Conversation:
         """A conversation that was not known."""
         limits = self.model_limits.for_model(incoming, model)
-        strategies = plan.strategies_for(self.settings, limits.target)
+        strategies = strategies_for(self.settings, limits.target)
         asker = self.ask if self.settings.ask is not None else None
         compactor = Compactor(
             strategies,
-            plan.never(limits),
+            never(limits),
             self.store,
             ask=asker,
             format=codec_for(self.settings, incoming),
@@ -117,20 +117,20 @@ class Turns:
                 view = compactor(turn.history)
         return view, "shown"
 
-    def _fit(self, conversation: Conversation, limits: plan.TokenLevels) -> None:
+    def _fit(self, conversation: Conversation, limits: TokenLevels) -> None:
         """Let nothing run, and what may run come down to where these limits say: the model may be another than before,
         or its window known by now."""
-        conversation.compactor.budget = plan.never(limits)
+        conversation.compactor.budget = never(limits)
         if conversation.target_tokens != limits.target:
             conversation.target_tokens = limits.target
-            chosen = plan.strategies_for(self.settings, limits.target)
+            chosen = strategies_for(self.settings, limits.target)
             conversation.compactor.retrospective = tuple(one for one in chosen if not is_local(one))
 
     def compact_if_due(
         self, turn: Turn, view: View, reason: str, *, spare: bool
     ) -> tuple[View, str]:
         """The view with what is due now. *spare*: also what is not due but pays."""
-        conversation, budget = turn.conversation, plan.at_limits(self.limits(turn))
+        conversation, budget = turn.conversation, at_limits(self.limits(turn))
         level = budget.check(view)
         if (
             level == "hard"
@@ -150,7 +150,7 @@ class Turns:
 
     def _compact_exclusively(self, turn: Turn, view: View) -> tuple[View, str]:
         """The view compacted, alone: what another process has made of it, or is making, is not made again."""
-        conversation, budget = turn.conversation, plan.at_limits(self.limits(turn))
+        conversation, budget = turn.conversation, at_limits(self.limits(turn))
         with self.hold_claim(conversation, view, wait=True) as had:
             if had.has_waited:
                 view = self.apply_known_edits(turn)[0]
@@ -181,18 +181,18 @@ class Turns:
         source, window = turn.encode(view), self.limits(turn).window
         if not self.settings.lower_output_cap or window is None:
             return source, False
-        cap = caps.lower_cap(turn.incoming.api, turn.envelope.body, view.tokens, window.context)
+        cap = lower_cap(turn.incoming.api, turn.envelope.body, view.tokens, window.context)
         if cap is None:
             return source, False
         self.counters.add("capped", api=turn.incoming.api)
-        return caps.write_cap(source, cap), True
+        return write_cap(source, cap), True
 
     def show_from_memory(self, turn: Turn, *, compact: bool = False) -> View:
         """The view out of the edits that this process has shown, the store aside; *compact*: with what is due at the hard
         level (C11)."""
         limits, spare = self.limits(turn), self.memory_compactor(turn)
         view = spare(turn.history)
-        budget = plan.at_limits(limits)
+        budget = at_limits(limits)
         if compact and budget.check(view) == "hard":
             spare.budget = budget
             view = spare(turn.history)
@@ -204,8 +204,8 @@ class Turns:
         """A compactor like that of the conversation, with what this process has shown in place of the store."""
         conversation, limits = turn.conversation, self.limits(turn)
         return Compactor(
-            plan.strategies_for(self.settings, limits.target),
-            plan.never(limits),
+            strategies_for(self.settings, limits.target),
+            never(limits),
             conversation.shown.store,
             ask=conversation.compactor.ask,
             format=conversation.compactor.format,
@@ -222,7 +222,7 @@ class Turns:
 
     def _compact_if_worthwhile(self, turn: Turn, view: View, reason: str) -> tuple[View, str]:
         conversation, asks = turn.conversation, self.settings.ask is not None
-        rates = economy.find_request_rates(self.settings, turn.model, turn.incoming.body)
+        rates = find_request_rates(self.settings, turn.model, turn.incoming.body)
         if rates is None:
             return view, reason
         if conversation.baseline_tokens is None and view.visible_edits:
@@ -232,7 +232,7 @@ class Turns:
             if conversation.answered_at is None
             else self.settings.clock() - conversation.answered_at
         )
-        case = economy.find_case(
+        case = find_case(
             view,
             rates,
             base=conversation.baseline_tokens,
@@ -252,12 +252,12 @@ class Turns:
         return view, reason
 
     def _clear_only(
-        self, turn: Turn, view: View, case: economy.Case, reason: str
+        self, turn: Turn, view: View, case: Case, reason: str
     ) -> tuple[View, str]:
         """Clear what can be cleared without a model, if what that really removes pays."""
         conversation, own = turn.conversation, turn.conversation.compactor
         conversation.baseline_tokens = view.tokens
-        ways = plan.non_lossy((*own.local, *own.retrospective))
+        ways = non_lossy((*own.local, *own.retrospective))
         other = Compactor(
             ways,
             own.budget,
@@ -293,7 +293,7 @@ class Turns:
             except EditError:
                 usable = False
         if preview is not None and self._is_shared:
-            prepared.remove(self.store, preview.edits)
+            remove(self.store, preview.edits)
         self.counters.add("prepared", result="used" if usable else "stale")
         return usable
 
@@ -319,7 +319,7 @@ class Turns:
                 return found
             preview = conversation.compactor.preview(history, to=goal, actor="auto (ahead)")
             if preview.edits and self._is_shared:
-                prepared.save(self.store, preview.edits)
+                save(self.store, preview.edits)
             return preview if preview.edits else None
 
     # --- with other processes ---------------------------------------------------------------------
@@ -338,11 +338,11 @@ class Turns:
         return self.claims.hold(claim_name(conversation.family, view), wait=wait)
 
     def _find_shared(self, view: View) -> Preview | None:
-        return prepared.find(self.store, view) if self._is_shared else None
+        return find(self.store, view) if self._is_shared else None
 
     # --- books ------------------------------------------------------------------------------------
 
-    def limits(self, turn: Turn) -> plan.TokenLevels:
+    def limits(self, turn: Turn) -> TokenLevels:
         """The figures for this request's model."""
         return self.model_limits.for_turn(turn)
 

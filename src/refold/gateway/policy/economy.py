@@ -1,4 +1,4 @@
-"""Does it pay to compact this conversation now? Figures of a view, reckoned by `refold.economics.break_even`."""
+"""Does it pay to compact this conversation now? ErrorFigures of a view, reckoned by `refold.economics.break_even`."""
 
 import re
 from collections.abc import Sequence

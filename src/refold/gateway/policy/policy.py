@@ -37,7 +37,7 @@ NEVER = 10**15
 
 
 class TokenLevels(NamedTuple):
-    """Figures for requests to one model, in tokens; None where its window is not known."""
+    """ErrorFigures for requests to one model, in tokens; None where its window is not known."""
 
     window: Window | None
     hard: int | None

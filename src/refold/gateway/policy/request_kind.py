@@ -1,21 +1,26 @@
-"""Requests beside the conversation: titles, classifiers, memory agents, a client's own compaction.
+"""What kind of request this is: auxiliary, with a history that its provider holds, or too short to read.
 
-They are recognised by what clients say of them and by known words of their instructions; what is
-not recognised has other tools or another session key as a rule, and so is a conversation of its own.
+Auxiliary requests (titles, classifiers, memory agents, a client's own compaction) are recognised by what clients say of
+them and by known words of their instructions. The rest has other tools or another session key as a rule, and so is a
+conversation by itself.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from refold.codecs.payload import Payload
-from refold.gateway.messages import Incoming
+from refold.gateway.http.request_model import request_model
+from refold.gateway.messages import APIS, GatewayResponse, Incoming, Outgoing, is_auxiliary
+from refold.gateway.policy.body_fields import read_cap
+from refold.gateway.policy.policy import TokenLevels
+from refold.gateway.settings import Settings
 from refold.messages import Message, Opaque, Text
 from refold.speakers.carriers import SUMMARY_WORDS
 from refold.transcript import hash_message
 
 RequestKind = Literal["", "compaction", "title", "classifier", "memory", "prewarm"]
-"""What a request is beside a conversation; empty for one of the conversation's own."""
+"""What an auxiliary request asks for; empty for a conversation's own request."""
 
 MAX_INSTRUCTION = 3_000
 """Characters of an instruction that are looked at."""
@@ -56,30 +61,31 @@ SYSTEM_WORDS: tuple[tuple[str, RequestKind], ...] = (
     ("*Briefly* summarize this partial conversation", "compaction"),  # aider
     ("managed memory extraction subagent", "memory"),  # Qwen Code
 )
-"""Words of the system prompt, likewise."""
+"""Words of the system prompt, and what they ask for."""
 
 
-def request_kind(incoming: Incoming, envelope: Payload) -> RequestKind:
-    """What this request is beside a conversation, as far as it says so itself."""
-    if envelope.body.get("generate") is False:
+def request_kind(incoming: Incoming, payload: Payload) -> RequestKind:
+    """Return what an auxiliary request asks for, as far as it says so itself; else an empty string."""
+    if payload.body.get("generate") is False:
         return "prewarm"
     if _codex_kind(incoming) == "compaction":
         return "compaction"
-    last = _last_message(envelope)
+    last = _last_message(payload)
     if last is not None and any(
         isinstance(part, Opaque) and part.kind == "compaction_trigger" for part in last.parts
     ):
         return "compaction"
-    asked = _match_words(_user_text(last) if last else "", USER_WORDS)
-    if asked or envelope.tools:
-        return asked or _match_words(_system_text(envelope), SYSTEM_WORDS)
-    return _match_words(_system_text(envelope), SYSTEM_WORDS) or _classifier_kind(last)
+    kind = _match_words(_user_text(last) if last else "", USER_WORDS)
+    kind = kind or _match_words("\n".join(_texts(payload.system)), SYSTEM_WORDS)
+    return kind or ("" if payload.tools else _classifier_kind(last))
 
 
 def is_added_summary_request(before: Sequence[Message], after: Sequence[Message]) -> bool:
-    """Is *after* no longer than *before*, and its last message one of *before* with texts added that speak of a summary? So
-    asks a client for a compaction whose words we do not know. A person who goes back and says something else asks so, too,
-    but of something else (D8)."""
+    """Does the last message of *after* repeat one of *before* and add texts that speak of a summary?
+
+    So does a client that asks for a compaction in words that are not in the tables. A person who goes back and adds
+    something speaks of something else (D8).
+    """
     at = len(after) - 1
     if (
         not 0 <= at < len(before)
@@ -89,34 +95,30 @@ def is_added_summary_request(before: Sequence[Message], after: Sequence[Message]
         return False
     old, new = before[at].parts, after[at].parts
     added = [part.text for part in new[len(old) :] if isinstance(part, Text)]
-    only = old == new[: len(old)] and bool(added) and len(added) == len(new) - len(old)
-    return only and any(SUMMARY_WORDS.search(text[:MAX_INSTRUCTION]) for text in added)
+    is_addition = old == new[: len(old)] and bool(added) and len(added) == len(new) - len(old)
+    return is_addition and any(SUMMARY_WORDS.search(text[:MAX_INSTRUCTION]) for text in added)
 
 
 def _codex_kind(incoming: Incoming) -> str:
-    said = incoming.header("x-codex-turn-metadata")
+    metadata = incoming.header("x-codex-turn-metadata")
     try:
-        value = json.loads(said) if said else {}
+        value = json.loads(metadata) if metadata else {}
     except (ValueError, RecursionError):
         return ""
     kind = value.get("request_kind") if isinstance(value, Mapping) else ""
     return kind if isinstance(kind, str) else ""
 
 
-def _last_message(envelope: Payload) -> Message | None:
-    if not len(envelope):
+def _last_message(payload: Payload) -> Message | None:
+    if not len(payload):
         return None
-    message: Message = envelope.codec.decode(envelope.entry(len(envelope) - 1), ())
+    message: Message = payload.codec.decode(payload.entry(len(payload) - 1), ())
     return message
 
 
 def _user_text(message: Message) -> str:
-    """The beginning of each text of a message of the user."""
+    """Return the beginning of each text of a user's message."""
     return "\n".join(_texts(message.parts)) if message.role == "user" else ""
-
-
-def _system_text(envelope: Payload) -> str:
-    return "\n".join(_texts(envelope.system))
 
 
 def _texts(parts: Any) -> Iterator[str]:
@@ -124,10 +126,110 @@ def _texts(parts: Any) -> Iterator[str]:
 
 
 def _match_words(text: str, table: tuple[tuple[str, RequestKind], ...]) -> RequestKind:
-    return next((side for words, side in table if words in text), "") if text else ""
+    return next((kind for words, kind in table if words in text), "") if text else ""
 
 
 def _classifier_kind(last: Message | None) -> RequestKind:
-    """A request without tools about a transcript in tags."""
+    """Recognise a request about a transcript in tags."""
     texts = list(_texts(last.parts)) if last is not None else []
     return "classifier" if texts and texts[0].startswith("<transcript>") else ""
+
+
+_HISTORY_FIELDS: Mapping[str, tuple[str, ...]] = {
+    "anthropic": ("thread",),
+    "openai_responses": ("previous_response_id", "conversation"),
+    "gemini": ("cachedContent", "cached_content"),
+}
+
+
+def server_history_field(api: str, body: Mapping[str, Any]) -> str:
+    """Return the field by which a request says that its provider holds the history; empty if none does."""
+    return next((name for name in _HISTORY_FIELDS.get(api, ()) if body.get(name) is not None), "")
+
+
+def refuse_server_history(field: str, body: Mapping[str, Any]) -> GatewayResponse | None:
+    """Return the answer that makes a client send its full history from now on; None if there is none.
+
+    The Anthropic SDK drops `thread` when told that threads are not supported. A client of
+    `previous_response_id` is told that there is no such response.
+    """
+    if field == "thread":
+        message = "message threads are not supported here"
+        details = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+        error: Any = {
+            "type": "error",
+            "error": {"type": "invalid_request_error", "message": message, "details": details},
+        }
+    elif field == "previous_response_id":
+        message = f"Previous response with id '{body.get(field)}' not found."
+        error = {
+            "error": {
+                "message": message,
+                "type": "invalid_request_error",
+                "param": field,
+                "code": "previous_response_not_found",
+            }
+        }
+    else:
+        return None
+    return GatewayResponse(400, (("content-type", "application/json"),), json.dumps(error).encode())
+
+
+EDITABLE_SIGNS = (
+    b"tool_result",
+    b'"tool"',
+    b'"function"',
+    b'_output"',
+    b"unction_response",
+    b"unctionResponse",
+    b"ignature",
+    b"encrypted_content",
+    b"compaction",
+)
+"""What stands in the body of a conversation with tool results, signed thinking or a provider's compaction, in any API. A
+client that hides them by escapes gets its request as it wrote it."""
+
+
+def parse_light_body(incoming: Incoming, settings: Settings) -> Mapping[str, Any] | None:
+    """Return the body of a light request; None for any other.
+
+    A light request has at most `Settings.read_above_bytes` bytes, carries its whole history, and holds nothing that a
+    default local strategy would edit, so that passing it decides nothing for later.
+    """
+    source = incoming.body
+    if (
+        len(source) > settings.read_above_bytes
+        or settings.strategies is not None
+        or incoming.api in settings.native
+    ):
+        return None
+    if any(sign in source for sign in EDITABLE_SIGNS):
+        return None
+    try:
+        body = json.loads(source.decode())  # text saves the parser a look at the encoding
+    except (ValueError, RecursionError):
+        return None
+    return body if isinstance(body, dict) and not server_history_field(incoming.api, body) else None
+
+
+def pass_light_request(
+    incoming: Incoming, settings: Settings, fits: Callable[[Incoming, Mapping[str, Any]], bool]
+) -> Outgoing | None:
+    """Return what goes out for a request that is so short that it passes unread, if it *fits* (`ModelLimits.fits`)."""
+    if incoming.api not in APIS or is_auxiliary(incoming.path):
+        return None
+    body = parse_light_body(incoming, settings)
+    if body is None or not fits(incoming, body):
+        return None
+    return Outgoing(incoming.body, reason="light", model=request_model(incoming.path, body))
+
+
+def fits_window(api: str, body: Mapping[str, Any], size: int, limits: TokenLevels) -> bool:
+    """Does a body of *size* bytes fit its window, with its answer, whatever its tokens are?
+
+    No text has more tokens than bytes.
+    """
+    if limits.window is None or limits.soft is None:
+        return True
+    cap = read_cap(api, body)
+    return size < limits.soft and (cap is None or size + cap.tokens <= limits.window.context)

@@ -22,7 +22,7 @@ from refold.gateway.http.request import (
 from refold.gateway.http.request_model import parse_object, request_model
 from refold.gateway.http.response import Response
 from refold.gateway.messages import Incoming, Outgoing, is_auxiliary, is_token_count
-from refold.gateway.policy.thinking_errors import is_thinking_refused
+from refold.gateway.policy.upstream_errors import is_thinking_refused
 from refold.gateway.proxy.port import Core
 from refold.gateway.tenants import TenantResolver, has_key
 from refold.gateway.upstreams import Upstream, choose_upstream

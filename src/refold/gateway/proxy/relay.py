@@ -26,8 +26,7 @@ from refold.gateway.http.tracing import Headers, Tracing
 from refold.gateway.http.usage_tap import UsageTap
 from refold.gateway.messages import HTTPException, Incoming, Outgoing
 from refold.gateway.ops.metrics import Timings
-from refold.gateway.policy.context_errors import context_error, is_context_error, read_figures
-from refold.gateway.policy.thinking_errors import is_thinking_refused
+from refold.gateway.policy.upstream_errors import context_error, is_context_error, is_thinking_refused, read_figures
 from refold.gateway.proxy.passthrough import Passing
 from refold.gateway.proxy.port import Core
 from refold.gateway.tenants import Tenant, has_key

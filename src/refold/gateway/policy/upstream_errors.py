@@ -1,0 +1,306 @@
+"""What an upstream's error says: that the request is too long, or that its signed thinking belongs elsewhere (AN-7).
+
+Only an error's own words count, not what it quotes: a request's text stands in many an error.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from refold.core.view import View
+from refold.gateway.http.sse import error_body
+from refold.gateway.messages import Headers
+from refold.messages import Thinking
+
+MAX_SENTENCE = 20_000
+"""Characters of one sentence that are read."""
+MAX_DEPTH = 8
+"""Levels of an error that are read."""
+
+_HOLDERS = ("error", "errors", "detail", "details", "metadata")
+_FIELDS = ("message", "Message", "msg", "code", "type", "status", "title", "error_type", "raw")
+"""Where providers, and servers between them and us, say what is wrong. In `raw` OpenRouter hands on the provider's own words."""
+_COUNTS = ("n_prompt_tokens", "n_ctx")
+"""Where llama.cpp says how long the request is and the context."""
+
+_QUOTED = re.compile(
+    r"""(?<!\w)(?:(?P<mark>['"`])(?:\\.|(?!(?P=mark)(?!\w)).)*(?:(?P=mark)|\Z)|“[^”]*(?:”|\Z)|‘[^’]*(?:’|\Z))""",
+    re.DOTALL,
+)
+"""Text in quotation marks, to the end where it was cut off. An apostrophe within a word is none."""
+_NAMED = re.compile(rf"""['"](?:{"|".join(("error", "detail", *_FIELDS))})\\?['"]\s*:\s*b?\Z""")
+"""What stands before the value of such a field, where an error is handed on within a sentence."""
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+
+
+def error_sentences(body: bytes) -> str:
+    """Return the sentences and codes of an error's body, one a line, without what they quote; also `n_ctx=8192`."""
+    return "\n".join(_sentences_of_text(body.decode("utf-8", "replace"), MAX_DEPTH))
+
+
+def strip_quotes(text: str, depth: int = MAX_DEPTH) -> str:
+    """Return *text* with nothing between its quotation marks, except the fields of an error that is handed on in it
+    (`upstream said {"error": {"message": "prompt is too long"}}`)."""
+    pieces, end = list[str](), 0
+    for quote in _QUOTED.finditer(text):
+        pieces.append(text[end : quote.start()])
+        end = quote.end()
+        if depth and _NAMED.search(text, max(0, quote.start() - 20), quote.start()):
+            pieces.append(strip_quotes(_ESCAPED.sub(r"\1", quote[0][1:-1]), depth - 1))
+        else:
+            pieces.append("''")
+    return "".join((*pieces, text[end:]))
+
+
+def _sentences_of_text(text: str, depth: int) -> Iterator[str]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        yield strip_quotes(text[:MAX_SENTENCE], depth)
+    else:
+        yield from _sentences_of_json(value, depth)
+
+
+def _sentences_of_json(value: Any, depth: int) -> Iterator[str]:
+    """Yield what an error in JSON says, outermost first."""
+    if not depth:
+        return
+    if isinstance(value, str):
+        yield from (
+            _sentences_of_text(value, depth - 1)
+            if value.startswith("{")
+            else (strip_quotes(value[:MAX_SENTENCE], depth),)
+        )
+    elif isinstance(value, list):
+        for item in value:
+            yield from _sentences_of_json(item, depth - 1)
+    elif isinstance(value, dict):
+        for name in (*_FIELDS, *_HOLDERS):
+            if name in value:
+                yield from _sentences_of_json(value[name], depth - 1)
+        yield from (f"{name}={value[name]}" for name in _COUNTS if type(value.get(name)) is int)
+
+
+_CONTEXT_WORDS = re.compile(
+    r"context_length_exceeded|context_?window_?exceeded|model_context_window|exceed_context_size"
+    r"|(?:prompt|input) (?:is )?too long|exceeds? (?:the |this model'?s? |its )?(?:maximum |max )?context"
+    r"|exceed context limit|maximum context length|context (?:size|window) (?:of|is|exceed)"
+    r"|context (?:size|window|length) (?:has been |was )?(?:exceeded|overflow)|context the overflows"
+    r"|context length of only|(?:longer|greater|larger) than the (?:model'?s )?(?:max(?:imum)? )?(?:context|model) (?:length|size)"
+    r"|configured context size is|exceed the configured limit of \d"
+    r"|maximum prompt length is \d|exceeded model token limit|too large for model with \d|current length is \d+ while limit is"
+    r"|input token count.{0,60}exceeds|token count of \d+ exceeds the limit|exceeds the maximum number of tokens"
+    r"|input length.{0,40}exceeds? |prompt exceeds max(?:imum)? length|range of input length should be"
+    r"|tokens \+ .{0,20} must be <= ?\d|must have less than \d+ tokens|too many (?:input )?tokens"
+    r"|reduce the length of the (?:messages|prompt|input)|request_too_large|request entity too large|exceeds the available context size",
+    re.IGNORECASE,
+)
+_RATE_WORDS = re.compile(
+    r"rate[ _-]?limit|too many requests|tokens per (?:minute|day|hour)|throttl|please wait",
+    re.IGNORECASE,
+)
+"""What has to do with time, and no fewer tokens of a request would help."""
+_STATUSES = frozenset({400, 413, 422, 500})
+"""Statuses with which it is said; 500 by some servers of open models."""
+
+_FIGURE_PATTERNS = tuple(
+    re.compile(
+        words.replace("{T}", r"(?P<tokens>\d{1,12})")
+        .replace("{O}", r"(?P<output>\d{1,12})")
+        .replace("{L}", r"(?P<limit>\d{1,12})"),
+        re.DOTALL | re.IGNORECASE,
+    )
+    for words in (
+        r"{T} \+ {O} > {L}",  # Anthropic
+        r"{T} tokens > {L}",
+        r"too long: {T},? model maximum context length: {L}",  # Fireworks, Ollama
+        r"too large: {O}.{0,60}?maximum context length is {L}.{0,60}?has {T} input tokens",  # vLLM
+        r"maximum context length is {L}.{0,60}?requested {O} output tokens.{0,40}?(?:contains|has) {T} (?:input )?tokens",
+        r"maximum context length is {L}.{0,60}?requested {O} output tokens.{0,40}?contains (?P<least>at least ){T} (?:input )?tokens",
+        r"(?:length|input|prompt) \(?(?:length )?{T}(?: tokens)?\) is (?:longer|too long).{0,60}?(?:length|limit)(?: of)? \(?{L}",  # vLLM, Together
+        r"must be <= ?{L}(?:\. Given: {T} .{0,20}?tokens and {O})?",  # text-generation-inference, Together
+        r"must have less than {L} tokens(?:\. Given: {T})?",
+        r"maximum prompt length is {L} but the request contains {T}",  # xAI
+        r"model token limit: ?{L}(?: \(requested: ?{T})?",  # Moonshot
+        r"current length is {T} while limit is {L}",  # Cerebras
+        r"contains {T} tokens.{0,60}?too large for model with {L}",  # Mistral
+        r"\({T} tokens\) (?:exceeds the available|is larger than the max) context size \({L}",  # llama.cpp
+        r"n_prompt_tokens={T}\nn_ctx={L}",
+        r"n_ctx={L}",
+        r"tokens \({T}\) exceed context window of {L}",  # llama-cpp-python
+        r"has {T} tokens?,? but the configured context size is {L}",
+        r"context size exceeded: requested {T} tokens.{0,40}?supports {L}",  # MLX
+        r"(?P<least>keep the first ){T} tokens.{0,80}?context length of only {L}",  # LM Studio
+        r"token count (?:of )?\(?{T}\)? exceeds .{0,60}?\(?{L}",  # Copilot, Gemini
+        r"range of input length should be \[\d+,? ?{L}\]",  # Qwen
+        r"input length {T} exceeds the maximum.{0,30}?length(?: of)? {L}",
+        r"configured limit of {L} tokens.{0,40}?resulted in {T}",
+        r"maximum context length (?:is|of) {L}.{0,160}?(?:resulted in|requested|has|contains?|total of) (?:about )?{T}(?!\d| output| characters)",
+        r"(?:maximum context length|context window|context length|context size) (?:is|of)(?: only)? \(?{L}",
+    )
+)
+"""Where the tokens of the request, those kept for the answer, and the limit stand. The first that fits counts."""
+_SHARES = re.compile(
+    r"(\d{1,12}) (?:tokens )?(?:in|of|for|from) (?:the |your )?(?:[a-z]+ )?(messages?|functions?|input|prompt|tools?|completion|output)\b",
+    re.IGNORECASE,
+)
+"""`(8000 in the messages, 500 in the functions, and 1000 in the completion)`, in the words of OpenAI, OpenRouter and SGLang."""
+_OUTPUT_WORDS = ("completion", "output")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+
+
+class ErrorFigures(NamedTuple):
+    """What an error says of the request; 0 where it does not say."""
+
+    tokens: int = 0
+    output: int = 0
+    limit: int = 0
+    is_minimum: bool = False
+    """The request has so many tokens at least: the server stopped counting there."""
+
+    def answer_room(self, sent: int) -> int:
+        """Return the tokens that the limit leaves for the answer to a request estimated at *sent* tokens; 0 if unknown.
+
+        A little less than that: servers count in part before their template is applied, or "about".
+        """
+        tokens = max(self.tokens, int(sent * ESTIMATE_MARGIN)) if self.is_minimum else self.tokens
+        room = self.limit - tokens if tokens else 0
+        return max(0, room - min(1_000, room // 20))
+
+    def scale(self, before: int, after: int) -> "ErrorFigures":
+        """Return the figures for a request that is estimated at *after* tokens now and was at *before*."""
+        return self._replace(tokens=self.tokens * after // before) if before else self
+
+
+ESTIMATE_MARGIN = 1.25
+"""How much larger a request may be than it is estimated."""
+
+
+def is_context_error(api: str, status: int, body: bytes) -> bool:
+    """Does this reply of an upstream say that the request is too long for the model's window?
+
+    For Responses also a stream that begins with status 200 and a `response.failed` event. What it quotes does
+    not count.
+    """
+    if status == 200:
+        is_failure = api == "openai_responses" and b"response.failed" in body
+        return is_failure and "context_length_exceeded" in error_sentences(error_body(body))
+    if status not in _STATUSES:
+        return False
+    text = error_sentences(body)
+    if status == 413 and not text.strip():  # Cerebras, and servers that stand before others
+        return True
+    return _CONTEXT_WORDS.search(text) is not None and _RATE_WORDS.search(text) is None
+
+
+def read_figures(body: bytes) -> ErrorFigures:
+    """Return the numbers of a context error."""
+    text = _THOUSANDS.sub("", error_sentences(body))
+    for pattern in _FIGURE_PATTERNS:
+        if match := pattern.search(text):
+            groups = match.groupdict(default="")
+            is_minimum = bool(groups.pop("least", ""))
+            numbers = {name: int(value) for name, value in groups.items() if value}
+            figures = ErrorFigures(**numbers, is_minimum=is_minimum)
+            return figures if is_minimum else _add_shares(figures, text)
+    return ErrorFigures()
+
+
+def _add_shares(figures: ErrorFigures, text: str) -> ErrorFigures:
+    """Tell the tokens of the request and of its answer apart, if the error does."""
+    shares = [
+        (int(tokens), word.lower() in _OUTPUT_WORDS) for tokens, word in _SHARES.findall(text)
+    ]
+    tokens = sum(share for share, is_answer in shares if not is_answer)
+    output = sum(share for share, is_answer in shares if is_answer)
+    return figures._replace(tokens=tokens, output=output) if tokens else figures
+
+
+def context_error(api: str, tokens: int = 0, limit: int = 0) -> tuple[int, Headers, bytes]:
+    """Return status, headers and body with which the provider itself would say that *tokens* exceed *limit*.
+
+    So clients recognise it and recover as they do. It holds no figures if the limit is not known.
+    """
+    status, error = _error_body(api, tokens, limit)
+    return status, (("content-type", "application/json"),), json.dumps(error).encode()
+
+
+def _error_body(api: str, tokens: int, limit: int) -> tuple[int, Any]:
+    tokens = max(tokens, limit + 1)
+    if api == "anthropic":
+        figures = f": {tokens} tokens > {limit} maximum" if limit else ""
+        message = f"prompt is too long{figures}"
+        return 400, {
+            "type": "error",
+            "error": {"type": "invalid_request_error", "message": message},
+        }
+    if api == "gemini":
+        count, most = (f" ({tokens})", f" ({limit})") if limit else ("", "")
+        message = (
+            f"The input token count{count} exceeds the maximum number of tokens allowed{most}."
+        )
+        return 400, {"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}}
+    message = "Your input exceeds the context window of this model. Please adjust your input and try again."
+    if api == "openai_responses":
+        return 400, {"error": _openai_error(message, "input")}
+    if limit:
+        message = (
+            f"This model's maximum context length is {limit} tokens. However, your messages resulted in "
+            f"{tokens} tokens. Please reduce the length of the messages."
+        )
+    return 400, {"error": _openai_error(message, "messages")}
+
+
+def _openai_error(message: str, param: str) -> dict[str, str]:
+    return {
+        "message": message,
+        "type": "invalid_request_error",
+        "param": param,
+        "code": "context_length_exceeded",
+    }
+
+
+_BOUND_WORDS = "bound to a different conversation"
+_INVALID_SIGNATURE = re.compile(
+    r"invalid (?:''|signature) in (?:''|(?:redacted_)?thinking) block", re.IGNORECASE
+)
+"""What older models say, and no more; the names stand in quotation marks."""
+_PLACE = re.compile(r"messages\.(\d{1,9})\.content\.(\d{1,9})")
+_KINDS = ("thinking", "redacted_thinking")
+
+
+def is_thinking_refused(api: str, status: int, body: bytes) -> bool:
+    """Does this reply of an upstream say that a signature does not belong where it stands?"""
+    if api != "anthropic" or status != 400:
+        return False
+    text = error_sentences(body)
+    return _BOUND_WORDS in text or (
+        b"signature" in body and _INVALID_SIGNATURE.search(text) is not None
+    )
+
+
+def refused_block(sent: bytes, error: bytes) -> int:
+    """Return which block of thinking of the request *sent* the *error* names, from 0; 0 if it names none."""
+    match = _PLACE.search(error_sentences(error))
+    if match is None:
+        return 0
+    refused = int(match[1]), int(match[2])
+    return sum(place < refused for place in _thinking_places(json.loads(sent)))
+
+
+def block_position(view: View, place: int) -> int:
+    """Return the transcript position of the block of thinking that is shown as number *place*; 0 if there are fewer."""
+    for item in view.iter_items():
+        place -= sum(
+            isinstance(part, Thinking) for message in item.messages for part in message.parts
+        )
+        if place < 0:
+            return item.start
+    return 0
+
+
+def _thinking_places(body: Any) -> Iterator[tuple[int, int]]:
+    for at, message in enumerate(body["messages"]):
+        blocks = message["content"] if isinstance(message["content"], list) else ()
+        yield from ((at, part) for part, block in enumerate(blocks) if block.get("type") in _KINDS)
