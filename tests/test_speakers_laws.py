@@ -16,7 +16,7 @@ from refold.compactor.defaults import default_strategies
 from refold.core.strategy import Strategy
 from refold.core.view import View
 from refold.edits import Attempt
-from refold.gateway.policy.policy import default_strategies
+from refold.gateway.policy.policy import default_strategies as gateway_strategies
 from refold.messages import Message, Text, ToolResult
 from refold.strategies import Chunked, FromLastN, Summarize, WholeHistory
 from refold.text.summary_wrapper import without_summary
@@ -26,7 +26,7 @@ STEER = "<system-reminder>\nThe user sent a new message while you were working:\
 CONTEXT = ("The following skills are available: {}", "# Environment\n{}", "The current date is: {}", "A new kind: {}")
 WAYS = {
     "library": default_strategies,
-    "gateway": lambda to: default_strategies(to, asks=False),
+    "gateway": lambda to: gateway_strategies(to, asks=False),
     "whole": lambda _: (WholeHistory(),),
     "last": lambda _: (FromLastN(),),
     "chunked": lambda _: (Chunked(),),
