@@ -372,7 +372,7 @@ def test_rows_are_looked_up_and_not_searched_for(rows, tmp_path):
     with SQLiteStore(tmp_path / "s") as store:
         store.record(LedgerRow(when=0.0, outcome="noop", tip=f"{n:032x}") for n in range(rows))
         steps = count()
-        connection = store._link._connection
+        connection = store._database._connection
         connection.set_progress_handler(lambda: next(steps) and None, 10)
         assert not store.ledger_of([f"{n:032x}" for n in range(rows, rows + 50)])
         assert next(steps) < 300
@@ -575,7 +575,7 @@ def test_a_full_disk_is_one_clear_line_and_loses_nothing(kind, tmp_path):
 def test_a_refused_write_is_one_clear_line(tmp_path):
     with SQLiteStore(tmp_path / "s") as store:
         store.save([edit(1)])
-        store._link._connection.execute("PRAGMA query_only = 1")
+        store._database._connection.execute("PRAGMA query_only = 1")
         with pytest.raises(StoreError, match="s: cannot write: attempt to write a readonly database"):
             store.save([edit(2)])
         assert list(store.load(["t"])) == [edit(1)]

@@ -80,7 +80,7 @@ def test_the_address_says_which_store(url, tmp_path):
     assert isinstance(open_store(str(tmp_path / "a.refold")), SidecarStore)
     with open_store(str(tmp_path / "a.db")) as store:
         assert isinstance(store, SQLiteStore)
-    assert file_path(url) is None and file_path(":memory:") is None and file_path("a.db").edit_name == "a.db"
+    assert file_path(url) is None and file_path(":memory:") is None and file_path("a.db").name == "a.db"
 
 
 def test_two_schemas_of_one_database_are_two_stores(url, server):
@@ -142,10 +142,10 @@ class Watched:
     """A connection that notes how many seconds its server has for each statement."""
 
     def __init__(self, connection):
-        self.connection, self.transaction, self.patience, self.given = connection, connection.transaction, 1.0, {}
+        self.connection, self.transaction, self.reply_timeout, self.given = connection, connection.transaction, 1.0, {}
 
     def execute(self, statement, *values):
-        self.given[statement] = self.patience
+        self.given[statement] = self.reply_timeout
         return self.connection.execute(statement, *values)
 
 
@@ -156,7 +156,7 @@ def test_a_step_that_takes_long_is_waited_for(url):
     assert pool.version() == 7
     with pool.connection("read") as connection:
         assert connection.execute(f"SELECT during, {limit} FROM refold_version").fetchone() == ("0", "2500ms")
-        assert connection.patience == 3.5
+        assert connection.reply_timeout == 3.5
     pool.close()
     step = "CREATE TABLE more (a integer)"
     with psycopg.connect(url, autocommit=True) as real:
@@ -168,9 +168,9 @@ def test_rows_are_looked_up_and_not_searched_for(url, server):
     """Though the server has no statistics yet, and would rather read the table."""
     with PostgreSQLStore(url) as store:
         store.record(LedgerRow(when=0.0, outcome="noop", tip=f"{n:032x}") for n in range(3_000))
-        with store._link.connection("read") as connection:
-            asked = store._say.keys(f"{n:032x}" for n in range(2_990, 3_010))
-            plan = connection.execute(f"EXPLAIN {store._say.ledger_by_tip}", (asked,)).fetchall()
+        with store._database.connection("read") as connection:
+            asked = store._statements.keys(f"{n:032x}" for n in range(2_990, 3_010))
+            plan = connection.execute(f"EXPLAIN {store._statements.ledger_by_tip}", (asked,)).fetchall()
         assert len(store.ledger_of([f"{n:032x}" for n in range(2_990, 3_010)])) == 10
     assert "refold_ledger_by_tip" in str(plan) and "Seq Scan" not in str(plan)
 
@@ -234,7 +234,7 @@ def test_more_threads_than_connections_wait_for_one_another(url):
         for thread in threads:
             thread.join()
         assert len(store.load(["t"])) == 12
-        assert len(store._link._idle) <= 2
+        assert len(store._database._idle) <= 2
 
 
 def test_a_writer_that_was_killed_leaves_nothing_half_done(url, server):
@@ -296,7 +296,7 @@ def test_another_writer_is_not_waited_for_without_end(url):
 
 def test_a_writer_that_hangs_in_mid_write_loses_its_lock(url):
     with PostgreSQLStore(url, timeout=0.3) as one, PostgreSQLStore(url) as two:
-        held = one._link.transaction()
+        held = one._database.transaction()
         held.__enter__()
         two.save([edit(1)])
         with pytest.raises(StoreError, match="terminating connection"):
@@ -324,7 +324,7 @@ def test_a_password_is_in_no_error(server):
         PostgreSQLStore(url)
     assert "s3cr3t" not in str(caught.value) and caught.value.__suppress_context__
     store = PostgreSQLStore(url, connect=False)
-    assert "s3cr3t" not in store.name + repr(store) + repr(store._link)
+    assert "s3cr3t" not in store.name + repr(store) + repr(store._database)
     store.close()
 
 

@@ -97,7 +97,7 @@ def test_a_writer_beside_is_seen(file) -> None:
 def test_what_changes_during_a_look_at_a_file_at_rest_is_an_error_not_a_wrong_answer(file) -> None:
     with SQLiteStore(file, read_only=True) as store:
         look = pytest.raises(StoreError, match="written to while it was read")
-        with look, store._link.connection("read"), SQLiteStore(file) as writer:
+        with look, store._database.connection("read"), SQLiteStore(file) as writer:
             writer.save([edit("b")])
         assert shown(store) == ["a", "b"]
 
@@ -114,7 +114,7 @@ def test_writes_of_a_process_that_was_killed_are_read(file) -> None:
 def test_an_older_file_is_read_as_it_is(tmp_path, version) -> None:
     path = tmp_path / "old.db"
     with SQLiteStore(path) as store:
-        owner = store._link._owner
+        owner = store._database._application_id
     path.unlink()
     connection = sqlite3.connect(path, isolation_level=None)
     for step in MIGRATIONS[:version]:

@@ -27,7 +27,7 @@ from refold.errors import require_callable_or_none
 from refold.memory import MemoryFlush
 from refold.models.driver import Asker, AsyncAsker, Effect, adrive, call_safely, drive
 from refold.stores.memory import MemoryStore
-from refold.stores.store import LedgerRow, LedgerStore, Store, rows_about
+from refold.stores.store import LedgerRow, LedgerStore, Store, as_ledger_store, rows_about
 from refold.tokens.count import Counter, count_message
 
 ORIGINAL = "as said"
@@ -81,9 +81,7 @@ class Compactor:
         retrospective = tuple(s for s in strategies if not is_local(s))
         self.ask, self.format, self.salt, self.count = ask, format, salt, count
         self.store: Store = MemoryStore() if store is None else store
-        self.ledger = ledger or (
-            cast("LedgerStore", self.store) if hasattr(self.store, "record") else None
-        )
+        self.ledger = ledger or as_ledger_store(self.store)
         self.reports = reports or reports_for(count)
         self._known = ConversationCache(
             self.store, self.local, count, format, salt, self.reports, model

@@ -3,7 +3,6 @@
 import os
 import sqlite3
 import unicodedata
-import weakref
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from threading import Lock
 from typing import Any, Literal, Protocol
 
 from refold.stores.sql import DatabaseClient
-from refold.stores.sqlite_connection import SQLiteDatabase, close_before_forks
+from refold.stores.sqlite_connection import SQLiteDatabase
 from refold.stores.sqlite_schema import MEMORIES_ID
 from refold.text.terms import any_word_query, fold, phrase_query, terms
 
@@ -94,7 +93,7 @@ class SQLiteMemories(DatabaseClient):
     writers. Usable from several threads, processes and forked children. Raises `StoreError`.
     """
 
-    _link: SQLiteDatabase
+    _database: SQLiteDatabase
     _whole: "SQLiteMemories | None" = None
     """Whose connection this uses, so that it lives as long."""
 
@@ -107,10 +106,10 @@ class SQLiteMemories(DatabaseClient):
         synchronous: Literal["FULL", "NORMAL"] = "FULL",
     ) -> None:
         self.scope = _clean(scope)
-        self._link = SQLiteDatabase(os.fspath(path), timeout, synchronous, MIGRATIONS, MEMORIES_ID)
-        with self._link.connection("open"):
-            close_before_forks(self._link)
-        weakref.finalize(self, self._link.close)
+        super().__init__(
+            SQLiteDatabase(os.fspath(path), timeout, synchronous, MIGRATIONS, MEMORIES_ID)
+        )
+        self._database.open()
 
     def within(self, scope: str) -> "SQLiteMemories":
         """The memories of another *scope* in the same file, over the same connection."""
@@ -121,13 +120,13 @@ class SQLiteMemories(DatabaseClient):
     def store(self, memories: Iterable[Memory]) -> int:
         """Keep *memories*, all or none; what is known stays as it is. How many were new. Raises `StoreError`."""
         new = list(memories)
-        with self._link.transaction() as connection:
+        with self._database.transaction() as connection:
             return sum(self._keep(connection, one) for one in new)
 
     def search(self, query: str, limit: int = 10) -> Sequence[Memory]:
         """The *limit* memories that match best: those that hold *query* as it stands, then those that hold
         words of it; the latest ones for an empty query. Nothing in *query* is syntax. Raises `StoreError`."""
-        with self._link.connection("read") as connection:
+        with self._database.connection("read") as connection:
             if not query.strip():
                 return self._select(connection, LATEST, self.scope, limit)
             wanted = [text for text in (phrase_query(query), any_word_query(query)) if text]
@@ -148,7 +147,7 @@ class SQLiteMemories(DatabaseClient):
     def forget(self, ids: Iterable[str]) -> int:
         """Forget the memories with these ids; how many there were. Raises `StoreError`."""
         gone = list(ids)
-        with self._link.transaction() as connection:
+        with self._database.transaction() as connection:
             return sum(self._drop(connection, id) for id in gone)
 
     def _keep(self, connection: sqlite3.Connection, one: Memory) -> int:

@@ -7,11 +7,10 @@ in the transcript.
 
 import os
 import sqlite3
-import weakref
 from collections.abc import Mapping
 
 from refold.stores.sql import DatabaseClient
-from refold.stores.sqlite_connection import SQLiteDatabase, close_before_forks
+from refold.stores.sqlite_connection import SQLiteDatabase
 from refold.stores.sqlite_schema import INDEX_ID
 from refold.text.plain import readable_text
 from refold.text.terms import any_word_query, phrase_query, terms
@@ -38,13 +37,11 @@ class Index(DatabaseClient):
     file can be deleted at any time: it is made again from the transcripts. Raises `StoreError`.
     """
 
-    _link: SQLiteDatabase
+    _database: SQLiteDatabase
 
     def __init__(self, path: str | os.PathLike[str] = ":memory:", *, timeout: float = 30.0) -> None:
-        self._link = SQLiteDatabase(os.fspath(path), timeout, "NORMAL", MIGRATIONS, INDEX_ID)
-        with self._link.connection("open"):
-            close_before_forks(self._link)
-        weakref.finalize(self, self._link.close)
+        super().__init__(SQLiteDatabase(os.fspath(path), timeout, "NORMAL", MIGRATIONS, INDEX_ID))
+        self._database.open()
 
     def add(self, transcript: Transcript, stop: int | None = None) -> int:
         """Index `messages[:stop]` (all, without *stop*) as far as that has not been done; how many were new.
@@ -53,7 +50,7 @@ class Index(DatabaseClient):
         start = self._known(transcript, end)
         if start == end:
             return 0
-        with self._link.transaction() as connection:
+        with self._database.transaction() as connection:
             return sum(_index_message(connection, transcript, at) for at in range(start, end))
 
     def find(self, hidden: Mapping[str, int], query: str) -> dict[int, float]:
@@ -69,13 +66,13 @@ class Index(DatabaseClient):
     def _matches(self, wanted: str) -> list[tuple[str, float]]:
         if not wanted:
             return []
-        with self._link.connection("read") as connection:
+        with self._database.connection("read") as connection:
             return connection.execute(FIND, (wanted,)).fetchall()
 
     def _known(self, transcript: Transcript, end: int) -> int:
         """How many messages from the beginning are indexed: who knows one tip knows all before it."""
         low, high = 0, end
-        with self._link.connection("read") as connection:
+        with self._database.connection("read") as connection:
             while low < high:
                 middle = (low + high + 1) // 2
                 known = connection.execute(IS_INDEXED, (transcript.tips[middle],)).fetchone()

@@ -21,7 +21,7 @@ from refold.models.driver import Asker
 from refold.session_files.edited_session import EditedSession, read_only_compactor, scratch_compactor
 from refold.stores import MemoryStore
 from refold.stores.edit_json import FORMAT, dump, edit_fields, load, read_edit
-from refold.stores.store import Action, LedgerRow
+from refold.stores.store import Action, LedgerRow, as_ledger_store
 
 SUFFIX = ".refold-draft"
 """Not `.jsonl`: agents take every `*.jsonl` in their folders for a session."""
@@ -78,8 +78,8 @@ def try_strategies(
 
 def record_rows(work: EditedSession, rows: Sequence[LedgerRow]) -> None:
     """Put rows into the session's ledger, where its store keeps one. Raises `StoreError`."""
-    if rows and (record := getattr(work.store, "record", None)):
-        record(rows)
+    if rows and (ledger := as_ledger_store(work.store)):
+        ledger.record(rows)
 
 
 def save_compaction(work: EditedSession, made: Preview, rows: Sequence[LedgerRow]) -> EditedSession:

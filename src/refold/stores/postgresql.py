@@ -1,91 +1,87 @@
 """A store in a PostgreSQL database: shared by processes on many machines. Needs the extra `postgresql`."""
 
-import weakref
 from collections.abc import Callable, Iterable
 
-from refold.stores import sql as tables
+from refold.stores import sql
 from refold.stores.postgresql_pool import PostgreSQLPool
-from refold.stores.sqlite_connection import close_before_forks
 
 NOW = "extract(epoch from clock_timestamp())"
 """Seconds since 1970 by the server's clock, which is the same for all."""
+SELECT_VALUE = "SELECT value FROM refold_values WHERE name = %s"
+INSERT_VALUE = "INSERT INTO refold_values (name, value) VALUES (%s, %s) ON CONFLICT DO NOTHING"
 
 
-def _translated(statement: str) -> str:
-    """A statement in PostgreSQL's words: tables begin with `refold_`, values are `%s`."""
+def _translate(statement: str) -> str:
+    """Return a statement in PostgreSQL's dialect: tables begin with `refold_`, values are `%s`."""
     for table in ("edits", "ledger", "claims"):
-        statement = statement.replace(f" {table} ", f" refold_{table} ").replace(
-            f" {table}.", f" refold_{table}."
-        )
+        statement = statement.replace(f" {table} ", f" refold_{table} ")
+        statement = statement.replace(f" {table}.", f" refold_{table}.")
     return statement.format(now=NOW).replace("?", "%s")
 
 
 def text_array(names: Iterable[str]) -> str:
-    """The different ones of *names* as an array in PostgreSQL's words: made here, it costs a fifth of what a list
-    costs the driver."""
-    asked = set(names)
-    if tables.is_alphanumeric("".join(asked)):
-        return '{"' + '","'.join(name or r"\"\"" for name in asked) + '"}'
-    keys = (tables.to_key(name).replace("\\", "\\\\").replace('"', '\\"') for name in asked)
-    return "{" + ",".join(f'"{name}"' for name in keys) + "}"
+    """Return the different *names* as a PostgreSQL array of keys: made here, it costs a fifth of
+    what a list costs the driver."""
+    distinct = set(names)
+    if sql.is_alphanumeric("".join(distinct)):
+        return '{"' + '","'.join(name or r"\"\"" for name in distinct) + '"}'
+    keys = (sql.to_key(name).replace("\\", "\\\\").replace('"', '\\"') for name in distinct)
+    return "{" + ",".join(f'"{key}"' for key in keys) + "}"
 
 
-STATEMENTS = tables.Statements(
+STATEMENTS = sql.Statements(
     load="SELECT json FROM refold_edits WHERE tip = ANY(%s::text[]) ORDER BY seq",
-    save="INSERT INTO refold_edits (id, tip, json) VALUES (%s, %s, %s) ON CONFLICT (id) DO UPDATE "
-    "SET seq = excluded.seq, tip = excluded.tip, json = excluded.json",
+    save="INSERT INTO refold_edits (id, tip, json) VALUES (%s, %s, %s) ON CONFLICT (id) "
+    "DO UPDATE SET seq = excluded.seq, tip = excluded.tip, json = excluded.json",
     remove="DELETE FROM refold_edits WHERE id = ANY(%s::text[])",
-    record=_translated(tables.RECORD),
-    ledger=_translated(tables.LEDGER),
-    ledger_by_edit=_translated(tables.LEDGER_BY_EDIT),
-    # `OFFSET 0` keeps the server to looking each tip up: with `ANY` it reads the table where it has no statistics yet.
-    ledger_by_tip="SELECT json FROM (SELECT found.seq, found.json FROM unnest(%s::text[]) AS asked (tip) CROSS JOIN "
-    "LATERAL (SELECT seq, json FROM refold_ledger WHERE refold_ledger.tip = asked.tip OFFSET 0) AS found "
+    record=_translate(sql.RECORD),
+    ledger=_translate(sql.LEDGER),
+    ledger_by_edit=_translate(sql.LEDGER_BY_EDIT),
+    # `OFFSET 0` keeps the server to looking each tip up: with `ANY` it reads the whole table as
+    # long as it has no statistics.
+    ledger_by_tip="SELECT json FROM (SELECT matches.seq, matches.json "
+    "FROM unnest(%s::text[]) AS asked (tip) CROSS JOIN LATERAL (SELECT seq, json "
+    "FROM refold_ledger WHERE refold_ledger.tip = asked.tip OFFSET 0) AS matches "
     "UNION ALL SELECT seq, json FROM refold_ledger WHERE tip IS NULL) AS rows ORDER BY seq",
-    claim=_translated(tables.CLAIM),
-    release=_translated(tables.RELEASE),
+    claim=_translate(sql.CLAIM),
+    release=_translate(sql.RELEASE),
     keys=text_array,
 )
 
 
-class PostgreSQLStore(tables.SQLStore):
-    """Keeps edits and ledger in the PostgreSQL database at *url*: `postgresql://user@host:5432/database`, or any
-    other form that libpq knows, which also reads `PGPASSWORD`, `PGSERVICE` and `~/.pgpass`.
+class PostgreSQLStore(sql.SQLStore):
+    """Keeps edits and ledger in the PostgreSQL database at *url*: `postgresql://user@host:5432/database`,
+    or any other form that libpq knows, which also reads `PGPASSWORD`, `PGSERVICE` and `~/.pgpass`.
 
-    What `save` acknowledged is as safe as the server makes it. *timeout* is how many seconds a call may wait
-    for a connection, for the server, and for other writers; *connections* is how many there are at most.
-    Usable from several threads, processes and forked children. Without *connect* the first call connects, so that a
-    server that is down now can be up then. Raises `StoreError`, which never holds the password.
+    What `save` acknowledged is as safe as the server makes it. *timeout* is how many seconds a call
+    may wait for a connection, for the server, and for other writers; *connections* is how many there
+    are at most. Usable from several threads, processes and forked children. Without *connect* the
+    first call connects, so that a server that is down now can be up then.
+    Raises `StoreError`, which never holds the password.
     """
 
-    _link: PostgreSQLPool
-    _say = STATEMENTS
+    _database: PostgreSQLPool
+    _statements = STATEMENTS
 
     def __init__(
         self, url: str, *, timeout: float = 10.0, connections: int = 4, connect: bool = True
     ) -> None:
-        self._link = PostgreSQLPool(url, timeout, connections)
-        self.name = self._link.name
+        super().__init__(PostgreSQLPool(url, timeout, connections))
+        self.name = self._database.name
         if connect:
-            self._link.version()
-        close_before_forks(self._link)
-        weakref.finalize(self, self._link.close)
+            self._database.version()
 
     @property
     def replacements(self) -> int:
-        """How often its tables were found to be others than before: then they are made anew where there are none."""
-        return self._link.replacements
+        """How often its tables were found to be others than before; missing ones are made anew."""
+        return self._database.replacements
 
     def get_or_create(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """What is kept by this *name* for all who share the database: of several who make it at once, the first
-        has made it. Raises `StoreError`."""
-        with self._link.connection("read") as connection:
-            found = connection.execute(KEPT, (name,)).fetchone()
-            if found is None:
-                connection.execute(KEEP, (name, make()))
-                found = connection.execute(KEPT, (name,)).fetchone()
-            return bytes(found[0]) if found else b""
-
-
-KEPT = "SELECT value FROM refold_kept WHERE name = %s"
-KEEP = "INSERT INTO refold_kept (name, value) VALUES (%s, %s) ON CONFLICT DO NOTHING"
+        """Return the value of this *name* for all who share the database. Of several who make it at
+        once, the first one's stays. Raises `StoreError`."""
+        with self._database.connection("read") as connection:
+            row = connection.execute(SELECT_VALUE, (name,)).fetchone()
+            if row is None:
+                connection.execute(INSERT_VALUE, (name, make()))
+                row = connection.execute(SELECT_VALUE, (name,)).fetchone()
+            return bytes(row[0]) if row else b""

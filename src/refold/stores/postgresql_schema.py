@@ -16,7 +16,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX refold_ledger_by_edit ON refold_ledger (edit)",
         """CREATE TABLE refold_claims (
             name text COLLATE "C" PRIMARY KEY, owner text NOT NULL, until double precision NOT NULL)""",
-        "CREATE TABLE refold_kept (name text PRIMARY KEY, value bytea NOT NULL)",
+        "CREATE TABLE refold_values (name text PRIMARY KEY, value bytea NOT NULL)",
         "CREATE TABLE refold_version (version bigint NOT NULL)",
         "INSERT INTO refold_version VALUES (1)",
     ),
@@ -32,17 +32,18 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 """Step n brings a database from version n to version n + 1 (`refold_schema`). Steps are only ever added. The
 tip of a ledger row is NULL in the cases that `refold.stores.sqlite_schema` names."""
 
-FOUND = "SELECT EXISTS (SELECT FROM pg_class WHERE relname = 'refold_schema' AND pg_table_is_visible(oid))"
+SCHEMA_EXISTS = "SELECT EXISTS (SELECT FROM pg_class WHERE relname = 'refold_schema' AND pg_table_is_visible(oid))"
 """Not `to_regclass`: that may remember from before the lock that there was none."""
 LOCK = "SELECT pg_advisory_xact_lock(%s)"
-UNTIMED = "SET LOCAL statement_timeout = 0"
-PATIENCE = 3_600.0
-"""Seconds that a step may take: a ledger of millions of rows has to be read. Who waits for its end has a timeout still."""
+NO_TIMEOUT = "SET LOCAL statement_timeout = 0"
+STEP_SECONDS = 3_600.0
+"""Seconds that a step may take: a ledger of millions of rows has to be read. Who waits for its end has a
+timeout still."""
 CREATE = (
     "CREATE TABLE IF NOT EXISTS refold_schema (part text PRIMARY KEY, version integer NOT NULL)"
 )
-VERSION = "SELECT version FROM refold_schema WHERE part = %s"
-NOTE = (
+GET_VERSION = "SELECT version FROM refold_schema WHERE part = %s"
+SET_VERSION = (
     "INSERT INTO refold_schema (part, version) VALUES (%s, %s) "
     "ON CONFLICT (part) DO UPDATE SET version = excluded.version"
 )
@@ -57,21 +58,20 @@ def migrate(
         return
     with connection.transaction():
         connection.execute(LOCK, (APPLICATION_ID,))
-        connection.execute(UNTIMED)
-        connection.patience = (
-            PATIENCE  # of `refold.stores.postgresql_pool.Connection`, which sets it back
-        )
+        connection.execute(NO_TIMEOUT)
+        connection.reply_timeout = STEP_SECONDS  # the pool sets it back
         connection.execute(CREATE)
         for step in migrations[_version(connection, len(migrations), part) :]:
             for statement in step:
                 connection.execute(statement)
-        connection.execute(NOTE, (part, len(migrations)))
+        connection.execute(SET_VERSION, (part, len(migrations)))
 
 
 def _version(connection: Any, newest: int, part: str) -> int:
-    """The version that a database has; 0 for none. Raises `StoreError` for one that is newer than we are."""
-    if not connection.execute(FOUND).fetchone()[0]:
+    """Return the version of a database; 0 for none. Raises `StoreError` for one newer than we are."""
+    if not connection.execute(SCHEMA_EXISTS).fetchone()[0]:
         return 0
-    found = connection.execute(VERSION, (part,)).fetchone()
-    refuse_newer_schema(found[0] if found else 0, newest)
-    return int(found[0]) if found else 0
+    row = connection.execute(GET_VERSION, (part,)).fetchone()
+    version = int(row[0]) if row else 0
+    refuse_newer_schema(version, newest)
+    return version

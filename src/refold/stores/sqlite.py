@@ -2,54 +2,56 @@
 
 import json
 import os
-import weakref
 from collections.abc import Iterable
 from typing import Literal
 
 from refold.errors import StoreError
-from refold.stores import sql as tables
-from refold.stores.sqlite_connection import SQLiteDatabase, close_before_forks
+from refold.stores import sql
+from refold.stores.sqlite_connection import SQLiteDatabase
 
 NOW = "((julianday('now') - 2440587.5) * 86400.0)"
 """Seconds since 1970."""
 
 
 def json_array(names: Iterable[str]) -> str:
-    """The different ones of *names* as a JSON list."""
-    asked = set(names)
-    if tables.is_alphanumeric("".join(asked)):
-        return '["' + '","'.join(name or r"\"\"" for name in asked) + '"]'
-    return json.dumps([tables.to_key(name) for name in asked])
+    """Return the different *names* as a JSON list of keys."""
+    distinct = set(names)
+    if sql.is_alphanumeric("".join(distinct)):
+        return '["' + '","'.join(name or r"\"\"" for name in distinct) + '"]'
+    return json.dumps([sql.to_key(name) for name in distinct])
 
 
-STATEMENTS = tables.Statements(
-    # The tips asked for, without repeats, each looked up in the index; `CROSS` keeps SQLite to that order.
-    load="SELECT edits.json FROM json_each(?) AS asked CROSS JOIN edits ON edits.tip = asked.value ORDER BY edits.seq",
+STATEMENTS = sql.Statements(
+    # Each tip, without repeats, is looked up in the index; `CROSS` keeps SQLite to that order.
+    load="SELECT edits.json FROM json_each(?) AS asked CROSS JOIN edits "
+    "ON edits.tip = asked.value ORDER BY edits.seq",
     save="INSERT OR REPLACE INTO edits (id, tip, json) VALUES (?, ?, ?)",
     remove="DELETE FROM edits WHERE id IN (SELECT value FROM json_each(?))",
-    record=tables.RECORD,
-    ledger=tables.LEDGER,
-    ledger_by_edit=tables.LEDGER_BY_EDIT,
-    ledger_by_tip="SELECT json FROM (SELECT ledger.seq, ledger.json FROM json_each(?) AS asked CROSS JOIN ledger "
-    "ON ledger.tip = asked.value UNION ALL SELECT seq, json FROM ledger WHERE tip IS NULL) ORDER BY seq",
-    claim=tables.CLAIM.format(now=NOW),
-    release=tables.RELEASE.format(now=NOW),
+    record=sql.RECORD,
+    ledger=sql.LEDGER,
+    ledger_by_edit=sql.LEDGER_BY_EDIT,
+    ledger_by_tip="SELECT json FROM (SELECT ledger.seq, ledger.json FROM json_each(?) AS asked "
+    "CROSS JOIN ledger ON ledger.tip = asked.value "
+    "UNION ALL SELECT seq, json FROM ledger WHERE tip IS NULL) ORDER BY seq",
+    claim=sql.CLAIM.format(now=NOW),
+    release=sql.RELEASE.format(now=NOW),
     keys=json_array,
 )
 
 
-class SQLiteStore(tables.SQLStore):
+class SQLiteStore(sql.SQLStore):
     """Keeps edits and ledger in the SQLite file at *path* (`:memory:` for none).
 
     What `save` acknowledged survives a kill of the process and, with *synchronous* `FULL`, a power
     cut; `NORMAL` saves an fsync a write and may lose the last writes to a power cut (figures:
     docs/decisions/0003-stores.md). *timeout* is how many seconds to wait for other writers.
-    With *read_only* the file must be there, and neither it nor its directory is written to: what would write raises.
-    Usable from several threads, processes and forked children. Raises `StoreError`.
+    With *read_only* the file must be there, and neither it nor its directory is written to: what
+    would write raises. Usable from several threads, processes and forked children.
+    Raises `StoreError`.
     """
 
-    _link: SQLiteDatabase
-    _say = STATEMENTS
+    _database: SQLiteDatabase
+    _statements = STATEMENTS
 
     def __init__(
         self,
@@ -61,12 +63,13 @@ class SQLiteStore(tables.SQLStore):
     ) -> None:
         if not os.fspath(path):
             raise StoreError("a store needs the path of a file (or ':memory:')")
-        self._link = SQLiteDatabase(os.fsdecode(path), timeout, synchronous, read_only=read_only)
-        with self._link.connection("open"):
-            close_before_forks(self._link)
-        weakref.finalize(self, self._link.close)
+        super().__init__(
+            SQLiteDatabase(os.fsdecode(path), timeout, synchronous, read_only=read_only)
+        )
+        self._database.open()
 
     @property
     def replacements(self) -> int:
-        """How often the file was found deleted or replaced while it was open: then another was opened or made in its place."""
-        return self._link.replacements
+        """How often the file was found deleted or replaced while it was open: then another was
+        opened or made in its place."""
+        return self._database.replacements

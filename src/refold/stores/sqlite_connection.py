@@ -1,28 +1,45 @@
-"""One connection to an SQLite file for all threads of a process, that survives forks and speaks clearly."""
+"""One connection to an SQLite file for all threads of a process, closed while the process forks."""
 
 import logging
 import os
 import sqlite3
-import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
-from typing import NamedTuple, Protocol
 
 from refold.errors import StoreError
-from refold.stores import sqlite_at_rest as reading
-from refold.stores.sqlite_schema import APPLICATION_ID, MIGRATIONS, prepare_schema
+from refold.stores.sqlite_schema import (
+    APPLICATION_ID,
+    MIGRATIONS,
+    prepare_schema,
+    upgrade_copy,
+)
 
 MEMORY = ":memory:"
 FAILURES = (sqlite3.Error, OSError, ValueError)
-"""What comes of a file that cannot be used. A ValueError is a path that no file can have (NUL, half a character), or a
-text that damage made unreadable where Python's own module reads it (C16)."""
+"""What comes of a file that cannot be used. A ValueError is a path that no file can have (NUL, half
+a character), or a text that damage made unreadable for Python's own module (C16)."""
+CHANGED = "it was written to while it was read; read it again"
 _log = logging.getLogger("refold")
+
+Inode = tuple[int, int]
+"""Device and inode of a file."""
+Stamp = tuple[int, int, int]
+"""Inode, size and time of the last change of a file: another one after each change."""
 
 
 class SQLiteDatabase:
-    """A connection, its lock and its count of writes. With *read_only* the file is there already, and stays as it is."""
+    """A connection to the file at *path*, its lock and its count of writes.
+
+    With *read_only* the file must be there, and nothing is made or written, beside it neither. A
+    file in WAL mode is read through two others, `-wal` and `-shm`, which SQLite makes if they are
+    missing; on a medium that cannot be written to it fails. So as long as a `-wal` holds something
+    the file is opened with `mode=ro`, as by any reader beside a writer. Without one nobody has
+    written to it since it was closed: it is opened with `immutable=1`, which takes no locks and
+    makes no files, and each use ends by making sure that it is still the same file
+    (https://www.sqlite.org/wal.html#readonly).
+    """
 
     def __init__(
         self,
@@ -30,41 +47,47 @@ class SQLiteDatabase:
         timeout: float,
         synchronous: str,
         migrations: Sequence[Sequence[str]] = MIGRATIONS,
-        owner: int = APPLICATION_ID,
+        application_id: int = APPLICATION_ID,
         *,
         read_only: bool = False,
     ) -> None:
         self.path, self._timeout, self._synchronous = path, timeout, synchronous
-        self._migrations, self._owner = migrations, owner
+        self._migrations, self._application_id = migrations, application_id
+        self._read_only = read_only and path != MEMORY
         self._lock = RLock()
         self._connection: sqlite3.Connection | None = None
-        self._closed = self._paused = self._is_gone = False
+        self._is_closed = self._is_gone = False
         self._writes = 0
-        self._read_only = read_only and path != MEMORY
-        self._rests: reading.Stamp | None = None
-        self._files: _Files | None = None
+        self._rest_stamp: Stamp | None = None
+        self._inodes: dict[str, Inode | None] = {}
         self.replacements = 0
         """How often another file, or none, was found in the place of the one that was open (C12)."""
 
+    def open(self) -> None:
+        """Connect now instead of with the first use. Raises `StoreError`."""
+        with self.connection("open"):
+            pass
+
     @contextmanager
     def connection(self, doing: str) -> Iterator[sqlite3.Connection]:
-        """The connection, for this thread alone; what goes wrong becomes a `StoreError`."""
+        """Lend the connection to this thread alone; what goes wrong becomes a `StoreError`."""
         with self._lock:
             try:
                 yield self._current()
-                self._insist_on_rest()
+                self._refuse_changed()
             except FAILURES as error:
-                raise StoreError(f"{self.path}: cannot {doing}: {self._reason(error)}") from error
+                reason = CHANGED if self._changed_at_rest() else _reason(self.path, error)
+                raise StoreError(f"{self.path}: cannot {doing}: {reason}") from error
             except StoreError as error:
                 raise StoreError(f"{self.path}: {error}") from error
 
     @contextmanager
     def transaction(self, *, edits: bool = True) -> Iterator[sqlite3.Connection]:
-        """The connection in a transaction: kept whole at the end, or not at all. Own writes of other things
-        than *edits* do not change the version.
+        """Lend the connection in a transaction, kept whole at the end or not at all. The version
+        changes only if *edits* are written.
 
-        The write lock is taken at the start, where SQLite waits for other writers; a transaction that
-        begins by reading could only fail when it comes to write.
+        The write lock is taken at the start, where SQLite waits for other writers; a transaction
+        that begins by reading could only fail when it comes to write.
         """
         with self.connection("write") as connection:
             self._writes += edits
@@ -78,88 +101,67 @@ class SQLiteDatabase:
                 raise
 
     def version(self) -> int:
-        """Own writes, and SQLite's count of what other connections have committed: both only grow."""
+        """Return own writes and SQLite's count of other connections' commits: both only grow."""
         with self.connection("read") as connection:
             return self._writes + int(connection.execute("PRAGMA data_version").fetchone()[0])
 
     def close(self) -> None:
-        """Let go of the file for good."""
+        """Disconnect for good."""
         with self._lock:
-            self._closed = True
+            self._is_closed = True
             self._disconnect()
 
     def before_fork(self) -> None:
-        """Before a fork: SQLite's locks and its idea of them do not survive in a child, so none are open."""
+        """Disconnect: SQLite's locks, and what it believes of them, do not survive in a child."""
         self._lock.acquire()
-        self._paused = True
         if self.path != MEMORY:
             self._disconnect()
 
     def after_fork(self) -> None:
-        """After a fork, in parent and child: the next use connects again."""
-        if self._paused:
-            self._paused = False
-            self._lock.release()
+        """Let the next use connect again, in parent and child."""
+        self._lock.release()
 
     def _current(self) -> sqlite3.Connection:
-        """The connection; another one after what was read at rest has changed, and where the file is not the one that was
-        opened: it was deleted or replaced, and what is written to the old one is lost."""
-        if (
-            self._connection
-            and self._files
-            and not self._connection.in_transaction
-            and self._files.are_gone(self.path)
-        ):
+        """Return the connection, another one if the file was deleted, replaced, or changed at rest."""
+        if self._connection is not None and self._is_replaced(self._connection):
             self._disconnect()
             self._is_gone = True  # the inode of the new one may be the same again from now on
             if not self._read_only:
-                self._files.leave(self.path)
-        if self._read_only and self._connection and reading.at_rest(self.path) != self._rests:
+                self._remove_leftovers()
+        if self._read_only and self._connection and _stamp_at_rest(self.path) != self._rest_stamp:
             self._disconnect()
         if self._connection is None:
-            if self._closed:
+            if self._is_closed:
                 raise StoreError("the store is closed")
-            self._connection = self._to_read() if self._read_only else self._to_write()
-            self._arrive()
-            # A new connection counts others' commits from its own beginning: stay clear of the old count.
+            self._connection = self._connect()
+            self._note_files()
+            # A new connection counts others' commits from its own start: avoid the old count.
             self._writes += 1 << 32
         return self._connection
 
-    def _arrive(self) -> None:
-        """Remember which file it is, and tell where it is another than before."""
-        before, self._files = self._files, None if self.path == MEMORY else _Files.at(self.path)
-        if before and self._files and (self._is_gone or before.main != self._files.main):
-            self.replacements, self._is_gone = self.replacements + 1, False
-            _log.warning(
-                "%s was deleted or replaced while it was open; what is known is written again",
-                self.path,
-            )
-
-    def _insist_on_rest(self) -> None:
-        """Raise `StoreError` if what was read without locks has changed meanwhile."""
-        if self._rests and reading.stamp(self.path) != self._rests:
-            raise StoreError(reading.CHANGED)
-
-    def _reason(self, error: Exception) -> str:
-        if self._rests and reading.stamp(self.path) != self._rests:
-            return reading.CHANGED
-        return _reason(self.path, error)
-
-    def _to_read(self) -> sqlite3.Connection:
-        self._rests = reading.at_rest(self.path)
-        return reading.connect(
-            self.path, self._timeout, self._migrations, self._owner, resting=self._rests is not None
-        )
-
-    def _to_write(self) -> sqlite3.Connection:
-        if self.path != MEMORY:
+    def _connect(self) -> sqlite3.Connection:
+        address = self.path
+        if self._read_only:
+            self._rest_stamp = _stamp_at_rest(self.path)
+            mode = "mode=ro&immutable=1" if self._rest_stamp else "mode=ro"
+            address = f"{Path(self.path).absolute().as_uri()}?{mode}"
+        elif self.path != MEMORY:
             _make_private(self.path)
         connection = sqlite3.connect(
-            self.path, timeout=self._timeout, isolation_level=None, check_same_thread=False
+            address,
+            uri=self._read_only,
+            timeout=self._timeout,
+            isolation_level=None,
+            check_same_thread=False,
         )
+        schema = (self._timeout, self._migrations, self._application_id)
         try:
-            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
-            prepare_schema(connection, self._timeout, self._migrations, self._owner)
+            if self._read_only:
+                connection = upgrade_copy(connection, *schema)
+                connection.execute("PRAGMA query_only = 1")
+            else:
+                connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+                prepare_schema(connection, *schema)
         except BaseException:
             connection.close()
             raise
@@ -170,86 +172,92 @@ class SQLiteDatabase:
             self._connection.close()
             self._connection = None
 
+    # --- is it still the same file? -----------------------------------------------------------
 
-class _Files(NamedTuple):
-    """The files of an open store, by device and inode; None for those that are not there."""
+    def _is_replaced(self, connection: sqlite3.Connection) -> bool:
+        """Is another file in the place of the open one, or none? What is written to it is lost."""
+        if not self._inodes or connection.in_transaction:
+            return False
+        return _inode(self.path) != self._inodes[""]
 
-    main: tuple[int, int] | None
-    wal: tuple[int, int] | None
-    shm: tuple[int, int] | None
+    def _note_files(self) -> None:
+        """Remember which files are open, and report if they are others than before."""
+        if self.path == MEMORY:
+            return
+        before = self._inodes
+        self._inodes = {suffix: _inode(self.path + suffix) for suffix in ("", "-wal", "-shm")}
+        if before and (self._is_gone or before[""] != self._inodes[""]):
+            self.replacements, self._is_gone = self.replacements + 1, False
+            _log.warning(
+                "%s was deleted or replaced while it was open; what is known is written again",
+                self.path,
+            )
 
-    @classmethod
-    def at(cls, path: str) -> "_Files":
-        """Those at *path*."""
-        return cls(_inode(path), _inode(f"{path}-wal"), _inode(f"{path}-shm"))
+    def _remove_leftovers(self) -> None:
+        """Remove log and index of a file that is gone: they must not be taken for another's."""
+        for suffix in ("-wal", "-shm"):
+            inode = self._inodes[suffix]
+            if inode is not None and _inode(self.path + suffix) == inode:
+                Path(self.path + suffix).unlink(missing_ok=True)
 
-    def are_gone(self, path: str) -> bool:
-        """Is another file at *path*, or none?"""
-        return _inode(path) != self.main
+    def _refuse_changed(self) -> None:
+        if self._changed_at_rest():
+            raise StoreError(CHANGED)
 
-    def leave(self, path: str) -> None:
-        """Take away the log and the index of a file that is gone: they must not be taken for those of another."""
-        for beside, inode in ((f"{path}-wal", self.wal), (f"{path}-shm", self.shm)):
-            if inode is not None and _inode(beside) == inode:
-                Path(beside).unlink(missing_ok=True)
+    def _changed_at_rest(self) -> bool:
+        """Has a file that was read without locks changed meanwhile?"""
+        return self._rest_stamp is not None and _stamp(self.path) != self._rest_stamp
 
 
-def _inode(path: str) -> tuple[int, int] | None:
-    """Device and inode; None where there is no file. Raises OSError where that cannot be told."""
+def _inode(path: str) -> Inode | None:
+    """Return device and inode; None if there is no file. Raises OSError if that cannot be known."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - with every use: half the time of a Path
+        status = os.stat(path)  # noqa: PTH116 - with every use: half the time of a Path
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
+
+
+def _stamp(path: str) -> Stamp:
+    """Return the stamp of a file. Raises `StoreError` if there is none."""
+    try:
+        status = Path(path).stat()
+    except OSError as error:
+        raise StoreError(error.strerror or str(error)) from error
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _stamp_at_rest(path: str) -> Stamp | None:
+    """Return the stamp of a file that nobody is writing to; None if somebody may be."""
+    for suffix in ("-wal", "-journal"):
+        with suppress(OSError):
+            if Path(path + suffix).stat().st_size:
+                return None
+    return _stamp(path)
 
 
 def _make_private(path: str) -> None:
-    """Make a new file that is its owner's alone: summaries hold what was said. SQLite gives its other files the same rights."""
+    """Make a new file that is its owner's alone: summaries hold what was said. SQLite gives its
+    other files the same rights."""
     with suppress(OSError):  # it is there already, or SQLite will say better what is wrong
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
-class ForkAware(Protocol):
-    """What must know of forks."""
-
-    def before_fork(self) -> None:
-        """Before a fork, in the thread that forks."""
-
-    def after_fork(self) -> None:
-        """After it, in parent and child."""
-
-
-def close_before_forks(link: ForkAware) -> None:
-    """Have *link* closed before each fork of this process, for as long as it lives."""
-    if not hasattr(os, "register_at_fork"):
-        return
-    known = weakref.ref(link)
-
-    def pause() -> None:
-        if (alive := known()) is not None:
-            alive.before_fork()
-
-    def resume() -> None:
-        if (alive := known()) is not None:
-            alive.after_fork()
-
-    os.register_at_fork(before=pause, after_in_parent=resume, after_in_child=resume)
-
-
 def _reason(path: str, error: Exception) -> str:
+    """Return what is wrong with the file, in better words than SQLite's if there are any."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code == sqlite3.SQLITE_CANTOPEN:
-        return _unopened(Path(path))
     if code == sqlite3.SQLITE_NOTADB:
         return "it is not an SQLite database"
-    return str(error)
-
-
-def _unopened(path: Path) -> str:
-    if os.path.isdir(path):  # noqa: PTH112 - `Path.is_dir` raises for a name that is too long
+    if code != sqlite3.SQLITE_CANTOPEN:
+        return str(error)
+    # With `os.path`, since `Path.is_dir` raises for a name that is too long.
+    if os.path.isdir(path):  # noqa: PTH112
         return "it is a directory"
-    if not os.path.isdir(path.parent):  # noqa: PTH112 - likewise
-        return f"there is no directory {path.parent}"
-    if os.path.exists(path) and os.path.exists(f"{path}-wal"):  # noqa: PTH110 - likewise
-        return "its last writes are in its -wal file still, which can be read only where files may be made beside it"
+    if not os.path.isdir(Path(path).parent):  # noqa: PTH112
+        return f"there is no directory {Path(path).parent}"
+    if os.path.exists(path) and os.path.exists(f"{path}-wal"):  # noqa: PTH110
+        return (
+            "its last writes are in its -wal file still, "
+            "which can be read only where files may be made beside it"
+        )
     return "the file cannot be opened or created"

@@ -46,34 +46,39 @@ def prepare_schema(
     connection: sqlite3.Connection,
     timeout: float,
     migrations: Sequence[Sequence[str]] = MIGRATIONS,
-    owner: int = APPLICATION_ID,
+    application_id: int = APPLICATION_ID,
 ) -> None:
-    """Give the database behind *connection* (autocommit, its own busy timeout of *timeout* seconds) the
-    tables of *migrations* and our settings; *owner* is the application id of such files. Several processes
-    may do so at once. Raises `StoreError`, `sqlite3.Error`.
+    """Give the database behind *connection* (autocommit, its own busy timeout of *timeout* seconds)
+    the tables of *migrations* and our settings. Several processes may do so at once.
+
+    Raises `StoreError`, `sqlite3.Error`.
     """
     deadline = time.monotonic() + timeout
-    retry_while_locked(deadline, lambda: _inspect(connection, len(migrations), owner))
-    # SQLite answers "locked" at once, busy timeout or not, when two connections change the journal mode.
+    newest = len(migrations)
+    retry_while_locked(deadline, lambda: _inspect(connection, newest, application_id))
+    # SQLite answers "locked" at once, busy timeout or not, when two connections change the journal
+    # mode.
     retry_while_locked(deadline, lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone())
-    if _pragma(connection, "user_version") < len(migrations):
-        retry_while_locked(deadline, lambda: _migrate(connection, migrations, owner))
+    if _pragma(connection, "user_version") < newest:
+        retry_while_locked(deadline, lambda: _migrate(connection, migrations, application_id))
 
 
 def upgrade_copy(
-    connection: sqlite3.Connection, deadline: float, migrations: Sequence[Sequence[str]], owner: int
+    connection: sqlite3.Connection,
+    timeout: float,
+    migrations: Sequence[Sequence[str]],
+    application_id: int,
 ) -> sqlite3.Connection:
-    """*connection*, or where its database is of an older version, one to a copy in memory with all of *migrations*.
-
-    Nothing is written. Raises `StoreError`, `sqlite3.Error`.
-    """
-    retry_while_locked(deadline, lambda: _inspect(connection, len(migrations), owner))
-    if _pragma(connection, "user_version") == len(migrations):
+    """Return *connection*, or if its database is of an older version, one to an upgraded copy in
+    memory. Nothing is written. Raises `StoreError`, `sqlite3.Error`."""
+    deadline, newest = time.monotonic() + timeout, len(migrations)
+    retry_while_locked(deadline, lambda: _inspect(connection, newest, application_id))
+    if _pragma(connection, "user_version") == newest:
         return connection
     copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     connection.backup(copy)
     connection.close()
-    _migrate(copy, migrations, owner)
+    _migrate(copy, migrations, application_id)
     return copy
 
 
@@ -91,29 +96,29 @@ def retry_while_locked(deadline: float, act: Callable[[], object]) -> None:
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Tell whether it failed only because of what another connection is doing at the moment."""
+    """Did it fail only because of what another connection is doing at the moment?"""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
 
 
-def _inspect(connection: sqlite3.Connection, newest: int, owner: int) -> None:
-    """Look at the file as it was at one moment: another process may be giving it its tables."""
+def _inspect(connection: sqlite3.Connection, newest: int, application_id: int) -> None:
+    """Refuse a foreign file, as it is at one moment: another process may be giving it its tables."""
     connection.execute("BEGIN")
     try:
-        _refuse_foreign(connection, newest, owner)
+        _refuse_foreign(connection, newest, application_id)
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
 
 
-def _refuse_foreign(connection: sqlite3.Connection, newest: int, owner: int) -> None:
+def _refuse_foreign(connection: sqlite3.Connection, newest: int, application_id: int) -> None:
     """Raise `StoreError` for a database of another kind, or newer than we are; nothing is written."""
     version = _pragma(connection, "user_version")
-    found = _pragma(connection, "application_id")
+    actual_id = _pragma(connection, "application_id")
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if found != owner and (found or version or tables):
+    if actual_id != application_id and (actual_id or version or tables):
         raise StoreError(
-            "an SQLite database, but not one of Refold's" + " of this kind" * (found in OURS)
+            "an SQLite database, but not one of Refold's" + " of this kind" * (actual_id in OURS)
         )
     refuse_newer_schema(version, newest)
 
@@ -127,16 +132,16 @@ def refuse_newer_schema(version: int, newest: int) -> None:
 
 
 def _migrate(
-    connection: sqlite3.Connection, migrations: Sequence[Sequence[str]], owner: int
+    connection: sqlite3.Connection, migrations: Sequence[Sequence[str]], application_id: int
 ) -> None:
     """Take the steps that are missing, in one transaction, under the write lock."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        _refuse_foreign(connection, len(migrations), owner)
+        _refuse_foreign(connection, len(migrations), application_id)
         for step in migrations[_pragma(connection, "user_version") :]:
             for statement in step:
                 connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {owner}")
+        connection.execute(f"PRAGMA application_id = {application_id}")
         connection.execute(f"PRAGMA user_version = {len(migrations)}")
         connection.execute("COMMIT")
     except BaseException:

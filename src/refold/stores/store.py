@@ -11,7 +11,7 @@ class Store(Protocol):
     """Keeps edits by the tip they were made for. Nothing of the conversation need be in it."""
 
     def load(self, tips: Sequence[str]) -> Sequence[Edit]:
-        """Every edit made for one of *tips*, in the order in which they were saved.
+        """Return every edit made for one of *tips*, in the order in which they were saved.
 
         Raises `StoreError`."""
 
@@ -24,22 +24,25 @@ class Store(Protocol):
         """Forget the edits with these full ids; unknown ids are passed over. Raises `StoreError`."""
 
     def version(self) -> int:
-        """A number that changes whenever anybody else may have changed the store; cheap to ask."""
+        """Return a number that changes whenever anybody else may have changed the store. Cheap."""
 
 
-def replacement_count(store: object) -> int:
-    """How often *store* has noticed that its file or table is another than before, deleted or replaced while it was open
-    (its `replacements`, where it has that): what is known is then to be written again (C12)."""
-    return int(getattr(store, "replacements", 0))
+class ReplaceableStore(Store, Protocol):
+    """A store that notices when its file or tables are deleted or replaced while it is open."""
+
+    @property
+    def replacements(self) -> int:
+        """How often it noticed; then what is known has to be written again (C12)."""
 
 
 class ClaimStore(Protocol):
-    """A store in which several processes tell each other what they are at. Optional: a store without it is a
-    whole store."""
+    """A store in which processes tell each other what they are working on. Optional for a store."""
 
     def claim(self, name: str, owner: str, seconds: float) -> bool:
-        """Take *name* for so many seconds from now, or longer where *owner* has it already; False where somebody
-        else has it. What nobody renews is free when its time is over. Raises `StoreError`."""
+        """Take *name* for so many seconds from now, or longer if *owner* has it already.
+
+        Return False if somebody else has it. A claim that nobody renews is free when its time is
+        over. Raises `StoreError`."""
 
     def release(self, name: str, owner: str) -> None:
         """Give *name* back, if *owner* has it. Raises `StoreError`."""
@@ -94,30 +97,55 @@ class LedgerRow:
 
 
 class LedgerStore(Protocol):
-    """A store that keeps a ledger too. Optional: a store without these two is a whole store."""
+    """A store that keeps a ledger too. Optional for a store."""
 
     def record(self, rows: Iterable[LedgerRow]) -> None:
         """Add *rows* to the ledger, all or none. Raises `StoreError`."""
 
     def ledger(self, edit: str | None = None) -> Sequence[LedgerRow]:
-        """All rows, or those about the edit with this full id, in the order of recording.
+        """Return all rows, or those about the edit with this full id, in the order of recording.
 
         Raises `StoreError`.
         """
 
 
 class IndexedLedgerStore(LedgerStore, Protocol):
-    """A ledger that finds the rows about one history among those of all others. Optional: one without it is read whole
-    for that (`rows_about`)."""
+    """A ledger that finds the rows about one history among those of all others. Optional."""
 
     def ledger_of(self, tips: Sequence[str]) -> Sequence[LedgerRow]:
-        """The rows whose tip is one of *tips*, in the order of recording. Raises `StoreError`."""
+        """Return the rows whose tip is one of *tips*, in the order of recording.
+
+        Raises `StoreError`.
+        """
+
+
+# --- what a store can do besides --------------------------------------------------------------
+# Asked by the names of the methods, so that a store that passes calls on to another counts too.
+
+
+def as_ledger_store(store: object) -> LedgerStore | None:
+    """Return *store* if it keeps a ledger."""
+    return cast("LedgerStore", store) if _has(store, "record", "ledger") else None
+
+
+def as_claim_store(store: object) -> ClaimStore | None:
+    """Return *store* if claims can be made in it."""
+    return cast("ClaimStore", store) if _has(store, "claim", "release") else None
+
+
+def replacement_count(store: object) -> int:
+    """Return how often *store* noticed that it was replaced; 0 if it does not look."""
+    return cast("ReplaceableStore", store).replacements if _has(store, "replacements") else 0
 
 
 def rows_about(ledger: LedgerStore, tips: Sequence[str]) -> Sequence[LedgerRow]:
-    """The rows about the history with these *tips* and about what it branched from, in the order of recording. Costs
-    what is found where the ledger is `IndexedLedgerStore`, else what the ledger holds. Raises `StoreError`."""
-    if hasattr(ledger, "ledger_of"):
+    """Return the rows about the history with these *tips* and about what it branched from, in the
+    order of recording. Reads the whole ledger unless it is indexed. Raises `StoreError`."""
+    if _has(ledger, "ledger_of"):
         return cast("IndexedLedgerStore", ledger).ledger_of(tips)
     wanted = set(tips)
     return tuple(row for row in ledger.ledger() if row.tip in wanted)
+
+
+def _has(store: object, *methods: str) -> bool:
+    return all(hasattr(store, method) for method in methods)

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import Thread
-from typing import cast
 
 from refold.edits import Edit
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult, user
-from refold.stores.store import ClaimStore, LedgerRow, LedgerStore, Store, rows_about
+from refold.stores.store import LedgerRow, Store, as_claim_store, as_ledger_store, rows_about
 
 PARTS: tuple[Part, ...] = (
     Text("a line\nanother, 中文 \x00 \u2028 \ud800 \ude00\ud83d\ude00 😀"),
@@ -156,9 +155,9 @@ def _serves_threads(store: Store) -> None:
 
 def _holds_claims(store: Store) -> None:
     """Where it has claims at all (`refold.stores.store.ClaimStore`)."""
-    if not hasattr(store, "claim"):
+    claims = as_claim_store(store)
+    if claims is None:
         return
-    claims = cast("ClaimStore", store)
     _expect("a claim is had once", [claims.claim("a", who, 60) for who in ("one", "two", "one")], [True, False, True])
     claims.release("a", "two")
     _expect("nobody can release another's claim", [claims.claim("a", "two", 60)], [False])
@@ -177,9 +176,9 @@ def _holds_claims(store: Store) -> None:
 
 def _finds_rows(store: Store) -> None:
     """Where it keeps a ledger at all (`refold.stores.store.LedgerStore`)."""
-    if not hasattr(store, "record"):
+    ledger = as_ledger_store(store)
+    if ledger is None:
         return
-    ledger = cast("LedgerStore", store)
     _expect("a new ledger is empty", rows_about(ledger, ["a", ""]), [])
     rows = [LedgerRow(when=float(n), outcome="noop", tip=tip) for n, tip in enumerate(ODD * 2)]
     ledger.record(iter(rows[:-1]))

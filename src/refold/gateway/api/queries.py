@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from refold.core.view import View
 from refold.errors import EditError, StoreError
@@ -14,7 +14,7 @@ from refold.gateway.api.lookup import find, known
 from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.ledger.report import Line, row
 from refold.retrieval import recall as search
-from refold.stores.store import LedgerRow, LedgerStore, rows_about
+from refold.stores.store import LedgerRow, as_ledger_store, rows_about
 
 Json = dict[str, Any]
 
@@ -77,7 +77,8 @@ def _history(desk: Desk, asked: Json) -> Json:
 def _rows(desk: Desk, view: View) -> Sequence[LedgerRow]:
     """What the ledger says of this history; nothing where the store keeps none."""
     store = desk.pipeline.store
-    return rows_about(cast("LedgerStore", store), view.transcript.tips) if hasattr(store, "ledger") else ()
+    ledger = as_ledger_store(store)
+    return rows_about(ledger, view.transcript.tips) if ledger else ()
 
 
 def _words(desk: Desk, asked: Json) -> Json:

@@ -13,7 +13,7 @@ from uuid import uuid4
 from refold.core.view import View
 from refold.errors import StoreError
 from refold.gateway.conversations.identity import hash_parts
-from refold.stores.store import ClaimStore
+from refold.stores.store import ClaimStore, as_claim_store
 
 LEASE_SECONDS = 15.0
 """Seconds that a claim outlives its owner."""
@@ -37,7 +37,7 @@ class ConversationClaims:
     """Claims in *store*, which may have none: then everybody has what they claim. *patient* allows to wait."""
 
     def __init__(self, store: object, patient: AllowWaiting, lease: float = LEASE_SECONDS) -> None:
-        self._store: ClaimStore | None = store if hasattr(store, "claim") else None  # type: ignore[assignment]  # it has
+        self._store = as_claim_store(store)
         self.allow_waiting, self._lease = patient, lease
 
     @property

@@ -9,7 +9,7 @@ from refold.edits import Edit
 from refold.errors import StoreError
 from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.conversations.result_edits import extract, reapply, tips_of
-from refold.stores.store import LedgerRow, Store
+from refold.stores.store import LedgerRow, Store, as_ledger_store
 
 
 def save_edits(conversation: Conversation, view: View, store: Store) -> None:
@@ -72,8 +72,8 @@ def flush_unsaved(conversation: Conversation, store: Store) -> None:
             edit for edit in conversation.shown.unsaved if id(edit) not in written
         ]
         conversation.shown.unsaved_rows = conversation.shown.unsaved_rows[len(rows) :]
-    if rows and (record := getattr(store, "record", None)):
-        record(rows)
+    if rows and (ledger := as_ledger_store(store)):
+        ledger.record(rows)
 
 
 def repair_interrupted(conversation: Conversation, view: View, store: Store) -> bool:

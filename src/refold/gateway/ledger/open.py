@@ -15,7 +15,8 @@ from refold.gateway.ledger.transcripts import Transcripts
 from refold.gateway.ledger.writer import Clerk
 from refold.gateway.ops.metrics import Counters
 from refold.stores.open import is_server
-from refold.stores.sqlite_connection import MEMORY, SQLiteDatabase, close_before_forks
+from refold.stores.sql import close_before_forks
+from refold.stores.sqlite_connection import MEMORY, SQLiteDatabase
 
 LEDGER_ID = 0x52464C47
 """`RFLG` in the file's header: a net ledger."""

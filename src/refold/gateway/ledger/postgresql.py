@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from refold.stores.postgresql_pool import PostgreSQLPool
-from refold.stores.sqlite_connection import close_before_forks
+from refold.stores.sql import close_before_forks
 
 
 class Served:

@@ -6,7 +6,7 @@ from typing import Any
 
 from refold.edits import Edit
 from refold.stores.memory import MemoryStore
-from refold.stores.store import LedgerRow, Store
+from refold.stores.store import LedgerRow, Store, as_ledger_store
 
 
 class TentativeStore:
@@ -43,13 +43,13 @@ class TentativeStore:
 
     def record(self, rows: Iterable[LedgerRow]) -> None:
         """Keep *rows* here."""
-        if record := getattr(self._base, "record", None):
-            self._waiting.append(partial(record, list(rows)))
+        if ledger := as_ledger_store(self._base):
+            self._waiting.append(partial(ledger.record, list(rows)))
 
     def ledger(self, edit: str | None = None) -> Sequence[LedgerRow]:
         """The rows of the base."""
-        read: Callable[[str | None], Sequence[LedgerRow]] | None = getattr(self._base, "ledger", None)
-        return read(edit) if read else ()
+        ledger = as_ledger_store(self._base)
+        return ledger.ledger(edit) if ledger else ()
 
     def defer(self, tell: Callable[[Any], object], event: Any) -> None:
         """Tell of *event* when what was done is kept."""
