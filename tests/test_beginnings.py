@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import refold
 from refold.codecs.detect import open_payload
-from refold.codecs.payload import unpack
-from refold.codecs.prefix_cache import MOVING, ROOM, Beginnings
+from refold.codecs.payload import split_payload
+from refold.codecs.prefix_cache import MAX_ENTRIES, MOVING, PrefixCache
 from refold.errors import FormatError
 
 ENTRIES = st.lists(
@@ -32,16 +32,16 @@ def spelled(entries: list[Any], head: str, ascii: bool) -> bytes:
 
 def read(source: bytes, **more: Any) -> Any:
     try:
-        parcel = unpack(source, **more)
+        payload = split_payload(source, **more)
     except FormatError as error:
         return str(error)
-    wires = parcel.wires
+    entries = payload.raw_entries
     return (
-        parcel.field,
-        parcel.body,
-        [(one.start, one.stop, one.load()) for one in wires],
-        wires.marks(),
-        wires.marks(1),
+        payload.field,
+        payload.body,
+        [(one.start, one.stop, one.load()) for one in entries],
+        entries.fingerprints(),
+        entries.fingerprints(1),
     )
 
 
@@ -52,7 +52,7 @@ def read(source: bytes, **more: Any) -> Any:
     st.text("m", max_size=2),
 )
 def test_what_is_read_is_what_it_would_be_without(entries, changes, ascii, head):
-    begun = Beginnings(most=3, least=0)
+    cache = PrefixCache(max_lists=3, min_bytes=0)
     for change, more, at in [("again", [], 0), *changes]:
         source = spelled(entries, head, ascii)
         match change:
@@ -68,8 +68,8 @@ def test_what_is_read_is_what_it_would_be_without(entries, changes, ascii, head)
                 source = source[: len(source) - at]
         if change != "break":
             source = spelled(entries, head, ascii)
-        assert read(source, begin=begun.begin) == read(source)
-        assert len(begun) <= 6
+        assert read(source, lookup=cache.lookup) == read(source)
+        assert len(cache) <= 6
 
 
 def grown(turns: int) -> bytes:
@@ -78,39 +78,39 @@ def grown(turns: int) -> bytes:
 
 
 def test_only_what_is_new_is_looked_for() -> None:
-    begun = Beginnings()
-    open_payload(grown(10), begin=begun.begin)
-    known = begun.begin(grown(11), grown(11).index(b"["))
-    assert known is not None and len(known.wires) == 10
-    open_payload(grown(11), begin=begun.begin)
-    assert len(begun) == 1, "the longer list has taken the place of the one that it goes on from"
+    cache = PrefixCache()
+    open_payload(grown(10), lookup=cache.lookup)
+    known = cache.lookup(grown(11), grown(11).index(b"["))
+    assert known is not None and len(known.entries) == 10
+    open_payload(grown(11), lookup=cache.lookup)
+    assert len(cache) == 1, "the longer list has taken the place of the one that it goes on from"
     for turns in (16, 17, 20):
-        open_payload(grown(turns), begin=begun.begin)
-        assert len(begun) == 2, "whole, and without what moves"
+        open_payload(grown(turns), lookup=cache.lookup)
+        assert len(cache) == 2, "whole, and without what moves"
     moved = grown(20).replace(b"18 word", b"18 w0rd")
-    known = begun.begin(moved, moved.index(b"["))
-    assert known is not None and len(known.wires) == 20 - MOVING
-    assert begun.begin(grown(2), 0) is None, "a short text is as soon read"
-    assert begun.begin(grown(11).decode(), 0) is None
+    known = cache.lookup(moved, moved.index(b"["))
+    assert known is not None and len(known.entries) == 20 - MOVING
+    assert cache.lookup(grown(2), 0) is None, "a short text is as soon read"
+    assert cache.lookup(grown(11).decode(), 0) is None
 
 
 def test_what_one_tenant_sent_is_not_known_of_another() -> None:
-    begun, source = Beginnings(), grown(10)
+    cache, source = PrefixCache(), grown(10)
     at = source.index(b"[")
-    reading = begun.begin(source, at, b"one")
+    reading = cache.lookup(source, at, b"one")
     assert reading is not None
-    reading.done(unpack(source).wires)
-    known = [len(found.wires) for scope in (b"one", b"two") if (found := begun.begin(source, at, scope))]
+    reading.store(split_payload(source).raw_entries)
+    known = [len(found.entries) for scope in (b"one", b"two") if (found := cache.lookup(source, at, scope))]
     assert known == [10, 0]
 
 
 @pytest.mark.parametrize("tail", [b"", b"]", b"]}", b",", b', {"role": "user"', b"]} x"])
 def test_a_text_that_breaks_behind_what_is_known_says_so_as_ever(tail: bytes) -> None:
-    begun, source = Beginnings(), grown(10)
-    open_payload(source, begin=begun.begin)
+    cache, source = PrefixCache(), grown(10)
+    open_payload(source, lookup=cache.lookup)
     broken = source[:-2] + tail
     expected = read(broken)
-    assert read(broken, begin=begun.begin) == expected
+    assert read(broken, lookup=cache.lookup) == expected
     assert isinstance(expected, str) or tail == b"]}"
 
 
@@ -125,20 +125,20 @@ def test_a_compactor_that_is_sent_bytes_shows_the_same() -> None:
 
 
 def test_a_number_at_the_end_may_go_on() -> None:
-    begun = Beginnings(least=0)
+    cache = PrefixCache(min_bytes=0)
     for text in (
         b'{"input": ["a", 1]}',
         b'{"input": ["a", 12]}',
         b'{"input": ["a", 12, "b"]}',
         b'{"input": ["a", 123, "b"]}',
     ):
-        assert read(text, begin=begun.begin) == read(text)
+        assert read(text, lookup=cache.lookup) == read(text)
 
 
 def test_what_is_known_has_a_bound() -> None:
     """A body of very many small entries pushes out the others, and is not known itself."""
-    begun = Beginnings(least=0)
-    open_payload(grown(10), begin=begun.begin)
-    many = b'{"messages": [' + b",".join([b"{}"] * (ROOM // 2 + MOVING + 1)) + b"]}"
-    unpack(many, begin=begun.begin)
-    assert begun.entries <= ROOM and len(begun) == 1
+    cache = PrefixCache(min_bytes=0)
+    open_payload(grown(10), lookup=cache.lookup)
+    many = b'{"messages": [' + b",".join([b"{}"] * (MAX_ENTRIES // 2 + MOVING + 1)) + b"]}"
+    split_payload(many, lookup=cache.lookup)
+    assert cache.entries <= MAX_ENTRIES and len(cache) == 1

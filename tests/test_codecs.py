@@ -153,9 +153,9 @@ def test_a_format_can_be_named():
 def test_a_format_that_is_named_for_entries_of_another_is_an_error() -> None:
     """Once 200,000 tokens were 2,000: nothing of the entries was read."""
     with pytest.raises(FormatError, match="no entries of gemini: entry 0 has the fields 'role', 'content'"):
-        open_payload(PLAIN, "gemini")
+        decode_all(open_payload(PLAIN, "gemini"))
     with pytest.raises(FormatError, match="no entries of anthropic"):
-        open_payload([{"role": "tool", "tool_call_id": "a", "content": "b"}], "anthropic")
+        decode_all(open_payload([{"role": "tool", "tool_call_id": "a", "content": "b"}], "anthropic"))
 
 
 @pytest.mark.parametrize("kind", ["server_tool_use", "web_search_tool_result", "mcp_tool_use", "compaction"])

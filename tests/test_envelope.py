@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from refold.codecs.detect import decode_all, open_payload
 from refold.codecs.json_text import dump
-from refold.codecs.payload import Payload, unpack
+from refold.codecs.payload import Payload, split_payload
 from refold.errors import FormatError
 from refold.messages import Text
 
@@ -66,7 +66,7 @@ def test_untouched_neighbours_keep_their_spelling(name: str):
     new = {"role": "user", "content": "新"}
     sealed = envelope.join([*whole(envelope), new])
     assert sealed.count(dump(new)) == 1
-    assert all(wire.spelling in sealed for wire in envelope.parcel.wires)
+    assert all(wire.spelling in sealed for wire in envelope.raw_entries)
     again = open_payload(sealed)
     assert list(again.iter_entries())[:-1] == list(envelope.iter_entries())
     assert again.body == envelope.body
@@ -133,7 +133,7 @@ def test_malformed_json_is_named(text: str):
 )
 def test_what_holds_no_conversation_is_refused(payload: object):
     with pytest.raises(FormatError):
-        unpack(payload)
+        split_payload(payload)
 
 
 JSON = st.recursive(
@@ -153,11 +153,12 @@ def test_any_json_splits_and_joins(items: list, ascii_only: bool, before: str, a
     entries = (after + "," + before).join(json.dumps(item, ensure_ascii=ascii_only) for item in items)
     array = f"[{before}{entries}{after}]"
     text = before + (f'{{"a":[1.50,{{}}],"{field}"{after}:{array},"b":1e3}}' if field else array) + after
-    parcel = unpack(text)
-    count = len(parcel.wires)
-    assert parcel.close([slice(at, at + 1) for at in range(count)]) == text
-    assert [wire.load() for wire in parcel.wires] == json.loads(json.dumps(items))
-    assert list(unpack(parcel.close([slice(1, count)] if count else [])).wires) == list(parcel.wires[1:])
+    payload = split_payload(text)
+    count = len(payload)
+    assert payload.rebuild([slice(at, at + 1) for at in range(count)]) == text
+    assert [entry.load() for entry in payload.raw_entries] == json.loads(json.dumps(items))
+    shorter = split_payload(payload.rebuild([slice(1, count)] if count else []))
+    assert list(shorter.raw_entries) == payload.raw_entries[1:]
 
 
 @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))

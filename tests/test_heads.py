@@ -117,9 +117,9 @@ def test_c2_the_gateway_counts_a_system_message_that_came_to_the_head():
     first = {"model": "m", "messages": [system("Be brief."), *talk(2), said("user", "And now?")]}
     grown = {"model": "m", "messages": [system("Be brief."), system(LONG), *first["messages"][1:]]}
     with Driver() as driver:
-        assert driver(json.dumps(first).encode(), "openai_chat").before < 1_000
-        assert driver(json.dumps(grown).encode(), "openai_chat").before > 4_000
-        assert driver(json.dumps(first).encode(), "openai_chat").before < 1_000
+        assert driver(json.dumps(first).encode(), "openai_chat").tokens_before < 1_000
+        assert driver(json.dumps(grown).encode(), "openai_chat").tokens_before > 4_000
+        assert driver(json.dumps(first).encode(), "openai_chat").tokens_before < 1_000
 
 
 def test_c2_a_conversation_that_was_seen_empty_is_continued_by_no_other():

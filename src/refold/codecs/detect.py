@@ -1,69 +1,100 @@
-"""The wire formats, and which of them a payload is in."""
+"""Which wire format a payload is in."""
 
 from collections.abc import Sequence
-from functools import partial
-from itertools import takewhile
+from dataclasses import replace
+from itertools import chain, islice, takewhile
 from typing import Any, overload
 
 from refold.codecs import anthropic, gemini, openai_chat, openai_responses
 from refold.codecs.blocks import kind_of
 from refold.codecs.codec import Codec, Wire
-from refold.codecs.json_text import Begin, no_beginning
-from refold.codecs.payload import FIELDS, Parcel, Payload, unpack
+from refold.codecs.json_text import PrefixLookup
+from refold.codecs.payload import FIELDS, Payload, split_payload
 from refold.errors import FormatError
 from refold.messages import Message
 from refold.text.summary_wrapper import summary_in
 
 CODECS: tuple[Codec, ...] = (openai_chat, anthropic, openai_responses, gemini)
-"""Of formats that fit a payload equally well, the first is meant: a list of plain texts is a chat."""
+"""The first of those that fit equally well is meant: a list of plain texts is a chat."""
 
 _LOOKS = (3, 30)
 """Entries looked at first, and then, before all of them."""
-_SURE = 3
-"""How far the best format must be ahead of the next for the rest not to be looked at."""
+_CLEAR_LEAD = 3
+"""How far the best format is ahead of the next if the other entries need not be looked at."""
 
 
-def open_payload(payload: Any, format: str | Codec | None = None, begin: Begin = no_beginning) -> Payload:
+def open_payload(
+    source: Any, format: str | Codec | None = None, lookup: PrefixLookup | None = None
+) -> Payload:
     """Open a list of messages, a request body, or the JSON text of either (`str` or `bytes`).
 
     The format is recognised by shape; *format* names it: `openai_chat`, `anthropic`,
-    `openai_responses`, `gemini`; a codec of your own, or an adapter's, is given as it is. *begin* knows JSON texts that
-    were opened before (`refold.codecs.prefix_cache`). Raises `FormatError`, which says what was tried.
+    `openai_responses`, `gemini`; a codec of your own, or an adapter's, is given as it is. *lookup*
+    knows JSON texts that were opened before (`refold.codecs.prefix_cache`). Raises `FormatError`,
+    which says what was tried.
     """
-    return envelop(unpack(payload, fields_of(format), begin), format)
+    return recognize(split_payload(source, fields_of(format), lookup), format)
 
 
 def fields_of(format: str | Codec | None) -> tuple[str, ...]:
-    """Fields that may hold a conversation: those of our formats, and before them that of a codec of your own."""
+    """Return the fields that may hold a conversation, that of a codec of your own first."""
     return FIELDS if format is None or isinstance(format, str) else (format.FIELD, *FIELDS)
 
 
-def envelop(parcel: Parcel, format: str | Codec | None = None) -> Payload:
-    """As `open_payload`, for a payload that is unpacked."""
-    codec = _recognised(parcel) if format is None else _named(format, parcel)
-    head = sum(1 for _ in takewhile(partial(_is_head, codec), Payload(codec, parcel, 0).iter_entries()))
-    return Payload(codec, parcel, head)
+def recognize(payload: Payload, format: str | Codec | None = None) -> Payload:
+    """Return *payload* with its codec and the length of its head. Raises as `open_payload`."""
+    codec = _detect(payload) if format is None else _codec_named(format, payload)
+
+    def is_head(entry: Wire) -> bool:  # a summary of ours in the system's role is none
+        return codec.is_system(entry) and summary_in(codec.decode(entry, ())) is None
+
+    payload = replace(payload, codec=codec, head=0, is_named=isinstance(format, str))
+    return replace(payload, head=sum(1 for _ in takewhile(is_head, payload.iter_entries())))
 
 
-def _is_head(codec: Codec, item: Wire) -> bool:
-    """Is this leading entry the system prompt's? A summary of ours in the system's role is none."""
-    return codec.is_system(item) and summary_in(codec.decode(item, ())) is None
+def _codec_named(format: str | Codec, payload: Payload) -> Codec:
+    """Return the codec of this name; that the entries are its own is checked as they are decoded."""
+    codec = format if not isinstance(format, str) else _by_name(format)
+    if payload.field and payload.field != codec.FIELD:
+        raise FormatError(
+            f"{codec.NAME} keeps its conversation in {codec.FIELD!r}, "
+            f"and this object has {payload.field!r}"
+        )
+    return codec
 
 
-def decode_all(envelope: Payload, start: int = 0, prior: Sequence[Message] = ()) -> list[Message]:
-    """The messages from position *start* on, *prior* being those before it. Raises `FormatError`."""
-    decode, new = envelope.codec.decode, list[Message]()
-    seen = _Joined(prior, new) if prior else new
-    for item in envelope.iter_entries(start):
+def _by_name(name: str) -> Codec:
+    for codec in CODECS:
+        if name == codec.NAME:
+            return codec
+    raise FormatError(f"no format is called {name!r}; there are {_names(CODECS)}")
+
+
+# --- decoding -------------------------------------------------------------------------------
+
+
+def decode_all(payload: Payload, start: int = 0, prior: Sequence[Message] = ()) -> list[Message]:
+    """Decode the entries from position *start* on, *prior* being the messages before it.
+
+    Raises `FormatError` for an entry of another format than the payload was named to be of.
+    """
+    decode, messages = payload.codec.decode, list[Message]()
+    seen = _Chained(prior, messages) if prior else messages
+    entries = payload.iter_entries(start)
+    first = list(islice(entries, max(0, _LOOKS[-1] - payload.head - start)))
+    if payload.is_named and first and not payload.codec.fits(payload.body, first):
+        raise FormatError(f"these are no entries of {payload.codec.NAME}: {_oddity(first)}")
+    for entry in chain(first, entries):
         try:
-            new.append(decode(item, seen))
+            messages.append(decode(entry, seen))
         except FormatError as error:
-            raise FormatError(f"entry {envelope.head + start + len(new)}: {error}") from error
-    return new
+            at = payload.head + start + len(messages)
+            raise FormatError(f"entry {at}: {error}") from error
+    return messages
 
 
-class _Joined(Sequence[Message]):
-    """Two sequences as one, so that decoding what is added costs what is added."""
+class _Chained(Sequence[Message]):
+    """Two sequences in a row, so that decoding what is added costs what is added."""
 
     def __init__(self, first: Sequence[Message], second: Sequence[Message]) -> None:
         self._first, self._second = first, second
@@ -82,74 +113,66 @@ class _Joined(Sequence[Message]):
         return self._second[at] if at >= 0 else self._first[at]
 
 
-def _named(format: str | Codec, parcel: Parcel) -> Codec:
-    codec = next((codec for codec in CODECS if format == codec.NAME), None) if isinstance(format, str) else format
-    if codec is None:
-        raise FormatError(f"no format is called {format!r}; there are {_names(CODECS)}")
-    if parcel.field and parcel.field != codec.FIELD:
-        raise FormatError(
-            f"{codec.NAME} keeps its conversation in {codec.FIELD!r}, and this object has {parcel.field!r}"
-        )
-    if isinstance(format, str) and (items := _items(parcel, _LOOKS[-1])) and not codec.fits(parcel.body, items):
-        raise FormatError(f"these are no entries of {codec.NAME}: {_strange(items)}")
-    return codec
+# --- recognising ----------------------------------------------------------------------------
 
 
-def _items(parcel: Parcel, look: int, since: int = 0) -> list[Wire]:
-    """The first *look* entries, from position *since* on."""
-    whole = Payload(openai_chat, parcel, 0)
-    return [whole.entry(at) for at in range(since, min(look, len(whole)))]
+def _detect(payload: Payload) -> Codec:
+    for limit in (limit for limit in _LOOKS if limit < len(payload)):
+        codec, leads_clearly = _best(payload, limit)
+        if leads_clearly:
+            return codec
+    return _best(payload, len(payload))[0]
 
 
-def _recognised(parcel: Parcel) -> Codec:
-    for look in (look for look in _LOOKS if look < len(parcel.wires)):
-        best, sure = _best(parcel, look)
-        if sure:
-            return best
-    return _best(parcel, len(parcel.wires))[0]
+def is_certain(payload: Payload) -> bool:
+    """Do the first entries alone tell the format, whatever comes after them?"""
+    payload = replace(payload, head=0)
+    return len(payload) > _LOOKS[0] and _best(payload, _LOOKS[0])[1]
 
 
-def is_certain(parcel: Parcel) -> bool:
-    """Do the first entries alone tell the format, so that whatever comes after them changes nothing?"""
-    return len(parcel.wires) > _LOOKS[0] and _best(parcel, _LOOKS[0])[1]
+def still_fits(codec: Codec, payload: Payload, start: int) -> bool:
+    """Does *codec* fit the raw entries from position *start* on as well as any format?"""
+    entries = list(replace(payload, head=0).iter_entries(start))
+    scores = _scores(payload, entries)
+    return not entries or 0 < scores.get(codec.NAME, 0) == max(scores.values())
 
 
-def stays(codec: Codec, parcel: Parcel, since: int) -> bool:
-    """Does the format that the entries before position *since* are of fit those from there on as well as any?"""
-    items = _items(parcel, len(parcel.wires), since)
-    scores = _scores(parcel, items)
-    return not items or 0 < scores.get(codec.NAME, 0) == max(scores.values())
+def _best(payload: Payload, limit: int) -> tuple[Codec, bool]:
+    """Return the format that fits the first *limit* entries best, and whether it leads clearly.
 
-
-def _scores(parcel: Parcel, items: Sequence[Wire]) -> dict[str, int]:
-    """How well each format fits *items*."""
-    return {codec.NAME: codec.fits(parcel.body, items) for codec in _tried(parcel)}
-
-
-def _tried(parcel: Parcel) -> list[Codec]:
-    return [codec for codec in CODECS if parcel.field in ("", codec.FIELD)]
-
-
-def _best(parcel: Parcel, look: int) -> tuple[Codec, bool]:
-    """The format that fits the first *look* entries best, and whether it is far enough ahead. Raises `FormatError`."""
-    items = _items(parcel, look)
-    if any(hasattr(item, "additional_kwargs") for item in items):
+    Raises `FormatError` if none fits.
+    """
+    entries = list(islice(payload.iter_entries(), limit))
+    if any(hasattr(entry, "additional_kwargs") for entry in entries):
         raise FormatError("messages of LangChain's: give format=refold.adapters.langchain")
-    tried, scores = _tried(parcel), _scores(parcel, items)
-    ranked = sorted((c for c in tried if scores[c.NAME]), key=lambda c: -scores[c.NAME])
+    candidates, scores = _candidates(payload), _scores(payload, entries)
+    ranked = sorted((c for c in candidates if scores[c.NAME]), key=lambda c: -scores[c.NAME])
     if not ranked:
-        raise FormatError(f"entries of no known format ({_names(tried)} were tried): {_strange(items)}")
-    return ranked[0], len(ranked) == 1 or scores[ranked[0].NAME] - scores[ranked[1].NAME] >= _SURE
+        tried = _names(candidates)
+        raise FormatError(f"entries of no known format ({tried} were tried): {_oddity(entries)}")
+    best, *rest = ranked
+    return best, not rest or scores[best.NAME] - scores[rest[0].NAME] >= _CLEAR_LEAD
+
+
+def _scores(payload: Payload, entries: Sequence[Wire]) -> dict[str, int]:
+    """Return how well each format fits *entries*."""
+    return {codec.NAME: codec.fits(payload.body, entries) for codec in _candidates(payload)}
+
+
+def _candidates(payload: Payload) -> list[Codec]:
+    return [codec for codec in CODECS if payload.field in ("", codec.FIELD)]
 
 
 def _names(codecs: Sequence[Codec]) -> str:
     return ", ".join(codec.NAME for codec in codecs)
 
 
-def _strange(items: Sequence[Wire]) -> str:
-    """Why no format fits: the first entry that is no object, or the fields of the first entry."""
-    for at, item in enumerate(items):
-        if not isinstance(item, dict | str):
-            return f"entry {at} is {kind_of(item)}"
-    first = items[0] if items else None
-    return f"entry 0 has the fields {', '.join(map(repr, list(first)[:8]))}" if isinstance(first, dict) else "strings"
+def _oddity(entries: Sequence[Wire]) -> str:
+    """Say why no format fits: an entry that is no object, or the fields of the first entry."""
+    for at, entry in enumerate(entries):
+        if not isinstance(entry, dict | str):
+            return f"entry {at} is {kind_of(entry)}"
+    first = entries[0] if entries else None
+    if not isinstance(first, dict):
+        return "strings"
+    return f"entry 0 has the fields {', '.join(map(repr, list(first)[:8]))}"

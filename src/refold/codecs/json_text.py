@@ -1,4 +1,4 @@
-"""A conversation inside JSON text, found without parsing what is not asked for, and put back.
+"""A conversation inside a JSON text, found without parsing the rest of it, and put back.
 
 The text of a request is split into spans, so that entries and fields nobody touched keep their
 spelling: numbers beyond 64 bits, duplicate keys, key order, lone surrogates, bytes that are no
@@ -15,66 +15,56 @@ from itertools import chain, islice
 from json.decoder import WHITESPACE  # type: ignore[attr-defined]
 from typing import Any, Protocol
 
-from refold.codecs.json_spans import Source, Span, Spans, scan
+from refold.codecs.json_spans import JsonList, Source, Span, scan
 from refold.errors import FormatError
 
-_BEHIND = re.compile(r"[ \t\n\r]*+([,\]}])[ \t\n\r]*+")
+_SEPARATOR = re.compile(r"[ \t\n\r]*+([,\]}])[ \t\n\r]*+")
 """What follows an element."""
-_spelled = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-class Reading(Protocol):
-    """What is known of a list of entries before it is read (`refold.codecs.prefix_cache`)."""
+class KnownPrefix(Protocol):
+    """The entries at the beginning of a list that a text before had too."""
 
-    wires: Spans
+    entries: JsonList
 
-    def done(self, wires: Spans) -> None:
-        """All entries are found."""
-
-
-Begin = Callable[[Source, int], Reading | None]
-"""What is known of the list that begins at a position of a text."""
+    def store(self, entries: JsonList) -> None:
+        """Remember all *entries* of the list for the next text."""
 
 
-def no_beginning(source: Source, start: int) -> None:
-    """Nothing."""
+PrefixLookup = Callable[[Source, int], KnownPrefix | None]
+"""What `refold.codecs.prefix_cache` knows of the list that begins at a position of a text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Conversation:
-    """The list of entries inside a JSON text; a lone string is its own only entry."""
+def split_json(
+    source: Source, fields: Sequence[str], lookup: PrefixLookup | None = None
+) -> tuple[str, Mapping[str, Any], JsonList]:
+    """Return the field of the conversation, every other field, and the entries.
 
-    start: int
-    stop: int
-    wires: Spans
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A JSON text opened: a list of entries, or an object with one in a field."""
-
-    field: str
-    """The field that holds the entries; empty for a bare list."""
-    body: Mapping[str, Any]
-    """Every other field, parsed."""
-    found: Conversation
-
-
-def open_json(source: Source, fields: Sequence[str], begin: Begin = no_beginning) -> Document:
-    """Find the conversation: the list itself, or the value of one of *fields*, the first that is
-    there. *begin* knows lists that were read before. Raises `FormatError` for malformed JSON and where there is none."""
-    reader = _Reader(source, source if isinstance(source, str) else source.decode("latin-1"), fields, begin)
+    The conversation is the list itself (its field is empty), or the value of the first of *fields*
+    that is there. Raises `FormatError` for malformed JSON and for an object without one.
+    """
+    text = source if isinstance(source, str) else source.decode("latin-1")
+    reader = _Reader(source, text, fields, lookup)
     start = reader.skip(reader.first)
-    if reader.at(start, "["):
-        found = reader.array(start)
-        document, end = Document("", {}, found), found.stop
-    elif reader.at(start, "{"):
-        document, end = reader.object(start)
+    if text.startswith("[", start):
+        field, body, entries = "", dict[str, Any](), reader.read_list(start)
+        end = entries.stop
+    elif text.startswith("{", start):
+        body, end = reader.read_object(start)
+        field = conversation_field(body, fields)
+        entries = body.pop(field)
+        if not isinstance(entries, JsonList):
+            raise FormatError(f"{field!r} must be a list of messages, not {type(entries).__name__}")
+        for name, value in body.items():
+            if isinstance(value, JsonList):
+                body[name] = reader.read_value(value.start)[0]
     else:
         raise FormatError("a payload is a JSON list of messages or a JSON object")
-    if reader.skip(end) != len(reader.text):
-        raise FormatError(f"malformed JSON: more text after the end of the payload, at character {end}")
-    return document
+    if reader.skip(end) != len(text):
+        problem = f"more text after the end of the payload, at character {end}"
+        raise FormatError(f"malformed JSON: {problem}")
+    return field, body, entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +73,12 @@ class _Reader:
     text: str
     """The source as text whose positions are those of the source."""
     fields: Sequence[str]
-    begin: Begin
-    exact: bool = field(init=False)
-    """Does *text* say what the source says? Latin-1 does for ASCII."""
+    lookup: PrefixLookup | None
+    is_exact: bool = field(init=False)
+    """Whether *text* reads as the source does: Latin-1 does for ASCII."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "exact", self.text is self.source or self.text.isascii())
+        object.__setattr__(self, "is_exact", self.text is self.source or self.text.isascii())
 
     @property
     def first(self) -> int:
@@ -96,105 +86,102 @@ class _Reader:
         mark = "\ufeff" if isinstance(self.source, str) else "\xef\xbb\xbf"
         return len(mark) if self.text.startswith(mark) else 0
 
-    def at(self, at: int, sign: str) -> bool:
-        return self.text.startswith(sign, at)
-
     def skip(self, at: int) -> int:
-        """The next position that is no white space."""
+        """Return the next position that is no white space."""
         return WHITESPACE.match(self.text, at).end()  # type: ignore[no-any-return]
 
-    def array(self, start: int) -> Conversation:
-        reading = self.begin(self.source, start)
-        wires = reading.wires if reading is not None else Spans(self.source)
-        if wires:
-            at, more = self.next(wires.reach(slice(0, len(wires))).stop, "]")
+    def read_list(self, start: int) -> JsonList:
+        prefix = self.lookup(self.source, start) if self.lookup else None
+        entries = prefix.entries if prefix is not None else JsonList(self.source, start)
+        if entries:
+            at, has_next = self.next(entries.extent(slice(0, len(entries))).stop, "]")
         else:
-            at = self.skip(start + 1)
-            more = not self.at(at, "]")
-            at += not more
-        while more:
+            at, has_next = self.enter(start, "]")
+        while has_next:
             stop = scan(self.text, at)[1]
-            wires.add(at, stop)
-            at, more = self.next(stop, "]")
-        if reading is not None:
-            reading.done(wires)
-        return Conversation(start, at, wires)
+            entries.add(at, stop)
+            at, has_next = self.next(stop, "]")
+        entries.stop = at
+        if prefix is not None:
+            prefix.store(entries)
+        return entries
 
-    def object(self, at: int) -> tuple[Document, int]:
-        """The object that begins at *at*, and where it ends."""
+    def read_object(self, start: int) -> tuple[dict[str, Any], int]:
+        """Return the fields of the object that begins at *start*, and where it ends."""
         body: dict[str, Any] = {}
-        at = self.skip(at + 1)
-        more = not self.at(at, "}")
-        at += not more
-        while more:
-            key, at = self.value(at)
+        at, has_next = self.enter(start, "}")
+        while has_next:
+            key, at = self.read_value(at)
             at = self.skip(at)
-            if not isinstance(key, str) or not self.at(at, ":"):
-                raise FormatError(f"malformed JSON: a field name was expected before character {at}")
-            body[key], at = self.held(self.skip(at + 1), key)
-            at, more = self.next(at, "}")
-        return self.document(body), at
+            if not isinstance(key, str) or not self.text.startswith(":", at):
+                problem = f"a field name was expected before character {at}"
+                raise FormatError(f"malformed JSON: {problem}")
+            read = self.read_candidate if key in self.fields else self.read_value
+            body[key], at = read(self.skip(at + 1))
+            at, has_next = self.next(at, "}")
+        return body, at
 
-    def document(self, body: dict[str, Any]) -> Document:
-        """The object with these fields, of which the first that may hold the conversation does."""
-        name = conversation_field(body, self.fields)
-        found = body.pop(name)
-        if not isinstance(found, Conversation):
-            raise FormatError(f"{name!r} must be a list of messages, not {type(found).__name__}")
-        others = {k: self.value(v.start)[0] if isinstance(v, Conversation) else v for k, v in body.items()}
-        return Document(name, others, found)
-
-    def value(self, start: int) -> tuple[Any, int]:
-        """A value, parsed, and where it ends."""
+    def read_value(self, start: int) -> tuple[Any, int]:
+        """Parse a value; return it and where it ends."""
         value, stop = scan(self.text, start)
-        return (value if self.exact else Span(self.source, start, stop).load()), stop
+        return (value if self.is_exact else Span(self.source, start, stop).load()), stop
 
-    def held(self, start: int, key: str) -> tuple[Any, int]:
-        """A field's value and where it ends; lists and strings that may be the conversation are not parsed."""
-        if key in self.fields and self.at(start, "["):
-            found = self.array(start)
-            return found, found.stop
-        value, stop = self.value(start)
-        if key in self.fields and isinstance(value, str):
-            return Conversation(start, stop, Spans(self.source, [start], [stop])), stop
+    def read_candidate(self, start: int) -> tuple[Any, int]:
+        """Read a value that may be the conversation: a list or a string is not parsed."""
+        if self.text.startswith("[", start):
+            entries = self.read_list(start)
+            return entries, entries.stop
+        value, stop = self.read_value(start)
+        if isinstance(value, str):
+            value = JsonList(self.source, start, [start], [stop])
+            value.stop = stop
         return value, stop
 
+    def enter(self, start: int, end: str) -> tuple[int, bool]:
+        """Return where the first element starts or the whole ends, and whether there is one."""
+        at = self.skip(start + 1)
+        is_empty = self.text.startswith(end, at)
+        return at + is_empty, not is_empty
+
     def next(self, at: int, end: str) -> tuple[int, bool]:
-        """Where the next element starts or the whole ends, and whether there is a next one."""
-        found = _BEHIND.match(self.text, at)
-        if found is not None and found[1] == ",":
-            return found.end(), True
-        if found is None or found[1] != end:
-            raise FormatError(f"malformed JSON: ',' or {end!r} was expected at character {self.skip(at)}")
-        return found.end(1), False
+        """Return where the next element starts or the whole ends, and whether there is one."""
+        match = _SEPARATOR.match(self.text, at)
+        if match is not None and match[1] == ",":
+            return match.end(), True
+        if match is None or match[1] != end:
+            problem = f"',' or {end!r} was expected at character {self.skip(at)}"
+            raise FormatError(f"malformed JSON: {problem}")
+        return match.end(1), False
 
 
 def conversation_field(body: Mapping[str, Any], fields: Sequence[str]) -> str:
-    """The first of *fields* that *body* has. Raises `FormatError` where it has none."""
+    """Return the first of *fields* that *body* has. Raises `FormatError` if it has none."""
     for name in fields:
         if name in body:
             return name
     raise FormatError(f"no conversation in this object: it has none of {', '.join(fields)}")
 
 
-def rejoin(source: Source, found: Conversation, pieces: Iterable[slice | Any]) -> Source:
-    """*source* with other entries: a slice stands for those of its own, anything else for itself.
-    Between two that were neighbours stands what stood there; all of them give back *source* itself."""
-    runs = merged(pieces)
+def join_json(entries: JsonList, pieces: Iterable[slice | Any]) -> Source:
+    """Return the source of *entries* with *pieces* as its entries.
+
+    A slice stands for entries as they are, anything else for itself. Between neighbours stands
+    what stood there; all entries give back the source itself.
+    """
+    source, runs = entries.source, _join_runs(pieces)
     first = list(islice(runs, 2))
-    if first == ([slice(0, len(found.wires))] if found.wires else []):
+    if first == ([slice(0, len(entries))] if entries else []):
         return source
-    whole = chain(first, runs)
+    pieces = chain(first, runs)
     if isinstance(source, str):
-        return "".join(_parts(source, found, whole, str))
+        return "".join(_write(source, entries, pieces, str))
     out = BytesIO()
-    for part in _parts(memoryview(source), found, whole, str.encode):  # a view's slices copy nothing
-        out.write(part)
+    out.writelines(_write(memoryview(source), entries, pieces, str.encode))  # slices copy nothing
     return out.getvalue()
 
 
-def merged(pieces: Iterable[slice | Any]) -> Iterator[slice | Any]:
-    """The same pieces, with slices that follow one another as one, and without empty ones."""
+def _join_runs(pieces: Iterable[slice | Any]) -> Iterator[slice | Any]:
+    """Join slices that follow one another, and drop empty ones."""
     run = slice(0, 0)
     for piece in pieces:
         if isinstance(piece, slice) and piece.start == run.stop:
@@ -209,24 +196,26 @@ def merged(pieces: Iterable[slice | Any]) -> Iterator[slice | Any]:
         yield run
 
 
-def _parts(source: Any, found: Conversation, runs: Iterable[Any], spell: Callable[[str], Any]) -> Iterator[Any]:
-    """The pieces of *source* and, between them, what is new."""
-    yield source[: found.start]
+def _write(
+    source: Any, entries: JsonList, pieces: Iterable[Any], encode: Callable[[str], Any]
+) -> Iterator[Any]:
+    """Yield what stands around the entries, and the entries."""
+    yield source[: entries.start]
     mark = "["
-    for run in runs:
-        yield spell(mark)
+    for piece in pieces:
+        yield encode(mark)
         mark = ","
-        if isinstance(run, slice):
-            yield source[found.wires.reach(run)]
+        if isinstance(piece, slice):
+            yield source[entries.extent(piece)]
         else:
-            yield spell(dump(run))
-    yield spell("]" if mark == "," else "[]")
-    yield source[found.stop :]
+            yield encode(dump(piece))
+    yield encode("]" if mark == "," else "[]")
+    yield source[entries.stop :]
 
 
 def dump(value: Any) -> str:
-    """Compact JSON; characters stay as they are unless UTF-8 has no form for one of them."""
-    text = _spelled(value)
+    """Return compact JSON, in ASCII if UTF-8 has no form for one of its characters."""
+    text = _to_json(value)
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -11,8 +11,8 @@ from itertools import chain
 from typing import Any
 
 from refold.codecs.codec import Codec, Wire
-from refold.codecs.json_spans import Source, Span, Spans
-from refold.codecs.json_text import Begin, conversation_field, no_beginning, open_json, rejoin
+from refold.codecs.json_spans import Span
+from refold.codecs.json_text import PrefixLookup, conversation_field, join_json, split_json
 from refold.errors import FormatError
 from refold.messages import Part
 
@@ -21,125 +21,110 @@ FIELDS = ("messages", "input", "contents")
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
-    """A payload of any kind, opened, before its format is known."""
+class Payload:
+    """An opened payload. Positions count from the first entry after the head."""
 
     field: str
     """The field that holds the entries; empty for a bare list."""
     body: Mapping[str, Any]
     """Every other field, parsed."""
-    wires: Sequence[Any]
-    """The entries: parsed objects, or spans of a JSON text."""
-    close: Callable[[Iterable[slice | Any]], Any]
-    """Puts entries back where they came from; a slice stands for those that were there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Payload:
-    """A payload of a known format. Positions count from the first entry after the head."""
-
-    codec: Codec
-    parcel: Parcel
-    head: int
+    raw_entries: Sequence[Any]
+    """The entries, the head's too: parsed objects, or spans of a JSON text."""
+    rebuild: Callable[[Iterable[slice | Any]], Any]
+    """Puts raw entries back where they came from; a slice stands for those that were there."""
+    codec: Codec = None  # type: ignore[assignment]  # until `refold.codecs.detect.recognize`
+    head: int = 0
     """Number of leading system entries, which are no part of the transcript."""
-
-    @property
-    def body(self) -> Mapping[str, Any]:
-        """Every field of the request but the conversation."""
-        return self.parcel.body
+    is_named: bool = False
+    """Whether the format was named, so that its entries are still to be checked."""
 
     def __len__(self) -> int:
-        return len(self.parcel.wires) - self.head
+        return len(self.raw_entries) - self.head
 
     def entry(self, index: int) -> Wire:
-        """The entry at *index*, parsed."""
-        return _load(self.parcel.wires[self.head + index])
+        """Parse the entry at *index*."""
+        return _load(self.raw_entries[self.head + index])
 
     def iter_entries(self, start: int = 0) -> Iterator[Wire]:
-        """The entries from *start* on, parsed one at a time."""
-        return map(_load, self.parcel.wires[self.head + start :])
+        """Parse the entries from *start* on, one at a time."""
+        entries = self.raw_entries
+        return (_load(entries[at]) for at in range(self.head + start, len(entries)))
 
     @property
     def full_body(self) -> Mapping[str, Any]:
         """The request with its conversation, all of it parsed; of a bare list, the conversation."""
-        return {**self.body, self.codec.FIELD: list(map(_load, self.parcel.wires))}
+        return {**self.body, self.codec.FIELD: list(map(_load, self.raw_entries))}
 
     @property
     def system(self) -> tuple[Part, ...]:
         """The system prompt, wherever the format keeps it."""
-        return self.codec.system(self.body, [_load(wire) for wire in self.parcel.wires[: self.head]])
+        return self.codec.system(self.body, list(map(_load, self.raw_entries[: self.head])))
 
     @property
     def tools(self) -> tuple[str, ...]:
         """Each tool definition as canonical JSON."""
         return self.codec.tools(self.body)
 
-    def without_entries(self) -> "Payload":
-        """The same without entries of a JSON text, which would keep all of it in memory; nothing can be sealed in it."""
-        parcel = self.parcel
-        if not isinstance(parcel.wires, Spans):
-            return self
-        return Payload(self.codec, Parcel(parcel.field, parcel.body, (), _gone), 0)
-
     def join(self, pieces: Iterable[slice | Wire]) -> Any:
-        """The payload with these entries: a slice stands for untouched ones, anything else for itself."""
+        """Return the payload with *pieces* as its entries: a slice stands for untouched ones."""
         head = self.head
-        moved = (slice(p.start + head, p.stop + head) if isinstance(p, slice) else p for p in pieces)
-        return self.parcel.close(chain([slice(0, head)], moved))
+        moved = (
+            slice(p.start + head, p.stop + head) if isinstance(p, slice) else p for p in pieces
+        )
+        return self.rebuild(chain([slice(0, head)], moved))
 
 
-def unpack(payload: Any, fields: Sequence[str] = FIELDS, begin: Begin = no_beginning) -> Parcel:
-    """Open a payload of any kind. *begin* knows JSON texts that were opened before (`refold.codecs.prefix_cache`). Raises `FormatError` when it holds no conversation, in an object in one of *fields*."""
-    if isinstance(payload, bytes | bytearray | memoryview):
-        return _of_json(bytes(payload), fields, begin)
-    if isinstance(payload, str):
-        return _of_json(payload, fields, begin)
-    if isinstance(payload, Mapping):
-        return _of_body(payload, fields)
-    if isinstance(payload, Sequence):
-        return Parcel("", {}, payload, partial(_laid, payload))
-    raise FormatError(f"a payload is a list of messages, a request body or JSON text, not {type(payload).__name__}")
+def split_payload(
+    source: Any, fields: Sequence[str] = FIELDS, lookup: PrefixLookup | None = None
+) -> Payload:
+    """Open a payload of any kind, its format not recognised yet; an opened one stays as it is.
+
+    *lookup* knows JSON texts that were opened before (`refold.codecs.prefix_cache`).
+    Raises `FormatError` when it holds no conversation, in an object in one of *fields*.
+    """
+    if isinstance(source, Payload):
+        return source
+    if isinstance(source, bytearray | memoryview):
+        source = bytes(source)
+    if isinstance(source, bytes | str):
+        field, body, entries = split_json(source, fields, lookup)
+        return Payload(field, body, entries, partial(join_json, entries))
+    if isinstance(source, Mapping):
+        return _split_body(source, fields)
+    if isinstance(source, Sequence):
+        return Payload("", {}, source, partial(_join_list, source))
+    kind = type(source).__name__
+    raise FormatError(f"a payload is a list of messages, a request body or JSON text, not {kind}")
 
 
-def _gone(_: Iterable[slice | Any]) -> Any:
-    raise FormatError("the text that this came from is gone")
+def _split_body(body: Mapping[str, Any], fields: Sequence[str]) -> Payload:
+    field = conversation_field(body, fields)
+    rest = {key: value for key, value in body.items() if key != field}
+    entries = body[field]
+    if isinstance(entries, str):
+        lone = [entries]
+        return Payload(field, rest, lone, lambda out: {**body, field: _join_lone(lone, out)})
+    if not isinstance(entries, Sequence):
+        raise FormatError(f"{field!r} must be a list of messages, not {type(entries).__name__}")
+    return Payload(field, rest, entries, lambda out: {**body, field: _join_list(entries, out)})
 
 
-def _laid(wires: Sequence[Any], pieces: Iterable[slice | Any]) -> Any:
-    """A list, or a tuple where *wires* are one."""
+def _join_list(entries: Sequence[Any], pieces: Iterable[slice | Any]) -> Any:
+    """Return a list, or a tuple if *entries* are one."""
     out = list[Any]()
     for piece in pieces:
         if isinstance(piece, slice):
-            out += wires[piece]
+            out += entries[piece]
         else:
             out.append(piece)
-    return tuple(out) if isinstance(wires, tuple) else out
+    return tuple(out) if isinstance(entries, tuple) else out
 
 
-def _of_body(payload: Mapping[str, Any], fields: Sequence[str]) -> Parcel:
-    field = conversation_field(payload, fields)
-    value = payload[field]
-    if isinstance(value, str):
-        lone = [value]
-        return Parcel(field, _without(payload, field), lone, lambda out: {**payload, field: _lone(_laid(lone, out))})
-    if not isinstance(value, Sequence):
-        raise FormatError(f"{field!r} must be a list of messages, not {type(value).__name__}")
-    return Parcel(field, _without(payload, field), value, lambda out: {**payload, field: _laid(value, out)})
+def _join_lone(lone: list[str], pieces: Iterable[slice | Any]) -> Any:
+    """Return the lone string again, if it still is the only entry."""
+    entries = _join_list(lone, pieces)
+    return entries[0] if len(entries) == 1 and isinstance(entries[0], str) else entries
 
 
-def _without(payload: Mapping[str, Any], field: str) -> Mapping[str, Any]:
-    return {key: value for key, value in payload.items() if key != field}
-
-
-def _lone(wires: list[Any]) -> Any:
-    return wires[0] if len(wires) == 1 and isinstance(wires[0], str) else wires
-
-
-def _of_json(source: Source, fields: Sequence[str], begin: Begin) -> Parcel:
-    document = open_json(source, fields, begin)
-    found = document.found
-    return Parcel(document.field, document.body, found.wires, lambda out: rejoin(source, found, out))
-
-
-def _load(wire: Any) -> Wire:
-    return wire.load() if isinstance(wire, Span) else wire
+def _load(entry: Any) -> Wire:
+    return entry.load() if isinstance(entry, Span) else entry

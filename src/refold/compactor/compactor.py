@@ -8,8 +8,8 @@ from typing import Any, TypeVar, cast
 
 from refold.budget.budget import Budget, Check
 from refold.codecs.codec import Codec
-from refold.codecs.detect import envelop, fields_of
-from refold.codecs.payload import Payload, unpack
+from refold.codecs.detect import fields_of, recognize
+from refold.codecs.payload import Payload, split_payload
 from refold.compactor import schedule as pace
 from refold.compactor.calibration import Reports, reports_for
 from refold.compactor.conversations import ConversationCache, is_sure
@@ -268,8 +268,9 @@ class Compactor:
     ) -> Generator[Ask | Effect, Any, ConversationState]:
         """One turn: from what is known of a conversation to what is known of it grown and compacted.
         A list is read as it is, not copied."""
-        parcel = unpack(history, fields_of(self.format))
-        envelope = envelop(parcel, state.codec if state and is_sure(state, parcel) else self.format)
+        envelope = split_payload(history, fields_of(self.format))
+        sure = state is not None and is_sure(state, envelope)
+        envelope = recognize(envelope, state.codec if state and sure else self.format)
         if state is not None and state.codec is not envelope.codec:
             state = None
         return (yield from self._rounds.turn((yield from self._state(state, envelope)), AUTO))

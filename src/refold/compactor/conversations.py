@@ -8,9 +8,16 @@ from threading import Lock
 from typing import Any
 
 from refold.codecs.codec import Codec
-from refold.codecs.detect import decode_all, envelop, fields_of, is_certain, open_payload, stays
-from refold.codecs.payload import Parcel, Payload, unpack
-from refold.codecs.prefix_cache import Beginnings
+from refold.codecs.detect import (
+    decode_all,
+    fields_of,
+    is_certain,
+    open_payload,
+    recognize,
+    still_fits,
+)
+from refold.codecs.payload import Payload, split_payload
+from refold.codecs.prefix_cache import PrefixCache
 from refold.compactor.calibration import Reports
 from refold.compactor.engine import make_local_edits
 from refold.compactor.signed_thinking import edits_dropping_late_thinking, edits_dropping_thinking
@@ -45,7 +52,7 @@ class ConversationCache:
     reports: Reports
     model: str = ""
     """That of histories which name none."""
-    _begun: Beginnings = field(default_factory=partial(Beginnings, MAX_CONVERSATIONS))
+    _prefixes: PrefixCache = field(default_factory=partial(PrefixCache, MAX_CONVERSATIONS))
     _states: tuple[ConversationState, ...] = ()
     _lock: Lock = field(default_factory=Lock)
 
@@ -56,21 +63,21 @@ class ConversationCache:
         """The history taken apart, and the longest known state that it continues. A list is copied, since its
         owner goes on with it."""
         given = list(history) if isinstance(history, list) else history
-        parcel = unpack(given, fields_of(self.format), self._begun.begin)
+        payload = split_payload(given, fields_of(self.format), self._prefixes.lookup)
         for state in sorted(self._states, key=lambda known: -len(known.seen)):
-            if state.goes_on_in(parcel) and is_sure(state, parcel):
-                return Payload(state.codec, parcel, len(state.frame.head)), state
-        envelope = envelop(parcel, self.format)
-        return envelope, self.recall(envelope)
+            if state.goes_on_in(payload) and is_sure(state, payload):
+                return replace(payload, codec=state.codec, head=len(state.frame.head)), state
+        payload = recognize(payload, self.format)
+        return payload, self.recall(payload)
 
-    def recall(self, envelope: Payload) -> ConversationState | None:
-        """The longest known state that *envelope* continues."""
+    def recall(self, payload: Payload) -> ConversationState | None:
+        """The longest known state that *payload* continues."""
         known = [
             state
             for state in self._states
-            if state.codec is envelope.codec and 0 < len(state.seen) <= len(envelope)
+            if state.codec is payload.codec and 0 < len(state.seen) <= len(payload)
         ]
-        wires = fingerprints(envelope.parcel.wires, envelope.head) if known else ()
+        wires = fingerprints(payload.raw_entries, payload.head) if known else ()
         exact = max(
             (s for s in known if s.seen.is_prefix_of(wires)),
             key=lambda s: len(s.seen),
@@ -79,29 +86,29 @@ class ConversationCache:
         if exact is not None:
             return exact
         respelled = (
-            self._respelled(state, envelope) for state in sorted(known, key=lambda s: -len(s.seen))
+            self._respelled(state, payload) for state in sorted(known, key=lambda s: -len(s.seen))
         )
         return next((state for state in respelled if state), None)
 
-    def length(self, envelope: Payload) -> int:
-        """Entries of the longest known state whose last one stands at its place in *envelope*."""
+    def length(self, payload: Payload) -> int:
+        """Entries of the longest known state whose last one stands at its place in *payload*."""
         return max(
-            (len(state.seen) for state in self._states if _ends_in(state, envelope)), default=0
+            (len(state.seen) for state in self._states if _ends_in(state, payload)), default=0
         )
 
-    def _respelled(self, state: ConversationState, envelope: Payload) -> ConversationState | None:
-        """The state with its entries as *envelope* spells them, where that says the same."""
+    def _respelled(self, state: ConversationState, payload: Payload) -> ConversationState | None:
+        """The state with its entries as *payload* spells them, where that says the same."""
         wires, said = (
-            fingerprints(envelope.parcel.wires, envelope.head),
+            fingerprints(payload.raw_entries, payload.head),
             state.kept.transcript.messages,
         )
         pairs = enumerate(zip(state.seen, wires, strict=False))
         changed = list(
             islice((at for at, (one, other) in pairs if one != other), MAX_RESPELLINGS + 1)
         )
-        decode = envelope.codec.decode
+        decode = payload.codec.decode
         if len(changed) > MAX_RESPELLINGS or any(
-            decode(envelope.entry(at), said[:at]) != said[at] for at in changed
+            decode(payload.entry(at), said[:at]) != said[at] for at in changed
         ):
             return None
         seen = list(state.seen)
@@ -114,7 +121,7 @@ class ConversationCache:
 
     def remember(self, state: ConversationState, known: ConversationState | None) -> None:
         """Keep the state, in place of the one it continues."""
-        state = state.emptied()
+        state = state.without_source()
         with self._lock:
             others = (other for other in self._states if other is not known)
             self._states = (state, *others)[:MAX_CONVERSATIONS]
@@ -133,17 +140,17 @@ class ConversationCache:
         return list(found.values())
 
     def advance(
-        self, state: ConversationState | None, envelope: Payload
+        self, state: ConversationState | None, payload: Payload
     ) -> Generator[Effect, Any, ConversationState]:
-        """The state with what *envelope* holds beyond it."""
+        """The state with what *payload* holds beyond it."""
         since = len(state.seen) if state else 0
-        if state is None or not state.frame.holds(envelope.parcel, envelope.head):
-            state = self._framed(state, envelope)
-        new = decode_all(envelope, since, state.kept.transcript.messages)
+        if state is None or not state.frame.holds(payload, payload.head):
+            state = self._framed(state, payload)
+        new = decode_all(payload, since, state.kept.transcript.messages)
         seen = state.seen.extend(
-            map(copy_json, fingerprints(envelope.parcel.wires, envelope.head + since))
+            map(copy_json, fingerprints(payload.raw_entries, payload.head + since))
         )
-        return (yield from self._load(state, new, envelope, seen))
+        return (yield from self._load(state, new, payload, seen))
 
     def calibrated(self, state: ConversationState) -> ConversationState:
         """The state with tokens counted from the last report that still speaks of it, or as its model's are."""
@@ -165,13 +172,13 @@ class ConversationCache:
         )
 
     def _load(
-        self, state: ConversationState, new: Sequence[Any], envelope: Payload, seen: AppendLog[Any]
+        self, state: ConversationState, new: Sequence[Any], payload: Payload, seen: AppendLog[Any]
     ) -> Generator[Effect, Any, ConversationState]:
         """*state* grown by *new*, so that *seen* is what it has seen, with the edits that the store has for it."""
         since, version = len(state.kept.transcript), (yield self.store.version)
         if state.renewed not in (None, replacement_count(self.store)):
             version = yield from self._written_again(state)
-        kept = state.kept.extend(new, envelope)
+        kept = state.kept.extend(new, payload)
         said, spoken = kept.transcript.messages, partial(view_segments, kept)
         if version != state.version or not all(
             is_premature(edit, said, spoken=spoken) for edit in state.held
@@ -191,7 +198,7 @@ class ConversationCache:
         if stored.edits != kept.edits:  # else what was written was written for others
             kept, view = stored, self.sighted(stored)
         else:
-            view = state.view.rebase(kept.base, envelope).apply_valid(
+            view = state.view.rebase(kept.base, payload).apply_valid(
                 make_local_edits(kept, self.local, since)
             )
             view = replace(view, attempts=()) if view.attempts else view
@@ -223,45 +230,46 @@ class ConversationCache:
         waiting = {edit.id for edit in held}
         return tuple(edit for edit in edits if edit.id not in waiting), held
 
-    def _framed(self, state: ConversationState | None, envelope: Payload) -> ConversationState:
-        """A state whose system prompt, tools and rules are those of *envelope*."""
-        fixed = count_fixed(envelope.system, envelope.tools, self.count_text)
+    def _framed(self, state: ConversationState | None, payload: Payload) -> ConversationState:
+        """A state whose system prompt, tools and rules are those of *payload*."""
+        fixed = count_fixed(payload.system, payload.tools, self.count_text)
         body = (
-            envelope.body
-            if envelope.body.get("model")
-            else {**envelope.body, "model": self.model or None}
+            payload.body
+            if payload.body.get("model")
+            else {**payload.body, "model": self.model or None}
         )
-        profile = Profile(self.count, envelope.codec.rules(body), fixed, model=self.model)
+        profile = Profile(self.count, payload.codec.rules(body), fixed, model=self.model)
         if state is None:
-            bare = View.of(Transcript.of((), self.salt), profile=profile, source=envelope)
-            certain = self.format is not None or is_certain(envelope.parcel)
+            bare = View.of(Transcript.of((), self.salt), profile=profile, source=payload)
+            certain = self.format is not None or is_certain(payload)
             return ConversationState(
-                envelope.codec, bare, bare, AppendLog(), RequestHeader.of(envelope), certain, UNREAD
+                payload.codec, bare, bare, AppendLog(), RequestHeader.of(payload), certain, UNREAD
             )
-        return replace(state.through(profile), frame=RequestHeader.of(envelope))
+        return replace(state.through(profile), frame=RequestHeader.of(payload))
 
     def count_text(self, text: str) -> int:
         """Tokens of a text by the counter of messages."""
         return self.count(user(text)) - self.count(Message("user"))
 
-    def count_pending(self, pending: Any, envelope: Payload) -> int:
-        """Estimated tokens of what is about to be added to *envelope*: a number, a text of the user, or
+    def count_pending(self, pending: Any, payload: Payload) -> int:
+        """Estimated tokens of what is about to be added to *payload*: a number, a text of the user, or
         entries in its wire form. Raises `FormatError`."""
         if pending is None or isinstance(pending, int):
             return pending or 0
         if isinstance(pending, str):
             return self.count(user(pending))
-        entries = open_payload(pending if isinstance(pending, list) else [pending], envelope.codec)
+        entries = open_payload(pending if isinstance(pending, list) else [pending], payload.codec)
         return sum(map(self.count, decode_all(entries)))
 
 
-def _ends_in(state: ConversationState, envelope: Payload) -> bool:
+def _ends_in(state: ConversationState, payload: Payload) -> bool:
     at, said = len(state.seen) - 1, state.kept.transcript.messages
-    if state.codec is not envelope.codec or not 0 <= at < len(envelope):
+    if state.codec is not payload.codec or not 0 <= at < len(payload):
         return False
-    return envelope.codec.decode(envelope.entry(at), said[:at]) == said[at]
+    return payload.codec.decode(payload.entry(at), said[:at]) == said[at]
 
 
-def is_sure(state: ConversationState, parcel: Parcel) -> bool:
-    """Is *parcel*, which goes on from *state*, surely of its format? Only what is new is looked at."""
-    return state.certain or stays(state.codec, parcel, len(state.frame.head) + len(state.seen))
+def is_sure(state: ConversationState, payload: Payload) -> bool:
+    """Is *payload*, which goes on from *state*, surely of its format? Only what is new is looked at."""
+    start = len(state.frame.head) + len(state.seen)
+    return state.certain or still_fits(state.codec, payload, start)

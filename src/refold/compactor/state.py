@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from refold.budget.triggers import LastAttempt
 from refold.codecs.codec import Codec
-from refold.codecs.json_spans import Span, Spans
-from refold.codecs.payload import Parcel, Payload
+from refold.codecs.json_spans import JsonList, Span
+from refold.codecs.payload import Payload
 from refold.core.profile import Profile
 from refold.core.view import View
 from refold.edits import Edit
@@ -27,23 +27,19 @@ class RequestHeader(NamedTuple):
     head: list[Any]
 
     @classmethod
-    def of(cls, envelope: Payload) -> "RequestHeader":
-        """The frame of an opened payload."""
-        parcel = envelope.parcel
-        return cls(
-            parcel.field,
-            copy_json(parcel.body),
-            [copy_json(wire) for wire in parcel.wires[: envelope.head]],
-        )
+    def of(cls, payload: Payload) -> "RequestHeader":
+        """Copy the header of an opened payload."""
+        head = [copy_json(entry) for entry in payload.raw_entries[: payload.head]]
+        return cls(payload.field, copy_json(payload.body), head)
 
-    def holds(self, parcel: Parcel, head: int) -> bool:
-        """Is *parcel*, whose first *head* entries are the system prompt's, one of this frame? An old head that is
+    def holds(self, payload: Payload, head: int) -> bool:
+        """Does *payload*, whose first *head* entries are the system prompt's, have this header? An old head that is
         only the beginning of the new one is another: what came to it would be neither counted nor kept (C2)."""
         return (
-            self.field == parcel.field
-            and self.body == parcel.body
+            self.field == payload.field
+            and self.body == payload.body
             and len(self.head) == head
-            and self.head == list(parcel.wires[:head])
+            and self.head == list(payload.raw_entries[:head])
         )
 
 
@@ -76,23 +72,20 @@ class ConversationState:
     held: tuple[Edit, ...] = ()
     """Stored edits that do not show, since they would hide what the model has not answered (`refold.compactor.unanswered`)."""
 
-    def goes_on_in(self, parcel: Parcel) -> bool:
-        """Does *parcel* hold this conversation, grown or not, in the same frame? One that has no entry yet tells
+    def goes_on_in(self, payload: Payload) -> bool:
+        """Does *payload* hold this conversation, grown or not, in the same frame? One that has no entry yet tells
         nothing: every other begins with it (C2)."""
         head = len(self.frame.head)
         return (
             bool(self.seen)
-            and self.frame.holds(parcel, head)
-            and self.seen.is_prefix_of(fingerprints(parcel.wires, head))
+            and self.frame.holds(payload, head)
+            and self.seen.is_prefix_of(fingerprints(payload.raw_entries, head))
         )
 
-    def emptied(self) -> "ConversationState":
-        """The same without the text it came from, for as long as it is only remembered."""
-        envelope = self.view.source
-        if envelope is None or (bare := envelope.without_entries()) is envelope:
-            return self
+    def without_source(self) -> "ConversationState":
+        """Drop the payload it came from, for as long as it is only remembered."""
         return replace(
-            self, kept=replace(self.kept, source=bare), view=replace(self.view, source=bare)
+            self, kept=replace(self.kept, source=None), view=replace(self.view, source=None)
         )
 
     def through(self, profile: Profile) -> "ConversationState":
@@ -104,9 +97,9 @@ class ConversationState:
         )
 
 
-def fingerprints(wires: Sequence[Any], start: int) -> Sequence[Any]:
-    """Entries from the position *start* on, those of a JSON text as their fingerprints."""
-    return wires.marks(start) if isinstance(wires, Spans) else wires[start:]
+def fingerprints(entries: Sequence[Any], start: int) -> Sequence[Any]:
+    """Return the entries from the position *start* on, those of a JSON text as their fingerprints."""
+    return entries.fingerprints(start) if isinstance(entries, JsonList) else entries[start:]
 
 
 def copy_json(value: Any) -> Any:

@@ -74,7 +74,7 @@ def continue_request(
     if (
         view is None
         or envelope is None
-        or not envelope.parcel.field
+        or not envelope.field
         or envelope.codec.NAME not in formats
     ):
         return None

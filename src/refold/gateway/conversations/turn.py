@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from refold.codecs import anthropic
 from refold.codecs.codec import Codec, with_rules
 from refold.codecs.detect import open_payload
 from refold.codecs.payload import Payload
-from refold.codecs.prefix_cache import Beginnings
+from refold.codecs.prefix_cache import PrefixCache
 from refold.core.view import View
 from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.http.request_model import request_model
@@ -25,11 +24,11 @@ class Turn:
     conversation: Conversation
 
     @property
-    def history(self) -> dict[str, Any]:
-        """The request for a compactor, with the model that its path names: entries stay where they stand in the text."""
-        parcel, model = self.envelope.parcel, self.model
-        body = {**parcel.body, "model": model} if model else parcel.body
-        return {**body, parcel.field: parcel.wires}
+    def history(self) -> Payload:
+        """The request for a compactor, with the model that its path names."""
+        if not self.model:
+            return self.envelope
+        return replace(self.envelope, body={**self.envelope.body, "model": self.model})
 
     @property
     def model(self) -> str:
@@ -52,10 +51,10 @@ def codec_for(settings: Settings, incoming: Incoming) -> str | Codec:
     return OLDER_ANTHROPIC if is_older else incoming.api
 
 
-def open_request(settings: Settings, incoming: Incoming, begun: Beginnings) -> Payload:
+def open_request(settings: Settings, incoming: Incoming, cache: PrefixCache) -> Payload:
     """The request taken apart, but for what its caller has sent before. Raises `FormatError`."""
-    begin = partial(begun.begin, scope=incoming.credential.encode())
-    envelope = open_payload(incoming.body, incoming.api, begin)
+    lookup = partial(cache.lookup, scope=incoming.credential.encode())
+    envelope = open_payload(incoming.body, incoming.api, lookup)
     format = codec_for(
         settings, incoming
     )  # only now: by its name it is looked at whether the body is of it

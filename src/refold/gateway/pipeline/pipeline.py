@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from refold.codecs.prefix_cache import Beginnings
+from refold.codecs.prefix_cache import PrefixCache
 from refold.errors import FormatError
 from refold.gateway.conversations.claims import ConversationClaims
 from refold.gateway.conversations.conversations import Conversation, Conversations
@@ -87,7 +87,7 @@ class Pipeline:
             settings.decide_timeout_seconds,
             done=self._breaker.record_success,
         )
-        begun = partial(open_request, settings, begun=Beginnings(settings.conversations))
+        begun = partial(open_request, settings, cache=PrefixCache(settings.conversations))
         self._decider = Decider(settings, self.turns, self.matcher, begun, self._breaker)
 
     # --- what the HTTP side calls ---------------------------------------------------------------
