@@ -13,8 +13,8 @@ from refold.codecs.detect import decode_all, open_payload
 from refold.errors import FormatError
 from refold.messages import Message, Text, ToolCall, ToolResult
 from refold.session_files import Compaction, Problem, Session
+from refold.session_files.json_fields import parse_time
 from refold.session_files.session import FIELDS
-from refold.session_files.shape import moment
 from refold.session_files.source import parse_lines
 
 GO = {"role": "user", "content": "go"}
@@ -185,8 +185,8 @@ def test_of_compactions_the_outermost_show_and_of_two_on_one_span_the_later():
 
 def test_points_in_time_in_three_spellings():
     spelled = ["2026-01-01T00:00:00Z", "2026-01-01T01:00:00+01:00", 1_767_225_600, 1_767_225_600_000]
-    assert {moment(one).isoformat() for one in spelled} == {"2026-01-01T00:00:00+00:00"}
-    assert [moment(one) for one in (None, "soon", True, 1e300, float("nan"), [])] == [None] * 6
+    assert {parse_time(one).isoformat() for one in spelled} == {"2026-01-01T00:00:00+00:00"}
+    assert [parse_time(one) for one in (None, "soon", True, 1e300, float("nan"), [])] == [None] * 6
 
 
 def test_a_problem_says_its_line():

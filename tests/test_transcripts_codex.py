@@ -8,7 +8,7 @@ import pytest
 
 from refold import session_files as transcripts
 from refold.errors import FormatError
-from refold.session_files.source import unzstd
+from refold.session_files.source import decompress_zstd
 
 CAN_UNZIP = find_spec("zstandard") is not None or sys.version_info >= (3, 14)
 META = {"id": "c1", "timestamp": "2026-05-12T09:59:55Z", "cwd": "/w", "base_instructions": {"text": "You are Codex."}}
@@ -143,7 +143,7 @@ def test_a_file_without_messages_says_so():
 
 def test_a_compressed_file_that_nothing_can_open_says_what_to_install():
     with pytest.raises(FormatError, match="pip install zstandard"):
-        unzstd(b"\x28\xb5\x2f\xfd", "rollout.jsonl.zst", modules=("refold_has_no_such_module",))
+        decompress_zstd(b"\x28\xb5\x2f\xfd", "rollout.jsonl.zst", modules=("refold_has_no_such_module",))
 
 
 def zstd_frame(data):

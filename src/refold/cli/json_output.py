@@ -11,7 +11,7 @@ from refold.edits import Edit
 from refold.messages import Message
 from refold.retrieval import Hit
 from refold.rules.rule import Violation
-from refold.session_files import Found
+from refold.session_files import FoundSession
 from refold.session_files.edited_session import EditedSession, savings_by_strategy, tokens_saved
 from refold.stores.store import LedgerRow
 
@@ -171,7 +171,7 @@ def _violation(violation: Violation) -> Document:
     return {key: value for key, value in fields if key != "unmended" or value}
 
 
-def found_session(found: Found) -> Document:
+def found_session(found: FoundSession) -> Document:
     """Return a session on this machine."""
     return {
         "client": found.client,

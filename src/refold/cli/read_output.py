@@ -19,7 +19,7 @@ from refold.core.view import View
 from refold.messages import Content, Message, Part
 from refold.retrieval import Hit
 from refold.rules.rule import Violation
-from refold.session_files import Found
+from refold.session_files import FoundSession
 from refold.session_files.edited_session import EditedSession, savings_by_strategy
 from refold.stores.store import LedgerRow
 
@@ -51,7 +51,7 @@ def title(edited: EditedSession) -> str:
 # --- refold ----------------------------------------------------------------------------------
 
 
-def show_sessions(sessions: Sequence[Found]) -> None:
+def show_sessions(sessions: Sequence[FoundSession]) -> None:
     """Print the sessions on this machine."""
     console = terminal.out()
     if not sessions:
@@ -68,7 +68,7 @@ def show_sessions(sessions: Sequence[Found]) -> None:
     )
 
 
-def _session_row(found: Found) -> list[str]:
+def _session_row(found: FoundSession) -> list[str]:
     file = str(found.path) + (f" --session {found.id}" if found.id else "")
     project = short(found.cwd or found.title, 40)
     row = (found.client, project, _age(found.modified), _size(found.size_bytes), file)

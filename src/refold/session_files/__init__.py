@@ -13,16 +13,15 @@ from refold.session_files import (
     gemini_cli,
     mini_swe,
     opencode,
-    opencode_files,
     pi,
     plain,
     qwen,
     tau,
 )
 from refold.session_files.demo import demo_session
-from refold.session_files.discover import Found, discover
+from refold.session_files.discover import FoundSession, discover
 from refold.session_files.session import FIELDS, Compaction, Format, Problem, Session
-from refold.session_files.source import Reader, Source, Stored, open_bytes, open_path
+from refold.session_files.source import Reader, Source, StoredSession, open_bytes, open_path
 from refold.session_files.text_actions import with_calls
 
 __all__ = [
@@ -30,7 +29,7 @@ __all__ = [
     "READERS",
     "Compaction",
     "Format",
-    "Found",
+    "FoundSession",
     "Problem",
     "Reader",
     "Session",
@@ -48,8 +47,8 @@ READERS: tuple[Reader, ...] = (
     codex.READER,
     gemini_cli.READER,
     pi.READER,
-    opencode.READER,
-    opencode_files.READER,
+    opencode.DATABASE_READER,
+    opencode.FILE_READER,
     tau.READER,
     mini_swe.READER,
     plain.READER,
@@ -63,31 +62,37 @@ def read(path: Path | str, id: str = "") -> Session:
     Raises `FormatError` when it is no session file (the message names what was tried and why it was
     not that), `OSError` when it cannot be opened.
     """
-    return _one(open_path(Path(path)), id)
+    return _select(open_path(Path(path)), id)
 
 
 def read_bytes(data: bytes, name: str = "stdin", id: str = "") -> Session:
     """Read the session in a file's content, such as standard input. Raises `FormatError`."""
-    return _one(open_bytes(data, name), id)
+    return _select(open_bytes(data, name), id)
 
 
 def read_all(path: Path | str) -> Iterator[Session]:
     """Every session in a file, one at a time, the latest last. Raises as `read` does."""
-    return (stored.load() for stored in _stored(open_path(Path(path))))
+    return (stored.load() for stored in _list_sessions(open_path(Path(path))))
 
 
-def _one(source: Source, id: str) -> Session:
-    found = [stored for stored in _stored(source) if stored.id.startswith(id)]
+def _select(source: Source, id: str) -> Session:
+    found = [stored for stored in _list_sessions(source) if stored.id.startswith(id)]
     if not found:
-        raise FormatError(f"{source.path.name} has no session {id!r}" if id else f"{source.path.name} has no sessions")
+        raise FormatError(
+            f"{source.path.name} has no session {id!r}"
+            if id
+            else f"{source.path.name} has no sessions"
+        )
     return found[-1].load()
 
 
-def _stored(source: Source) -> Sequence[Stored]:
+def _list_sessions(source: Source) -> Sequence[StoredSession]:
     reasons = list[str]()
     for reader in READERS:
-        reason = reader.refuses(source)
+        reason = reader.mismatch(source)
         if not reason:
             return reader.sessions(source)
         reasons.append(f"{reader.client} ({reason})")
-    raise FormatError(f"{source.path.name} is no session file that Refold knows. Tried: {'; '.join(reasons)}")
+    raise FormatError(
+        f"{source.path.name} is no session file that Refold knows. Tried: {'; '.join(reasons)}"
+    )

@@ -6,21 +6,20 @@ after the message that made the calls, as they were sent. A compaction cuts the 
 over the cut (`logicalParentUuid`) leads to what was said before it.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from refold.session_files.claude_messages import (
     Node,
     Record,
+    build_conversation,
     is_boundary,
     is_summary,
     metadata,
     microcompactions,
-    say,
 )
-from refold.session_files.session import Problem, Session, branch
-from refold.session_files.shape import mapping, moment, text
-from refold.session_files.source import Reader, Source, Stored
+from refold.session_files.json_fields import object_at, parse_time, text_at
+from refold.session_files.session import Problem, Session, branch_to
+from refold.session_files.source import Reader, Source, single
 
 CLIENT = "claude_code"
 TITLES = {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}
@@ -37,22 +36,21 @@ class _Log:
     """The latest line of the conversation."""
     leaf: str = ""
     """The leaf that the client named after that line."""
-    cleared: list[Record] = field(default_factory=list)
+    microcompactions: list[Record] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
     stamps: list[str] = field(default_factory=list)
 
 
-def refuses(source: Source) -> str:
-    """Why this is no Claude Code session; empty if it is one."""
+def mismatch(source: Source) -> str:
+    """Return why this is no Claude Code session; empty if it is one."""
     for record in source.objects():
-        if not record.keys().isdisjoint(SIGNS) and text(record, "type") and "parts" not in mapping(record, "message"):
+        if (
+            not record.keys().isdisjoint(SIGNS)
+            and text_at(record, "type")
+            and "parts" not in object_at(record, "message")
+        ):
             return "" if "systemPayload" not in record else "it has Qwen's systemPayload"
     return "no line has a type and one of " + ", ".join(sorted(SIGNS))
-
-
-def sessions(source: Source) -> Sequence[Stored]:
-    """The one session of a file. A subagent's file is a session of its own."""
-    return [Stored("", lambda: read(source))]
 
 
 def read(source: Source) -> Session:
@@ -60,7 +58,7 @@ def read(source: Source) -> Session:
     problems = list[Problem]()
     side = _is_subagent(source)
     log = _load(source, side, problems)
-    said = say(tuple(log.nodes.values()), _active(log, problems), problems)
+    said = build_conversation(tuple(log.nodes.values()), _active_nodes(log, problems), problems)
     if not said.messages:
         problems.append(Problem(0, "no messages: the file has only records about the session"))
     return Session(
@@ -70,13 +68,13 @@ def read(source: Source) -> Session:
         id=(log.facts.get("agentId") if side else None) or log.facts.get("sessionId", ""),
         messages=said.messages,
         body={"model": said.model} if said.model else {},
-        compactions=(*said.compactions, *microcompactions(log.cleared, said.messages)),
+        compactions=(*said.compactions, *microcompactions(log.microcompactions, said.messages)),
         usage=tuple(said.usage),
         problems=tuple(problems),
         title=next((log.facts[kind] for kind in TITLES if kind in log.facts), ""),
         cwd=log.facts.get("cwd", ""),
-        started=moment(min(log.stamps, default="")),
-        updated=moment(max(log.stamps, default="")),
+        started=parse_time(min(log.stamps, default="")),
+        updated=parse_time(max(log.stamps, default="")),
     )
 
 
@@ -84,69 +82,80 @@ def read(source: Source) -> Session:
 
 
 def _is_subagent(source: Source) -> bool:
-    flags = [record.get("isSidechain") is True for record in source.objects() if _is_said(record)]
+    flags = [
+        record.get("isSidechain") is True for record in source.objects() if _is_message(record)
+    ]
     return bool(flags) and all(flags)
 
 
-def _is_said(record: Record) -> bool:
-    return text(record, "type") in {"user", "assistant"}
+def _is_message(record: Record) -> bool:
+    return text_at(record, "type") in {"user", "assistant"}
 
 
 def _load(source: Source, side: bool, problems: list[Problem]) -> _Log:
     log = _Log()
     for line, record in source.records(problems):
-        _note(log, record)
-        uuid = text(record, "uuid")
+        _note_facts(log, record)
+        uuid = text_at(record, "uuid")
         if uuid and uuid not in log.nodes and (record.get("isSidechain") is True) is side:
-            _grow(log, line, uuid, record)
+            _add_node(log, line, uuid, record)
     return log
 
 
-def _note(log: _Log, record: Record) -> None:
+def _note_facts(log: _Log, record: Record) -> None:
     """Keep what a line says about the session."""
-    kind = text(record, "type")
-    if kind in TITLES and (title := text(record, TITLES[kind])):
+    kind = text_at(record, "type")
+    if kind in TITLES and (title := text_at(record, TITLES[kind])):
         log.facts[kind] = title
     if kind == "last-prompt":
-        log.leaf = text(record, "leafUuid")
+        log.leaf = text_at(record, "leafUuid")
     for key in ("sessionId", "agentId", "cwd"):
-        if value := text(record, key):
+        if value := text_at(record, key):
             log.facts[key] = value
-    if stamp := text(record, "timestamp"):
+    if stamp := text_at(record, "timestamp"):
         log.stamps = [min([*log.stamps, stamp]), max([*log.stamps, stamp])]
 
 
-def _grow(log: _Log, line: int, uuid: str, record: Record) -> None:
-    said = _is_said(record) or is_boundary(record)
+def _add_node(log: _Log, line: int, uuid: str, record: Record) -> None:
+    said = _is_message(record) or is_boundary(record)
     bridge = is_boundary(record) or is_summary(record)
-    parent = text(record, "parentUuid") or text(record, "logicalParentUuid") or (log.last if bridge else "")
+    parent = (
+        text_at(record, "parentUuid")
+        or text_at(record, "logicalParentUuid")
+        or (log.last if bridge else "")
+    )
     log.nodes[uuid] = Node(line, uuid, parent, log.last, record if said else None)
     if said:
         log.last, log.leaf = uuid, ""
     if record.get("subtype") == "microcompact_boundary":
-        log.cleared.append(record)
+        log.microcompactions.append(record)
 
 
 # --- the active branch -----------------------------------------------------------------------
 
 
-def _active(log: _Log, problems: list[Problem]) -> list[Node]:
+def _active_nodes(log: _Log, problems: list[Problem]) -> list[Node]:
     """What was said on the active branch, in order."""
     parents = {uuid: _parent(log, node) for uuid, node in log.nodes.items()}
     before = {uuid: node.previous for uuid, node in log.nodes.items()}
-    path = branch(log.last, parents, before)
+    path = branch_to(log.last, parents, before)
     if log.leaf in log.nodes and log.leaf not in set(path):
-        path = branch(log.leaf, parents, before)
+        path = branch_to(log.leaf, parents, before)
     for above, uuid in zip(["", *path], path, strict=False):
         node = log.nodes[uuid]
         if parents[uuid] != above:
-            problems.append(Problem(node.line, "its parents go in a circle; joined to the line before"))
+            problems.append(
+                Problem(node.line, "its parents go in a circle; joined to the line before")
+            )
         if node.parent and node.parent != parents[uuid] and parents[uuid]:
             problems.append(
-                Problem(node.line, f"its parent {node.parent} is not in the file; joined to the line before")
+                Problem(
+                    node.line,
+                    f"its parent {node.parent} is not in the file; joined to the line before",
+                )
             )
     nodes = [log.nodes[uuid] for uuid in path if log.nodes[uuid].record is not None]
-    return _with_cuts(log, nodes)
+    return _insert_cuts(log, nodes)
 
 
 def _parent(log: _Log, node: Node) -> str:
@@ -154,18 +163,22 @@ def _parent(log: _Log, node: Node) -> str:
     return node.parent if node.parent in log.nodes or not node.parent else node.previous
 
 
-def _with_cuts(log: _Log, path: list[Node]) -> list[Node]:
+def _insert_cuts(log: _Log, path: list[Node]) -> list[Node]:
     """*path*, with the compactions that it walks around: the line after a compaction which kept a
     tail of messages may hang on that tail.
     """
     known = {node.uuid for node in path}
     tails = dict[str, list[Node]]()
     for node in log.nodes.values():
-        tail = text(metadata(node.record or {}), "preservedSegment", "tailUuid")
+        tail = text_at(metadata(node.record or {}), "preservedSegment", "tailUuid")
         if node.uuid not in known and tail in known:
-            summaries = [one for one in log.nodes.values() if one.parent == node.uuid and is_summary(one.record or {})]
+            summaries = [
+                one
+                for one in log.nodes.values()
+                if one.parent == node.uuid and is_summary(one.record or {})
+            ]
             tails.setdefault(tail, []).extend([node, *summaries])
     return [one for node in path for one in (node, *tails.get(node.uuid, ()))]
 
 
-READER = Reader(CLIENT, refuses, sessions)
+READER = Reader(CLIENT, mismatch, single(read))

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 
-from refold.session_files.session import Compaction, Problem, Wire
-from refold.session_files.shape import dig, mapping, mappings, sequence, text
+from refold.session_files.json_fields import dig, list_at, object_at, objects_at, text_at
+from refold.session_files.session import Compaction, Entry, Problem
 
-CLEARED = "[Old tool result content cleared]"
+CLEARED_RESULT = "[Old tool result content cleared]"
 """What the client shows in place of a result that a microcompaction cleared."""
 
 Record = Mapping[str, Any]
@@ -38,41 +38,43 @@ def is_summary(record: Record) -> bool:
 
 def metadata(record: Record) -> Mapping[str, Any]:
     """What a boundary says of its compaction; the SDK spells the key in snake case."""
-    return mapping(record, "compactMetadata") or mapping(record, "compact_metadata")
+    return object_at(record, "compactMetadata") or object_at(record, "compact_metadata")
 
 
 # --- what was said ---------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
-class Said:
+class Conversation:
     """The conversation as it grows."""
 
-    messages: list[Wire] = field(default_factory=list)
+    messages: list[Entry] = field(default_factory=list)
     compactions: list[Compaction] = field(default_factory=list)
     usage: list[tuple[int, Mapping[str, Any]]] = field(default_factory=list)
     model: str = ""
     index: dict[str, int] = field(default_factory=dict)
     """Position of the message that a line became part of."""
-    answered: set[str] = field(default_factory=set)
+    placed_calls: set[str] = field(default_factory=set)
     """Calls whose results have been placed."""
 
 
-def say(nodes: Sequence[Node], path: Sequence[Node], problems: list[Problem]) -> Said:
+def build_conversation(
+    nodes: Sequence[Node], path: Sequence[Node], problems: list[Problem]
+) -> Conversation:
     """The messages of the active branch *path*; *nodes* are all lines that there are, since calls made
     in parallel and their results hang on side branches.
     """
-    said, parts, answers = Said(), _parts(nodes), _answers((*path, *nodes))
+    said, parts, answers = Conversation(), _answer_lines(nodes), _first_results((*path, *nodes))
     for at, node in enumerate(path):
         record = node.record or {}
         if is_boundary(record):
-            _compact(said, node, path[at + 1 :], problems)
+            _add_compaction(said, node, path[at + 1 :], problems)
         elif record.get("type") == "assistant":
-            _assistant(said, parts.get(_message_id(record), ()), answers)
+            _add_answer(said, parts.get(_message_id(record), ()), answers)
         elif not is_summary(record) and record.get("isVisibleInTranscriptOnly") is not True:
-            _user(said, node)
+            _add_user(said, node)
         elif is_summary(record) and not (at and _is_cut(path[at - 1])):
-            _compact(said, node, path[at:], problems)
+            _add_compaction(said, node, path[at:], problems)
     return said
 
 
@@ -81,7 +83,7 @@ def _is_cut(node: Node) -> bool:
 
 
 def _message_id(record: Record) -> str:
-    return text(record, "message", "id") or text(record, "uuid")
+    return text_at(record, "message", "id") or text_at(record, "uuid")
 
 
 def _is_model(record: Record) -> bool:
@@ -89,11 +91,11 @@ def _is_model(record: Record) -> bool:
     return (
         record.get("type") == "assistant"
         and record.get("isApiErrorMessage") is not True
-        and text(record, "message", "model") != "<synthetic>"
+        and text_at(record, "message", "model") != "<synthetic>"
     )
 
 
-def _parts(nodes: Iterable[Node]) -> dict[str, list[Node]]:
+def _answer_lines(nodes: Iterable[Node]) -> dict[str, list[Node]]:
     """The lines of each of the model's messages, side branches included, in the order of the file."""
     found = dict[str, list[Node]]()
     for node in nodes:
@@ -102,17 +104,19 @@ def _parts(nodes: Iterable[Node]) -> dict[str, list[Node]]:
     return found
 
 
-def _answers(nodes: Iterable[Node]) -> dict[str, tuple[Node, Wire]]:
+def _first_results(nodes: Iterable[Node]) -> dict[str, tuple[Node, Entry]]:
     """Each call's result, and the line it is on; of several the first."""
-    found = dict[str, tuple[Node, Wire]]()
+    found = dict[str, tuple[Node, Entry]]()
     for node in nodes:
-        for block in mappings(node.record, "message", "content"):
+        for block in objects_at(node.record, "message", "content"):
             if block.get("type") == "tool_result":
-                found.setdefault(text(block, "tool_use_id"), (node, block))
+                found.setdefault(text_at(block, "tool_use_id"), (node, block))
     return found
 
 
-def _assistant(said: Said, nodes: Iterable[Node], answers: Mapping[str, tuple[Node, Wire]]) -> None:
+def _add_answer(
+    said: Conversation, nodes: Iterable[Node], answers: Mapping[str, tuple[Node, Entry]]
+) -> None:
     """One message of the model, all its lines, then the results of its calls."""
     nodes = [node for node in nodes if node.uuid not in said.index]
     blocks = _blocks(nodes)
@@ -120,21 +124,25 @@ def _assistant(said: Said, nodes: Iterable[Node], answers: Mapping[str, tuple[No
         return
     for node in nodes:
         said.index[node.uuid] = len(said.messages)
-        said.model = text(node.record, "message", "model") or said.model
+        said.model = text_at(node.record, "message", "model") or said.model
     said.messages.append({"role": "assistant", "content": blocks})
-    if usage := mapping(nodes[-1].record, "message", "usage"):
+    if usage := object_at(nodes[-1].record, "message", "usage"):
         said.usage.append((len(said.messages), usage))
-    calls = [text(block, "id") for block in blocks if text(block, "type") == "tool_use"]
-    _results(said, [answers[call] for call in calls if call in answers and call not in said.answered])
+    calls = [text_at(block, "id") for block in blocks if text_at(block, "type") == "tool_use"]
+    _add_results(
+        said, [answers[call] for call in calls if call in answers and call not in said.placed_calls]
+    )
 
 
-def _blocks(nodes: Iterable[Node]) -> list[Wire]:
+def _blocks(nodes: Iterable[Node]) -> list[Entry]:
     """All blocks, a call that is on two lines taken once."""
-    blocks, calls = list[Wire](), set[str]()
+    blocks, calls = list[Entry](), set[str]()
     for node in nodes:
         content = dig(node.record, "message", "content")
-        for block in [{"type": "text", "text": content}] if isinstance(content, str) else sequence(content):
-            call = text(block, "id") if text(block, "type") == "tool_use" else ""
+        for block in (
+            [{"type": "text", "text": content}] if isinstance(content, str) else list_at(content)
+        ):
+            call = text_at(block, "id") if text_at(block, "type") == "tool_use" else ""
             if isinstance(block, dict) and not _is_blank(block) and not (call and call in calls):
                 blocks.append(block)
                 calls.add(call)
@@ -143,88 +151,114 @@ def _blocks(nodes: Iterable[Node]) -> list[Wire]:
 
 def _is_blank(block: Record) -> bool:
     """Text of nothing but white space, which the model may write and the API refuses (AN-5)."""
-    return block.get("type") == "text" and not text(block, "text").strip()
+    return block.get("type") == "text" and not text_at(block, "text").strip()
 
 
-def _results(said: Said, found: Sequence[tuple[Node, Wire]]) -> None:
+def _add_results(said: Conversation, found: Sequence[tuple[Node, Entry]]) -> None:
     """Results of one message's calls as one message, with whatever else stood on their lines."""
     if not found:
         return
     blocks = [block for _, block in found]
-    said.answered.update(text(block, "tool_use_id") for block in blocks)
+    said.placed_calls.update(text_at(block, "tool_use_id") for block in blocks)
     for node in {node.uuid: node for node, _ in found}.values():
         if node.uuid not in said.index:
             said.index[node.uuid] = len(said.messages)
-            blocks += [block for block in _content(node.record or {}) if block.get("type") != "tool_result"]
+            blocks += [
+                block for block in _content(node.record or {}) if block.get("type") != "tool_result"
+            ]
     said.messages.append({"role": "user", "content": blocks})
 
 
 def _content(record: Record) -> list[dict[str, Any]]:
-    return [block for block in mappings(record, "message", "content") if not _is_blank(block)]
+    return [block for block in objects_at(record, "message", "content") if not _is_blank(block)]
 
 
-def _user(said: Said, node: Node) -> None:
+def _add_user(said: Conversation, node: Node) -> None:
     """What a user's line says beyond results already placed."""
     content = dig(node.record, "message", "content")
     if isinstance(content, list):
-        content = [block for block in _content(node.record or {}) if not _is_placed(said, node, block)]
+        content = [
+            block for block in _content(node.record or {}) if not _is_placed(said, node, block)
+        ]
     if content and (isinstance(content, list) or (isinstance(content, str) and content.strip())):
         said.index.setdefault(node.uuid, len(said.messages))
         said.messages.append({"role": "user", "content": content})
 
 
-def _is_placed(said: Said, node: Node, block: Record) -> bool:
+def _is_placed(said: Conversation, node: Node, block: Record) -> bool:
     if block.get("type") == "tool_result":
-        return text(block, "tool_use_id") in said.answered
+        return text_at(block, "tool_use_id") in said.placed_calls
     return node.uuid in said.index
 
 
 # --- compactions -----------------------------------------------------------------------------
 
 
-def _compact(said: Said, node: Node, after: Sequence[Node], problems: list[Problem]) -> None:
+def _add_compaction(
+    said: Conversation, node: Node, after: Sequence[Node], problems: list[Problem]
+) -> None:
     """A boundary, and the summaries right after it."""
-    summaries = [one.record or {} for one in takewhile(lambda one: is_summary(one.record or {}), after)]
-    insert = [{"role": "user", "content": dig(record, "message", "content")} for record in summaries]
-    insert = [entry for entry in insert if entry["content"] and isinstance(entry["content"], str | list)]
+    summaries = [
+        one.record or {} for one in takewhile(lambda one: is_summary(one.record or {}), after)
+    ]
+    insert = [
+        {"role": "user", "content": dig(record, "message", "content")} for record in summaries
+    ]
+    insert = [
+        entry for entry in insert if entry["content"] and isinstance(entry["content"], str | list)
+    ]
     if not insert:
         problems.append(Problem(node.line, "a compaction without a summary; passed over"))
         return
     meta = metadata(node.record or {})
-    stop, kept = _kept(said, mapping(meta, "preservedSegment"))
-    said.compactions.append(Compaction(0, stop, (*insert, *kept), text(meta, "trigger"), meta))
+    stop, kept = _preserved_tail(said, object_at(meta, "preservedSegment"))
+    said.compactions.append(Compaction(0, stop, (*insert, *kept), text_at(meta, "trigger"), meta))
 
 
-def _kept(said: Said, segment: Mapping[str, Any]) -> tuple[int, Sequence[Wire]]:
+def _preserved_tail(said: Conversation, segment: Mapping[str, Any]) -> tuple[int, Sequence[Entry]]:
     """Where the summary ends, and messages before that which stayed: a tail is just not replaced."""
     now = len(said.messages)
-    head, tail = said.index.get(text(segment, "headUuid")), said.index.get(text(segment, "tailUuid"))
+    head, tail = (
+        said.index.get(text_at(segment, "headUuid")),
+        said.index.get(text_at(segment, "tailUuid")),
+    )
     if head is None or tail is None or tail < head:
         return now, ()
-    calls = {text(block, "id") for block in mappings(said.messages[tail], "content")}
-    while tail + 1 < now and any(text(b, "tool_use_id") in calls for b in mappings(said.messages[tail + 1], "content")):
+    calls = {text_at(block, "id") for block in objects_at(said.messages[tail], "content")}
+    while tail + 1 < now and any(
+        text_at(b, "tool_use_id") in calls for b in objects_at(said.messages[tail + 1], "content")
+    ):
         tail += 1
     return (head, ()) if tail + 1 == now else (now, said.messages[head : tail + 1])
 
 
-def microcompactions(records: Iterable[Record], messages: Sequence[Wire]) -> Iterator[Compaction]:
+def microcompactions(records: Iterable[Record], messages: Sequence[Entry]) -> Iterator[Compaction]:
     """Results that the client cleared, message by message."""
     holders = {
-        text(block, "tool_use_id"): at for at, entry in enumerate(messages) for block in mappings(entry, "content")
+        text_at(block, "tool_use_id"): at
+        for at, entry in enumerate(messages)
+        for block in objects_at(entry, "content")
     }
     cleared = set[str]()
     for record in records:
-        meta = mapping(record, "microcompactMetadata") or mapping(record, "compactMetadata") or record
-        ids = {one for one in sequence(meta, "compactedToolIds") if isinstance(one, str)}
+        meta = (
+            object_at(record, "microcompactMetadata")
+            or object_at(record, "compactMetadata")
+            or record
+        )
+        ids = {one for one in list_at(meta, "compactedToolIds") if isinstance(one, str)}
         cleared |= ids
         for at in sorted({holders[one] for one in ids if one in holders}):
-            yield Compaction(at, at + 1, (_cleared(messages[at], cleared),), "microcompact", meta)
+            yield Compaction(
+                at, at + 1, (_clear_results(messages[at], cleared),), "microcompact", meta
+            )
 
 
-def _cleared(entry: Wire, ids: set[str]) -> Wire:
+def _clear_results(entry: Entry, ids: set[str]) -> Entry:
     return {
         **entry,
         "content": [
-            {**block, "content": CLEARED} if text(block, "tool_use_id") in ids else block for block in entry["content"]
+            {**block, "content": CLEARED_RESULT} if text_at(block, "tool_use_id") in ids else block
+            for block in entry["content"]
         ],
     }

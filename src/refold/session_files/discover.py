@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from refold.session_files import opencode
-from refold.session_files.shape import dig, moment, text
+from refold.session_files.json_fields import dig, parse_time, text_at
 from refold.session_files.source import Source
 
-Refused = Callable[[OSError], object]
+OnError = Callable[[OSError], object]
 """Is told of what could not be looked at; the error names it."""
 
 
-def files_below(root: Path, pattern: str, refused: Refused) -> Iterator[Path]:
+def files_below(root: Path, pattern: str, refused: OnError) -> Iterator[Path]:
     """The files whose path below *root* is as *pattern* says, in no order: `*` for any name, and `**/` at its
     beginning for any directories (without following links into them). What is not there has no files."""
     deep = pattern.startswith("**/")
@@ -29,10 +29,10 @@ def files_below(root: Path, pattern: str, refused: Refused) -> Iterator[Path]:
         if deep and entry.is_dir(follow_symlinks=False):
             yield from files_below(Path(entry.path), pattern, refused)
         if fnmatchcase(entry.name, first):
-            yield from _matched(Path(entry.path), rest, refused)
+            yield from _match_rest(Path(entry.path), rest, refused)
 
 
-def _matched(path: Path, rest: str, refused: Refused) -> Iterator[Path]:
+def _match_rest(path: Path, rest: str, refused: OnError) -> Iterator[Path]:
     try:
         if rest and path.is_dir():
             yield from files_below(path, rest, refused)
@@ -42,7 +42,7 @@ def _matched(path: Path, rest: str, refused: Refused) -> Iterator[Path]:
         refused(error)
 
 
-def _entries(directory: Path, refused: Refused) -> list[os.DirEntry[str]]:
+def _entries(directory: Path, refused: OnError) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(directory) as found:
             return list(found)
@@ -58,7 +58,7 @@ HEAD = 262_144
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundSession:
     """A session that is there to be read."""
 
     client: str
@@ -84,7 +84,7 @@ class _Place:
     """Where a line says the working directory."""
 
 
-def discover(home: Path, env: Mapping[str, str], refused: Refused = str) -> list[Found]:
+def discover(home: Path, env: Mapping[str, str], refused: OnError = str) -> list[FoundSession]:
     """The sessions of Claude Code, Codex, Gemini CLI, Qwen Code, pi and OpenCode, the latest first.
 
     *home* is the user's home directory, *env* the environment: CLAUDE_CONFIG_DIR, CODEX_HOME,
@@ -92,15 +92,30 @@ def discover(home: Path, env: Mapping[str, str], refused: Refused = str) -> list
     and *refused* is told of directories and files that may not be.
     """
     files = (one for place in PLACES for one in _files(place, home, env, refused))
-    databases = [one for path in _databases(home, env, refused) for one in _in_database(path, refused)]
+    databases = [
+        one for path in _databases(home, env, refused) for one in _read_database(path, refused)
+    ]
     moved = {one.id for one in databases}
-    stored = (one for path in _stored(home, env, refused) if path.stem not in moved for one in _in_file(path, refused))
-    return sorted([*files, *databases, *stored], key=lambda one: (one.modified, str(one.path), one.id), reverse=True)
+    stored = (
+        one
+        for path in _session_files(home, env, refused)
+        if path.stem not in moved
+        for one in _read_file(path, refused)
+    )
+    return sorted(
+        [*files, *databases, *stored],
+        key=lambda one: (one.modified, str(one.path), one.id),
+        reverse=True,
+    )
 
 
 def _claude(home: Path, env: Mapping[str, str]) -> Iterable[Path]:
     named = env.get("CLAUDE_CONFIG_DIR")
-    return [Path(named) / "projects"] if named else [home / ".claude/projects", home / ".config/claude/projects"]
+    return (
+        [Path(named) / "projects"]
+        if named
+        else [home / ".claude/projects", home / ".config/claude/projects"]
+    )
 
 
 def _codex(home: Path, env: Mapping[str, str]) -> Iterable[Path]:
@@ -122,7 +137,12 @@ def _pi(home: Path, env: Mapping[str, str]) -> Iterable[Path]:  # noqa: ARG001 -
 
 PLACES = (
     _Place("claude_code", _claude, ("*/*.jsonl",), ("cwd",)),
-    _Place("codex", _codex, ("**/rollout-*.jsonl", "**/rollout-*.jsonl.zst", "rollout-*.json"), ("payload", "cwd")),
+    _Place(
+        "codex",
+        _codex,
+        ("**/rollout-*.jsonl", "**/rollout-*.jsonl.zst", "rollout-*.json"),
+        ("payload", "cwd"),
+    ),
     _Place("gemini_cli", _gemini, ("*/chats/session-*.jsonl", "*/chats/session-*.json"), ()),
     _Place("qwen", _qwen, ("*/chats/*.jsonl",), ("cwd",)),
     _Place("pi", _pi, ("*/*.jsonl",), ("cwd",)),
@@ -132,39 +152,49 @@ PLACES = (
 # --- files -----------------------------------------------------------------------------------
 
 
-def _files(place: _Place, home: Path, env: Mapping[str, str], refused: Refused) -> Iterator[Found]:
+def _files(
+    place: _Place, home: Path, env: Mapping[str, str], refused: OnError
+) -> Iterator[FoundSession]:
     for root in place.roots(home, env):
         for path in _below(root, place.patterns, refused):
             try:
                 state = path.stat()
-                cwd = _cwd(path, place.cwd) if place.cwd else _project(path)
-                yield Found(place.client, path, state.st_size, datetime.fromtimestamp(state.st_mtime, UTC), cwd=cwd)
+                cwd = _find_cwd(path, place.cwd) if place.cwd else _gemini_cwd(path)
+                yield FoundSession(
+                    place.client,
+                    path,
+                    state.st_size,
+                    datetime.fromtimestamp(state.st_mtime, UTC),
+                    cwd=cwd,
+                )
             except OSError as error:
                 refused(error)
             except (ValueError, OverflowError):
                 continue
 
 
-def _below(root: Path, patterns: Iterable[str], refused: Refused) -> Iterator[Path]:
+def _below(root: Path, patterns: Iterable[str], refused: OnError) -> Iterator[Path]:
     for pattern in patterns:
         yield from files_below(root, pattern, refused)
 
 
-def _cwd(path: Path, keys: tuple[str, ...]) -> str:
+def _find_cwd(path: Path, keys: tuple[str, ...]) -> str:
     """The first working directory that the first lines state."""
     with path.open("rb") as stream:
         lines = stream.read(HEAD).split(b"\n")
-    return next((cwd for line in islice(lines, 64) if (cwd := text(_object(line), *keys))), "")
+    return next(
+        (cwd for line in islice(lines, 64) if (cwd := text_at(_parse_line(line), *keys))), ""
+    )
 
 
-def _object(line: bytes) -> Any:
+def _parse_line(line: bytes) -> Any:
     try:
         return json.loads(line)
     except (ValueError, RecursionError):
         return None
 
 
-def _project(path: Path) -> str:
+def _gemini_cwd(path: Path) -> str:
     """Gemini CLI writes the working directory beside its chats."""
     try:
         return (path.parent.parent / ".project_root").read_text("utf-8").strip()
@@ -175,38 +205,47 @@ def _project(path: Path) -> str:
 # --- databases -------------------------------------------------------------------------------
 
 
-def _databases(home: Path, env: Mapping[str, str], refused: Refused) -> Iterator[Path]:
+def _databases(home: Path, env: Mapping[str, str], refused: OnError) -> Iterator[Path]:
     if named := env.get("OPENCODE_DB"):
         yield Path(named)
         return
-    data = _data(home, env)
+    data = _data_home(home, env)
     yield from files_below(data / "opencode", "opencode*.db", refused)
     yield from files_below(data / "kilo", "kilo.db", refused)
 
 
-def _stored(home: Path, env: Mapping[str, str], refused: Refused) -> Iterator[Path]:
+def _session_files(home: Path, env: Mapping[str, str], refused: OnError) -> Iterator[Path]:
     """OpenCode's session files from before it had a database, which it leaves where they were."""
-    return files_below(_data(home, env) / "opencode/storage/session", "*/ses*.json", refused)
+    return files_below(_data_home(home, env) / "opencode/storage/session", "*/ses*.json", refused)
 
 
-def _data(home: Path, env: Mapping[str, str]) -> Path:
+def _data_home(home: Path, env: Mapping[str, str]) -> Path:
     return Path(env.get("XDG_DATA_HOME") or home / ".local/share")
 
 
-def _in_file(path: Path, refused: Refused) -> Iterator[Found]:
+def _read_file(path: Path, refused: OnError) -> Iterator[FoundSession]:
     try:
-        info, touched = _object(path.read_bytes()), datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        info, touched = (
+            _parse_line(path.read_bytes()),
+            datetime.fromtimestamp(path.stat().st_mtime, UTC),
+        )
     except OSError as error:
         refused(error)
         return
     except (ValueError, OverflowError):
         return
-    if text(info, "id"):
-        named = {"id": path.stem, "cwd": text(info, "directory"), "title": text(info, "title")}
-        yield Found("opencode", path, -1, moment(dig(info, "time", "updated")) or touched, **named)
+    if text_at(info, "id"):
+        named = {
+            "id": path.stem,
+            "cwd": text_at(info, "directory"),
+            "title": text_at(info, "title"),
+        }
+        yield FoundSession(
+            "opencode", path, -1, parse_time(dig(info, "time", "updated")) or touched, **named
+        )
 
 
-def _in_database(path: Path, refused: Refused) -> list[Found]:
+def _read_database(path: Path, refused: OnError) -> list[FoundSession]:
     try:
         if not path.is_file():
             return []
@@ -216,7 +255,7 @@ def _in_database(path: Path, refused: Refused) -> list[Found]:
             rows = base.execute("SELECT id, directory, title, time_updated FROM session").fetchall()
             sizes = _sizes(base)
         touched = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-        return [_row(path, row, sizes, touched) for row in rows]
+        return [_found_session(path, row, sizes, touched) for row in rows]
     except OSError as error:
         refused(error)
         return []
@@ -228,17 +267,23 @@ def _sizes(base: sqlite3.Connection) -> dict[Any, int]:
     """Bytes of each session. Only SQLite 3.43 and later can tell without reading them all."""
     if sqlite3.sqlite_version_info < (3, 43):
         return {}
-    return dict(base.execute("SELECT session_id, sum(octet_length(data)) FROM part GROUP BY session_id").fetchall())
+    return dict(
+        base.execute(
+            "SELECT session_id, sum(octet_length(data)) FROM part GROUP BY session_id"
+        ).fetchall()
+    )
 
 
-def _row(path: Path, row: tuple[Any, ...], sizes: Mapping[Any, int], touched: datetime) -> Found:
+def _found_session(
+    path: Path, row: tuple[Any, ...], sizes: Mapping[Any, int], touched: datetime
+) -> FoundSession:
     named = dict(zip(("id", "cwd", "title"), row, strict=False))
-    return Found(
+    return FoundSession(
         client="opencode",
         path=path,
         size_bytes=sizes.get(row[0], -1),
-        modified=moment(row[3]) or touched,
-        id=text(named, "id"),
-        cwd=text(named, "cwd"),
-        title=text(named, "title"),
+        modified=parse_time(row[3]) or touched,
+        id=text_at(named, "id"),
+        cwd=text_at(named, "cwd"),
+        title=text_at(named, "title"),
     )

@@ -18,7 +18,11 @@ from refold.core.strategy import Strategy
 from refold.edits import Attempt, Edit
 from refold.errors import EditError, StoreError
 from refold.models.driver import Asker
-from refold.session_files.edited_session import EditedSession, read_only_compactor, scratch_compactor
+from refold.session_files.edited_session import (
+    EditedSession,
+    read_only_compactor,
+    scratch_compactor,
+)
 from refold.stores import MemoryStore
 from refold.stores.edit_json import FORMAT, dump, edit_fields, load, read_edit
 from refold.stores.store import Action, LedgerRow, as_ledger_store
@@ -66,14 +70,19 @@ def try_strategies(
     if work.view.tokens <= to:
         return Preview(work.view, work.view, ()), ()
     books = MemoryStore()
-    made = scratch_compactor(work, strategies, to, ask, books).preview(work.payload, to=to, actor=actor)
+    made = scratch_compactor(work, strategies, to, ask, books).preview(
+        work.payload, to=to, actor=actor
+    )
     known, fresh = {edit.id for edit in work.view.edits}, {edit.id for edit in made.edits}
     edits = tuple(edit for edit in made.view.edits if edit.id not in known)
     local = [edit for edit in edits if edit.id not in fresh]
     booked = tuple(replace(row, action=action) for row in books.ledger())
     when = booked[0].when if booked else time.time()
     sighted = work.view.apply_valid(local)  # what comes before the others
-    return Preview(work.view, made.view, edits), (*build_manual_rows(action, when, actor, sighted, local), *booked)
+    return Preview(work.view, made.view, edits), (
+        *build_manual_rows(action, when, actor, sighted, local),
+        *booked,
+    )
 
 
 def record_rows(work: EditedSession, rows: Sequence[LedgerRow]) -> None:
@@ -124,7 +133,9 @@ def resume_draft(work: EditedSession, draft: Draft) -> Preview:
     Raises `EditError` when the session's edits are no longer those that the draft builds on.
     """
     if {edit.id for edit in work.view.edits} != set(draft.base):
-        raise EditError(f"the edits of {work.name} have changed since the preview; preview it again")
+        raise EditError(
+            f"the edits of {work.name} have changed since the preview; preview it again"
+        )
     view = work.view.apply(*draft.edits)
     return Preview(work.view, replace(view, attempts=draft.attempts), draft.edits)
 
@@ -141,7 +152,9 @@ def find_draft(work: EditedSession) -> Draft | None:
     """
     found = _find_match(work, read_drafts(draft_path(work)))
     if found and found.tip not in work.view.transcript.tips:
-        raise EditError(f"the history in {work.name} has changed since the preview; preview it again")
+        raise EditError(
+            f"the history in {work.name} has changed since the preview; preview it again"
+        )
     return found
 
 
@@ -150,7 +163,9 @@ def write_draft(work: EditedSession, draft: Draft) -> Path:
     path = draft_path(work)
     if path is None:
         raise StoreError(f"{work.name}: there is no place for a draft; name a store")
-    left = [one for one in read_drafts(path) if one.session != draft.session and one.tip != draft.tip]
+    left = [
+        one for one in read_drafts(path) if one.session != draft.session and one.tip != draft.tip
+    ]
     _write(path, [*left, draft])
     return path
 
@@ -206,7 +221,9 @@ def _draft(line: bytes) -> Draft:
         to=int(value["to"]),
         base=tuple(value["base"]),
         edits=tuple(read_edit(edit) for edit in value["edits"]),
-        attempts=tuple(Attempt(**{k: v for k, v in one.items() if k in names}) for one in value["attempts"]),
+        attempts=tuple(
+            Attempt(**{k: v for k, v in one.items() if k in names}) for one in value["attempts"]
+        ),
     )
 
 

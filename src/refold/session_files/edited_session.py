@@ -21,7 +21,7 @@ from refold.edits import Edit
 from refold.errors import EditError, FormatError
 from refold.models.driver import Asker
 from refold.session_files import Session
-from refold.session_files.discover import Refused, files_below
+from refold.session_files.discover import OnError, files_below
 from refold.stores import MemoryStore, SidecarStore
 from refold.stores.store import LedgerRow, LedgerStore, Store
 from refold.tokens.count import Counter, count_message
@@ -61,7 +61,7 @@ class Share:
     reason: str = ""
 
 
-def list_session_files(directory: Path, refused: Refused) -> list[Path]:
+def list_session_files(directory: Path, refused: OnError) -> list[Path]:
     """The files below *directory* that may be session files, in order of their names; *refused* is told which
     directories may not be looked into."""
     return sorted(

@@ -9,84 +9,88 @@ and are left out.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from refold.session_files.session import Problem, Session, Wire
-from refold.session_files.shape import mapping, mappings, moment, sequence, text
-from refold.session_files.source import Reader, Source, Stored
+from refold.session_files.json_fields import list_at, object_at, objects_at, parse_time, text_at
+from refold.session_files.session import Entry, Problem, Session
+from refold.session_files.source import Reader, Source, single
 
 CLIENT = "gemini_cli"
 
 
-def refuses(source: Source) -> str:
-    """Why this is no Gemini CLI session; empty if it is one."""
+def mismatch(source: Source) -> str:
+    """Return why this is no Gemini CLI session; empty if it is one."""
     for record in source.objects():
-        if text(record, "sessionId") and ("projectHash" in record or "startTime" in record):
+        if text_at(record, "sessionId") and ("projectHash" in record or "startTime" in record):
             return ""
     return "no line has sessionId and projectHash or startTime"
-
-
-def sessions(source: Source) -> Sequence[Stored]:
-    """The one session of a file."""
-    return [Stored("", lambda: read(source))]
 
 
 def read(source: Source) -> Session:
     """Read a session."""
     problems = list[Problem]()
     meta, records = _load(source, problems)
-    messages, usage = list[Wire](), list[tuple[int, Mapping[str, Any]]]()
+    messages, usage = list[Entry](), list[tuple[int, Mapping[str, Any]]]()
     for record in records.values():
-        messages += _wires(record)
-        if record.get("type") == "gemini" and mapping(record, "tokens"):
+        messages += _entries(record)
+        if record.get("type") == "gemini" and object_at(record, "tokens"):
             at = len(messages) - (1 if messages and messages[-1]["role"] == "user" else 0)
-            usage.append((at, mapping(record, "tokens")))
+            usage.append((at, object_at(record, "tokens")))
     if not messages:
         problems.append(Problem(0, "no messages: the file has only records about the session"))
-    stamps = [text(record, "timestamp") for record in records.values() if text(record, "timestamp")]
-    models = [text(record, "model") for record in records.values() if text(record, "model")]
+    stamps = [
+        text_at(record, "timestamp") for record in records.values() if text_at(record, "timestamp")
+    ]
+    models = [text_at(record, "model") for record in records.values() if text_at(record, "model")]
     return Session(
         path=source.path,
         client=CLIENT,
         format="gemini",
-        id=text(meta, "sessionId"),
+        id=text_at(meta, "sessionId"),
         messages=messages,
         body={"model": models[-1]} if models else {},
         usage=tuple(usage),
         problems=tuple(problems),
-        title=text(meta, "summary"),
-        cwd=next((one for one in sequence(meta, "directories") if isinstance(one, str)), ""),
-        started=moment(meta.get("startTime")) or moment(min(stamps, default="")),
-        updated=moment(meta.get("lastUpdated")) or moment(max(stamps, default="")),
+        title=text_at(meta, "summary"),
+        cwd=next((one for one in list_at(meta, "directories") if isinstance(one, str)), ""),
+        started=parse_time(meta.get("startTime")) or parse_time(min(stamps, default="")),
+        updated=parse_time(meta.get("lastUpdated")) or parse_time(max(stamps, default="")),
     )
 
 
 # --- the lines -------------------------------------------------------------------------------
 
 
-def _load(source: Source, problems: list[Problem]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+def _load(
+    source: Source, problems: list[Problem]
+) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """What is known of the session, and its messages by id."""
     meta, messages = dict[str, Any](), dict[str, dict[str, Any]]()
     for line, record in source.records(problems):
         if "$rewindTo" in record:
-            messages = _rewound(messages, text(record, "$rewindTo"))
+            messages = _rewind(messages, text_at(record, "$rewindTo"))
         elif "$set" in record:
-            meta |= mapping(record, "$set")
-            messages = _rebuilt(record["$set"], messages)
+            meta |= object_at(record, "$set")
+            messages = _replace_messages(record["$set"], messages)
         elif "type" in record and "sessionId" not in record:
-            messages[text(record, "id") or f"line {line}"] = record
+            messages[text_at(record, "id") or f"line {line}"] = record
         else:
             meta |= record
-            messages = _rebuilt(record, messages)
+            messages = _replace_messages(record, messages)
     return meta, messages
 
 
-def _rebuilt(record: Any, messages: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _replace_messages(
+    record: Any, messages: dict[str, dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
     """A list of messages takes the place of all that was there."""
-    if not isinstance(mapping(record).get("messages"), list):
+    if not isinstance(object_at(record).get("messages"), list):
         return messages
-    return {text(one, "id") or f"message {at}": one for at, one in enumerate(mappings(record, "messages"))}
+    return {
+        text_at(one, "id") or f"message {at}": one
+        for at, one in enumerate(objects_at(record, "messages"))
+    }
 
 
-def _rewound(messages: dict[str, dict[str, Any]], to: str) -> dict[str, dict[str, Any]]:
+def _rewind(messages: dict[str, dict[str, Any]], to: str) -> dict[str, dict[str, Any]]:
     """Without the message *to* and all that follow; without any when it is unknown."""
     ids = list(messages)
     return {one: messages[one] for one in ids[: ids.index(to)]} if to in messages else {}
@@ -95,18 +99,20 @@ def _rewound(messages: dict[str, dict[str, Any]], to: str) -> dict[str, dict[str
 # --- messages --------------------------------------------------------------------------------
 
 
-def _wires(record: Mapping[str, Any]) -> Iterator[Wire]:
+def _entries(record: Mapping[str, Any]) -> Iterator[Entry]:
     """A record as contents: notes to the user (info, error, warning) are none."""
     parts = list(_parts(record.get("content")))
     if record.get("type") == "user" and parts:
         yield {"role": "user", "parts": parts}
     if record.get("type") == "gemini":
-        yield from _answer(parts, list(mappings(record, "toolCalls")))
+        yield from _answer_entries(parts, list(objects_at(record, "toolCalls")))
 
 
-def _answer(parts: list[Wire], calls: Sequence[Mapping[str, Any]]) -> Iterator[Wire]:
-    known = {text(part, "functionCall", "id") for part in parts if "functionCall" in part}
-    parts += [_call(call) for call in calls if not (text(call, "id") and text(call, "id") in known)]
+def _answer_entries(parts: list[Entry], calls: Sequence[Mapping[str, Any]]) -> Iterator[Entry]:
+    known = {text_at(part, "functionCall", "id") for part in parts if "functionCall" in part}
+    parts += [
+        _call(call) for call in calls if not (text_at(call, "id") and text_at(call, "id") in known)
+    ]
     if parts:
         yield {"role": "model", "parts": parts}
     results = [part for call in calls for part in _result(call)]
@@ -114,7 +120,7 @@ def _answer(parts: list[Wire], calls: Sequence[Mapping[str, Any]]) -> Iterator[W
         yield {"role": "user", "parts": results}
 
 
-def _parts(content: Any) -> Iterator[Wire]:
+def _parts(content: Any) -> Iterator[Entry]:
     """A PartListUnion: a text, a part, or a list of both."""
     for one in content if isinstance(content, list) else [content]:
         if isinstance(one, str) and one:
@@ -123,18 +129,32 @@ def _parts(content: Any) -> Iterator[Wire]:
             yield one
 
 
-def _call(call: Mapping[str, Any]) -> Wire:
-    named = {"id": text(call, "id")} if text(call, "id") else {}
-    return {"functionCall": {**named, "name": text(call, "name"), "args": dict(mapping(call, "args"))}}
+def _call(call: Mapping[str, Any]) -> Entry:
+    named = {"id": text_at(call, "id")} if text_at(call, "id") else {}
+    return {
+        "functionCall": {
+            **named,
+            "name": text_at(call, "name"),
+            "args": dict(object_at(call, "args")),
+        }
+    }
 
 
-def _result(call: Mapping[str, Any]) -> Iterable[Wire]:
+def _result(call: Mapping[str, Any]) -> Iterable[Entry]:
     """The result as it was sent; a call that was interrupted has none and stays open."""
     result = call.get("result")
     if isinstance(result, str):
-        named = {"id": text(call, "id")} if text(call, "id") else {}
-        return [{"functionResponse": {**named, "name": text(call, "name"), "response": {"output": result}}}]
+        named = {"id": text_at(call, "id")} if text_at(call, "id") else {}
+        return [
+            {
+                "functionResponse": {
+                    **named,
+                    "name": text_at(call, "name"),
+                    "response": {"output": result},
+                }
+            }
+        ]
     return list(_parts(result))
 
 
-READER = Reader(CLIENT, refuses, sessions)
+READER = Reader(CLIENT, mismatch, single(read))

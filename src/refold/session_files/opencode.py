@@ -1,4 +1,10 @@
-"""OpenCode: `~/.local/share/opencode/opencode.db` (SQLite), opened for reading only."""
+"""OpenCode: `~/.local/share/opencode/opencode.db` (SQLite), opened for reading only; files before 1.2.
+
+Before version 1.2 there are JSON files below `~/.local/share/opencode/storage`:
+`session/<project>/<session>.json`, `message/<session>/<message>.json` and `part/<message>/<part>.json`
+hold what the database holds in rows. Ids are taken from the paths, as OpenCode takes them.
+What `opencode export` prints, one object with everything, is read as well.
+"""
 
 import json
 import sqlite3
@@ -10,30 +16,37 @@ from pathlib import Path
 from typing import Any
 
 from refold.errors import FormatError
-from refold.session_files.opencode_messages import CLIENT, Row, Said, told
+from refold.session_files.json_fields import int_at, object_at, objects_at, text_at
+from refold.session_files.opencode_messages import CLIENT, Row, StoredMessage, build_session
 from refold.session_files.session import Problem, Session
-from refold.session_files.shape import mapping, text
-from refold.session_files.source import Reader, Source, Stored
+from refold.session_files.source import Reader, Source, StoredSession
 
 TABLES = frozenset({"session", "message", "part"})
 
 
-def refuses(source: Source) -> str:
-    """Why this is no OpenCode database; empty if it is one."""
+def database_mismatch(source: Source) -> str:
+    """Return why this is no OpenCode database; empty if it is one."""
     if not source.database:
         return "not an SQLite file"
     try:
         with closing(connect(source)) as base:
-            missing = TABLES - {name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            missing = TABLES - {
+                name
+                for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            }
     except sqlite3.Error as error:
         return f"an SQLite file that cannot be read: {error}"
     return f"no table {', '.join(sorted(missing))}" if missing else ""
 
 
-def sessions(source: Source) -> Sequence[Stored]:
+def database_sessions(source: Source) -> Sequence[StoredSession]:
     """Every session of a database, the one updated last at the end. Raises `FormatError`."""
     rows = _query(source, "SELECT id FROM session ORDER BY time_updated, id")
-    return [Stored(row["id"], partial(read, source, row["id"])) for row in rows if isinstance(row["id"], str)]
+    return [
+        StoredSession(row["id"], partial(read_database, source, row["id"]))
+        for row in rows
+        if isinstance(row["id"], str)
+    ]
 
 
 def connect(source: Source) -> sqlite3.Connection:
@@ -67,49 +80,156 @@ def _query(source: Source, sql: str, *values: str) -> list[Row]:
     try:
         with closing(connect(source)) as base:
             base.row_factory = sqlite3.Row
-            base.text_factory = _text
+            base.text_factory = _decode
             return [dict(row) for row in base.execute(sql, values)]
     except (sqlite3.Error, OverflowError) as error:
         raise FormatError(f"{source.path.name}: the database cannot be read: {error}") from error
 
 
-def _text(raw: bytes) -> str:
+def _decode(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
 # --- a session -------------------------------------------------------------------------------
 
 
-def read(source: Source, id: str) -> Session:
+def read_database(source: Source, id: str) -> Session:
     """Read one session of a database. Raises `FormatError`."""
     problems = list[Problem]()
     row = _query(source, "SELECT * FROM session WHERE id = ?", id)[0]
-    return told(source.path, {**row, "revert": _revert(row)}, list(_messages(source, id, problems)), problems)
+    return build_session(
+        source.path,
+        {**row, "revert": _parse_revert(row)},
+        list(_messages(source, id, problems)),
+        problems,
+    )
 
 
-def _messages(source: Source, id: str, problems: list[Problem]) -> Iterator[Said]:
-    parts = _query(source, "SELECT id, message_id, data FROM part WHERE session_id = ? ORDER BY message_id, id", id)
+def _messages(source: Source, id: str, problems: list[Problem]) -> Iterator[StoredMessage]:
+    parts = _query(
+        source,
+        "SELECT id, message_id, data FROM part WHERE session_id = ? ORDER BY message_id, id",
+        id,
+    )
     held = {
-        key: [{**_load(row, problems), "id": row["id"]} for row in rows]
+        key: [{**_parse_data(row, problems), "id": row["id"]} for row in rows]
         for key, rows in groupby(parts, lambda row: row["message_id"])
     }
-    for row in _query(source, "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id", id):
-        yield Said(text(row, "id"), _load(row, problems), held.get(row["id"], []))
+    for row in _query(
+        source, "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id", id
+    ):
+        yield StoredMessage(text_at(row, "id"), _parse_data(row, problems), held.get(row["id"], []))
 
 
-def _load(row: Row, problems: list[Problem]) -> Mapping[str, Any]:
+def _parse_data(row: Row, problems: list[Problem]) -> Mapping[str, Any]:
     try:
-        return mapping(json.loads(row["data"], strict=False))
+        return object_at(json.loads(row["data"], strict=False))
     except (TypeError, ValueError, RecursionError) as error:
         problems.append(Problem(0, f"{row['id']}: its data are no JSON ({error})"))
         return {}
 
 
-def _revert(row: Row) -> Mapping[str, Any]:
+def _parse_revert(row: Row) -> Mapping[str, Any]:
     try:
-        return mapping(json.loads(row.get("revert") or "{}"))
+        return object_at(json.loads(row.get("revert") or "{}"))
     except (TypeError, ValueError, RecursionError):
         return {}
 
 
-READER = Reader(CLIENT, refuses, sessions)
+# --- files -----------------------------------------------------------------------------------
+
+
+def file_mismatch(source: Source) -> str:
+    """Return why this is no session file or export of OpenCode; empty if it is one."""
+    if _is_session(source.document):
+        return "" if _storage(source.path).is_dir() else "a session without the messages beside it"
+    if _is_session(object_at(source.document, "info")) and isinstance(
+        source.document.get("messages"), list
+    ):
+        return ""
+    return "no session with an id, a version and times"
+
+
+def file_sessions(source: Source) -> Sequence[StoredSession]:
+    """The one session of a file."""
+    return [StoredSession(_session_id(source), partial(read_file, source))]
+
+
+def read_file(source: Source) -> Session:
+    """Read a session file and the files of its messages, or an export."""
+    problems = list(source.notes)
+    info = object_at(source.document, "info") or source.document
+    said = (
+        _export_messages(source.document)
+        if "info" in source.document
+        else _file_messages(source, problems)
+    )
+    return build_session(
+        source.path, _session_row(_session_id(source), info), sorted(said, key=_sort_key), problems
+    )
+
+
+def _is_session(value: Any) -> bool:
+    return (
+        text_at(value, "id").startswith("ses")
+        and int_at(value, "time", "created") >= 0
+        and "version" in value
+    )
+
+
+def _storage(path: Path) -> Path:
+    """The folder with `session`, `message` and `part`, of which *path* is in the first."""
+    return path.resolve().parent.parent.parent / "message"
+
+
+def _session_id(source: Source) -> str:
+    return (
+        source.path.stem if _is_session(source.document) else text_at(source.document, "info", "id")
+    )
+
+
+def _session_row(id: str, info: Mapping[str, Any]) -> Row:
+    """A session file as the row that OpenCode makes of it."""
+    created, updated = (object_at(info, "time").get(key) for key in ("created", "updated"))
+    return {**info, "id": id, "time_created": created, "time_updated": updated}
+
+
+def _sort_key(said: StoredMessage) -> tuple[int, str]:
+    return int_at(said.data, "time", "created"), said.id
+
+
+def _export_messages(document: Mapping[str, Any]) -> Iterator[StoredMessage]:
+    for one in objects_at(document, "messages"):
+        info = object_at(one, "info")
+        yield StoredMessage(text_at(info, "id"), info, _sort_parts(objects_at(one, "parts")))
+
+
+def _file_messages(source: Source, problems: list[Problem]) -> Iterator[StoredMessage]:
+    folder = _storage(source.path)
+    for path, data in _read_objects(folder / source.path.stem, problems):
+        parts = _read_objects(folder.parent / "part" / path.stem, problems)
+        yield StoredMessage(
+            path.stem, data, _sort_parts({**part, "id": at.stem} for at, part in parts)
+        )
+
+
+def _sort_parts(parts: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(parts, key=lambda part: text_at(part, "id"))
+
+
+def _read_objects(folder: Path, problems: list[Problem]) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The JSON objects in the files of a folder; what is none is a problem. No folder holds none."""
+    for path in sorted(folder.glob("*.json")):
+        try:
+            value = json.loads(path.read_bytes().decode("utf-8", "replace"), strict=False)
+        except (OSError, ValueError, RecursionError) as error:
+            problems.append(Problem(0, f"{path.name}: {error}"))
+            continue
+        if isinstance(value, dict):
+            yield path, value
+        else:
+            problems.append(Problem(0, f"{path.name}: a JSON object was expected"))
+
+
+DATABASE_READER = Reader(CLIENT, database_mismatch, database_sessions)
+FILE_READER = Reader(CLIENT, file_mismatch, file_sessions)

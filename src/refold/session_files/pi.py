@@ -8,198 +8,222 @@ the first word) are left out, as they cannot be sent; calls that were interrupte
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from refold.session_files.session import Compaction, Problem, Session, Wire, branch
-from refold.session_files.shape import dig, mapping, mappings, moment, number, text
-from refold.session_files.source import Reader, Source, Stored
+from refold.session_files.json_fields import dig, int_at, object_at, objects_at, parse_time, text_at
+from refold.session_files.session import Compaction, Entry, Problem, Session, branch_to
+from refold.session_files.source import Reader, Source, single
 
 CLIENT = "pi"
-COMPACTED = (
-    "The conversation history before this point was compacted into the following summary:\n\n<summary>\n{}\n</summary>"
-)
+SUMMARY_TEXT = "The conversation history before this point was compacted into the following summary:\n\n<summary>\n{}\n</summary>"
 """How pi shows a summary to its model."""
-BRANCHED = "The following is a summary of a branch that this conversation came back from:\n\n<summary>\n{}</summary>"
+BRANCH_TEXT = "The following is a summary of a branch that this conversation came back from:\n\n<summary>\n{}</summary>"
 
-Entry = Mapping[str, Any]
+Record = Mapping[str, Any]
 
 
-def refuses(source: Source) -> str:
-    """Why this is no pi session; empty if it is one."""
+def mismatch(source: Source) -> str:
+    """Return why this is no pi session; empty if it is one."""
     for record in source.objects():
-        if record.get("type") == "session" and "cwd" in record and text(record, "id"):
+        if record.get("type") == "session" and "cwd" in record and text_at(record, "id"):
             return ""
-        if record.get("type") == "message" and text(record, "message", "role") and "uuid" not in record:
+        if (
+            record.get("type") == "message"
+            and text_at(record, "message", "role")
+            and "uuid" not in record
+        ):
             return "" if "timestamp" in record else "its messages have no timestamp"
     return "no session header with id and cwd, and no message entries"
-
-
-def sessions(source: Source) -> Sequence[Stored]:
-    """The one session of a file."""
-    return [Stored("", lambda: read(source))]
 
 
 def read(source: Source) -> Session:
     """Read a session."""
     problems = list[Problem]()
-    header, path = _active(source, problems)
-    messages, compactions = list[Wire](), list[Compaction]()
+    header, path = _active_records(source, problems)
+    messages, compactions = list[Entry](), list[Compaction]()
     usage, at = list[tuple[int, Mapping[str, Any]]](), dict[str, int]()
     answers = False
     for key, entry in path.items():
         at[key] = len(messages)
         if entry.get("type") == "compaction":
             compactions.append(_compaction(entry, at, list(path), len(messages)))
-        wire = _wire(entry)
+        wire = _entry_of_record(entry)
         if wire is None:
             continue
-        result = text(entry, "message", "role") == "toolResult"
+        result = text_at(entry, "message", "role") == "toolResult"
         if result and answers:
             at[key] -= 1
             messages[-1] = {**messages[-1], "content": [*messages[-1]["content"], *wire["content"]]}
         else:
             messages.append(wire)
         answers = result
-        if wire["role"] == "assistant" and _is_used(mapping(entry, "message", "usage")):
-            usage.append((len(messages), mapping(entry, "message", "usage")))
+        if wire["role"] == "assistant" and _has_usage(object_at(entry, "message", "usage")):
+            usage.append((len(messages), object_at(entry, "message", "usage")))
     if not messages:
         problems.append(Problem(0, "no messages: the file has only records about the session"))
     return Session(
         path=source.path,
         client=CLIENT,
         format="anthropic",
-        id=text(header, "id"),
+        id=text_at(header, "id"),
         messages=messages,
         body=_body(header, path),
         compactions=tuple(compactions),
         usage=tuple(usage),
         problems=tuple(problems),
-        title=next((text(e, "name") for e in reversed(list(path.values())) if e.get("type") == "session_info"), ""),
-        cwd=text(header, "cwd"),
-        started=moment(header.get("timestamp")),
-        updated=next((moment(e.get("timestamp")) for e in reversed(list(path.values())) if "timestamp" in e), None),
+        title=next(
+            (
+                text_at(e, "name")
+                for e in reversed(list(path.values()))
+                if e.get("type") == "session_info"
+            ),
+            "",
+        ),
+        cwd=text_at(header, "cwd"),
+        started=parse_time(header.get("timestamp")),
+        updated=next(
+            (
+                parse_time(e.get("timestamp"))
+                for e in reversed(list(path.values()))
+                if "timestamp" in e
+            ),
+            None,
+        ),
     )
 
 
-def _active(source: Source, problems: list[Problem]) -> tuple[Entry, dict[str, Entry]]:
+def _active_records(source: Source, problems: list[Problem]) -> tuple[Record, dict[str, Record]]:
     """The header, and the entries of the active branch by id (a made-up one in the first version)."""
-    header, entries, parents, last = dict[str, Any](), dict[str, Entry](), dict[str, str](), ""
+    header, entries, parents, last = dict[str, Any](), dict[str, Record](), dict[str, str](), ""
     for line, record in source.records(problems):
         if record.get("type") == "session":
             header = header or record
             continue
-        key = text(record, "id") or f"line {line}"
-        parent = text(record, "parentId") if "parentId" in record else last
+        key = text_at(record, "id") or f"line {line}"
+        parent = text_at(record, "parentId") if "parentId" in record else last
         if key not in entries:
             entries[key], parents[key] = record, parent if not parent or parent in entries else last
             last = key
-    return header, {key: entries[key] for key in branch(last, parents)}
+    return header, {key: entries[key] for key in branch_to(last, parents)}
 
 
-def _is_used(usage: Mapping[str, Any]) -> bool:
+def _has_usage(usage: Mapping[str, Any]) -> bool:
     """Whether the provider reported anything; an aborted answer has zeros."""
-    return any(number(usage, key) > 0 for key in ("input", "cacheRead", "cacheWrite"))
+    return any(int_at(usage, key) > 0 for key in ("input", "cacheRead", "cacheWrite"))
 
 
-def _body(header: Entry, path: Mapping[str, Entry]) -> dict[str, Any]:
-    said = (text(entry, "message", "model") for entry in reversed(list(path.values())))
-    model = next((one for one in said if one), "") or text(header, "modelId")
+def _body(header: Record, path: Mapping[str, Record]) -> dict[str, Any]:
+    said = (text_at(entry, "message", "model") for entry in reversed(list(path.values())))
+    model = next((one for one in said if one), "") or text_at(header, "modelId")
     return {"model": model} if model else {}
 
 
-def _compaction(entry: Entry, at: Mapping[str, int], keys: Sequence[str], now: int) -> Compaction:
+def _compaction(entry: Record, at: Mapping[str, int], keys: Sequence[str], now: int) -> Compaction:
     """The summary stands for everything before the first entry that was kept."""
-    first = text(entry, "firstKeptEntryId")
-    index = number(entry, "firstKeptEntryIndex")
+    first = text_at(entry, "firstKeptEntryId")
+    index = int_at(entry, "firstKeptEntryIndex")
     if not first and 0 < index <= len(keys):
         # Before entries had ids they were counted, the header being the first.
         first = keys[index - 1]
-    shown = {"role": "user", "content": [{"type": "text", "text": COMPACTED.format(text(entry, "summary"))}]}
-    meta = {key: value for key, value in entry.items() if key in {"tokensBefore", "details", "fromHook"}}
+    shown = {
+        "role": "user",
+        "content": [{"type": "text", "text": SUMMARY_TEXT.format(text_at(entry, "summary"))}],
+    }
+    meta = {
+        key: value for key, value in entry.items() if key in {"tokensBefore", "details", "fromHook"}
+    }
     return Compaction(0, min(at.get(first, now), now), (shown,), "compaction", meta)
 
 
 # --- messages --------------------------------------------------------------------------------
 
 
-def _wire(entry: Entry) -> Wire | None:
+def _entry_of_record(entry: Record) -> Entry | None:
     """An entry as a message; None for what the model is not shown."""
-    match text(entry, "type"):
+    match text_at(entry, "type"):
         case "message":
-            return _message(mapping(entry, "message"))
+            return _entry_of_message(object_at(entry, "message"))
         case "custom_message":
-            return _spoken("user", entry.get("content"))
-        case "branch_summary" if text(entry, "summary"):
-            return _spoken("user", BRANCHED.format(text(entry, "summary")))
+            return _entry("user", entry.get("content"))
+        case "branch_summary" if text_at(entry, "summary"):
+            return _entry("user", BRANCH_TEXT.format(text_at(entry, "summary")))
     return None
 
 
-def _message(message: Entry) -> Wire | None:
-    match text(message, "role"):
+def _entry_of_message(message: Record) -> Entry | None:
+    match text_at(message, "role"):
         case "user" | "custom" | "hookMessage":
-            return _spoken("user", message.get("content"))
+            return _entry("user", message.get("content"))
         case "assistant":
-            return _spoken("assistant", message.get("content"))
+            return _entry("assistant", message.get("content"))
         case "toolResult":
             return {"role": "user", "content": [_result(message)]}
         case "bashExecution" if message.get("excludeFromContext") is not True:
-            return _spoken("user", _ran(message))
+            return _entry("user", _command_text(message))
     return None
 
 
-def _spoken(role: str, content: Any) -> Wire | None:
+def _entry(role: str, content: Any) -> Entry | None:
     parts = (
-        [{"type": "text", "text": content}] if isinstance(content, str) else mappings({"content": content}, "content")
+        [{"type": "text", "text": content}]
+        if isinstance(content, str)
+        else objects_at({"content": content}, "content")
     )
     blocks = [block for part in parts for block in _blocks(part)]
     return {"role": role, "content": blocks} if blocks else None
 
 
-def _blocks(part: Entry) -> Iterator[Wire]:
-    match text(part, "type"):
-        case "text" if text(part, "text"):
-            yield {"type": "text", "text": text(part, "text")}
+def _blocks(part: Record) -> Iterator[Entry]:
+    match text_at(part, "type"):
+        case "text" if text_at(part, "text"):
+            yield {"type": "text", "text": text_at(part, "text")}
         case "thinking" if part.get("redacted") is True:
-            yield {"type": "redacted_thinking", "data": text(part, "thinkingSignature")}
-        case "thinking" if text(part, "thinking") or text(part, "thinkingSignature"):
+            yield {"type": "redacted_thinking", "data": text_at(part, "thinkingSignature")}
+        case "thinking" if text_at(part, "thinking") or text_at(part, "thinkingSignature"):
             yield {
                 "type": "thinking",
-                "thinking": text(part, "thinking"),
-                "signature": text(part, "thinkingSignature"),
+                "thinking": text_at(part, "thinking"),
+                "signature": text_at(part, "thinkingSignature"),
             }
         case "toolCall":
             arguments = part.get("arguments")
             yield {
                 "type": "tool_use",
-                "id": text(part, "id"),
-                "name": text(part, "name"),
+                "id": text_at(part, "id"),
+                "name": text_at(part, "name"),
                 "input": arguments if isinstance(arguments, dict) else {},
             }
         case "image":
-            source = {"type": "base64", "media_type": text(part, "mimeType"), "data": text(part, "data")}
+            source = {
+                "type": "base64",
+                "media_type": text_at(part, "mimeType"),
+                "data": text_at(part, "data"),
+            }
             yield {"type": "image", "source": source}
 
 
-def _result(message: Entry) -> Wire:
+def _result(message: Record) -> Entry:
     content = message.get("content")
-    blocks = [block for part in mappings(message, "content") for block in _blocks(part)]
+    blocks = [block for part in objects_at(message, "content") for block in _blocks(part)]
     return {
         "type": "tool_result",
-        "tool_use_id": text(message, "toolCallId"),
+        "tool_use_id": text_at(message, "toolCallId"),
         "content": content if isinstance(content, str) else blocks,
         **({"is_error": True} if message.get("isError") is True else {}),
     }
 
 
-def _ran(message: Entry) -> str:
+def _command_text(message: Record) -> str:
     """A command that the user ran, in pi's words."""
-    output, code = text(message, "output"), dig(message, "exitCode")
-    said = f"Ran `{text(message, 'command')}`\n" + (f"```\n{output}\n```" if output else "(no output)")
+    output, code = text_at(message, "output"), dig(message, "exitCode")
+    said = f"Ran `{text_at(message, 'command')}`\n" + (
+        f"```\n{output}\n```" if output else "(no output)"
+    )
     if message.get("cancelled") is True:
         said += "\n\n(command cancelled)"
     elif isinstance(code, int) and code:
         said += f"\n\nCommand exited with code {code}"
-    if message.get("truncated") is True and text(message, "fullOutputPath"):
-        said += f"\n\n[Output truncated. Full output: {text(message, 'fullOutputPath')}]"
+    if message.get("truncated") is True and text_at(message, "fullOutputPath"):
+        said += f"\n\n[Output truncated. Full output: {text_at(message, 'fullOutputPath')}]"
     return said
 
 
-READER = Reader(CLIENT, refuses, sessions)
+READER = Reader(CLIENT, mismatch, single(read))

@@ -10,34 +10,48 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from refold.session_files.session import FIELDS, Format, Problem, Session, Wire
-from refold.session_files.shape import mapping, mappings, text, without
-from refold.session_files.source import Reader, Source, Stored
+from refold.session_files.json_fields import object_at, objects_at, text_at, without_keys
+from refold.session_files.session import FIELDS, Entry, Format, Problem, Session
+from refold.session_files.source import Reader, Source, StoredSession
 
 CLIENT = "plain"
-HOLDERS = ("body", "request", "payload")
+BODY_KEYS = ("body", "request", "payload")
 """Where a log keeps the request body."""
-BLOCKS = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document", "server_tool_use"})
+ANTHROPIC_BLOCKS = frozenset(
+    {
+        "tool_use",
+        "tool_result",
+        "thinking",
+        "redacted_thinking",
+        "image",
+        "document",
+        "server_tool_use",
+    }
+)
 """Kinds of blocks that only Anthropic's format has."""
-SPOKEN = frozenset({"input_text", "output_text", "input_image", "input_file"})
+RESPONSES_PARTS = frozenset({"input_text", "output_text", "input_image", "input_file"})
 """Kinds of parts that only the Responses format has."""
 
 
-def refuses(source: Source) -> str:
-    """Why this is no list of messages, request or log of requests; empty if it is one."""
+def mismatch(source: Source) -> str:
+    """Return why this is no list of messages, request or log of requests; empty if it is one."""
     document = source.document
     if isinstance(document, list):
-        return "" if not document or any(_is_entry(one) for one in document) else "a list, but not of messages"
+        return (
+            ""
+            if not document or any(_is_entry(one) for one in document)
+            else "a list, but not of messages"
+        )
     if any(_request(record) is not None or _is_entry(record) for record in source.objects()):
         return ""
     return f"no object has a role or one of {', '.join(dict.fromkeys(FIELDS.values()))}"
 
 
-def sessions(source: Source) -> Sequence[Stored]:
+def sessions(source: Source) -> Sequence[StoredSession]:
     """Every conversation of the file; in a log the latest main request at the end."""
     if isinstance(source.document, list):
-        return [Stored("", lambda: _session(source, source.document, source.notes, {}, ""))]
-    problems, entries = list[Problem](), list[Wire]()
+        return [StoredSession("", lambda: _session(source, source.document, source.notes, {}, ""))]
+    problems, entries = list[Problem](), list[Entry]()
     found = list[tuple[bool, str, Mapping[str, Any]]]()
     for line, record in source.records(problems):
         request = _request(record)
@@ -46,66 +60,95 @@ def sessions(source: Source) -> Sequence[Stored]:
         elif _is_entry(record):
             entries.append(record)
     if not found:
-        return [Stored("", lambda: _session(source, entries, problems, {}, ""))]
+        return [StoredSession("", lambda: _session(source, entries, problems, {}, ""))]
     found.sort(key=lambda one: one[0])
-    return [Stored(line, partial(_of_request, source, line, request, problems)) for _, line, request in found]
+    return [
+        StoredSession(line, partial(_request_session, source, line, request, problems))
+        for _, line, request in found
+    ]
 
 
 def _is_entry(value: Any) -> bool:
     """Whether this is one entry of a conversation, in any format."""
-    return bool(text(value, "role")) or isinstance(mapping(value).get("parts"), list) or "call_id" in mapping(value)
+    return (
+        bool(text_at(value, "role"))
+        or isinstance(object_at(value).get("parts"), list)
+        or "call_id" in object_at(value)
+    )
 
 
 def _request(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The request body in a line; None where there is no conversation in it."""
-    for body in (record, *(mapping(record, holder) for holder in HOLDERS)):
-        if any(isinstance(body.get(field), list) for field in FIELDS.values()) or isinstance(body.get("input"), str):
+    for body in (record, *(object_at(record, holder) for holder in BODY_KEYS)):
+        if any(isinstance(body.get(field), list) for field in FIELDS.values()) or isinstance(
+            body.get("input"), str
+        ):
             return body
     return None
 
 
-def _of_request(source: Source, id: str, request: Mapping[str, Any], problems: Sequence[Problem]) -> Session:
+def _request_session(
+    source: Source, id: str, request: Mapping[str, Any], problems: Sequence[Problem]
+) -> Session:
     field = next(one for one in FIELDS.values() if isinstance(request.get(one), list | str))
     value = request[field]
     items = [{"role": "user", "content": value}] if isinstance(value, str) else value
     name = "" if source.document is not None else id
-    return replace(_session(source, items, problems, without(request, field), field), id=name)
+    return replace(_session(source, items, problems, without_keys(request, field), field), id=name)
 
 
 def _session(
-    source: Source, items: Sequence[Wire], problems: Sequence[Problem], body: Mapping[str, Any], field: str
+    source: Source,
+    items: Sequence[Entry],
+    problems: Sequence[Problem],
+    body: Mapping[str, Any],
+    field: str,
 ) -> Session:
     entries = [item for item in items if isinstance(item, dict)]
     notes = (
-        [Problem(0, f"{len(items) - len(entries)} entries are no JSON objects")] if len(entries) < len(items) else []
+        [Problem(0, f"{len(items) - len(entries)} entries are no JSON objects")]
+        if len(entries) < len(items)
+        else []
     )
     empty = [] if entries else [Problem(0, "the conversation is empty")]
     return Session(
         path=source.path,
         client=CLIENT,
-        format=guess(body, entries, field),
+        format=guess_format(body, entries, field),
         messages=entries,
         body=body,
         problems=(*problems, *notes, *empty),
     )
 
 
-def guess(body: Mapping[str, Any], items: Sequence[Wire], field: str = "") -> Format:
+def guess_format(body: Mapping[str, Any], items: Sequence[Entry], field: str = "") -> Format:
     """The wire format of a conversation, by its shape."""
     if field == "contents" or any(isinstance(item.get("parts"), list) for item in items):
         return "gemini"
-    kinds = {text(part, "type") for item in items for part in mappings(item, "content")}
-    if field == "input" or kinds & SPOKEN or any(text(item, "call_id") for item in items):
+    kinds = {text_at(part, "type") for item in items for part in objects_at(item, "content")}
+    if (
+        field == "input"
+        or kinds & RESPONSES_PARTS
+        or any(text_at(item, "call_id") for item in items)
+    ):
         return "openai_responses"
-    if any(text(item, "role") in {"tool", "function", "developer"} or "tool_calls" in item for item in items):
+    if any(
+        text_at(item, "role") in {"tool", "function", "developer"} or "tool_calls" in item
+        for item in items
+    ):
         return "openai_chat"
-    if kinds & BLOCKS or "system" in body or "anthropic_version" in body or _tools_are_anthropic(body):
+    if (
+        kinds & ANTHROPIC_BLOCKS
+        or "system" in body
+        or "anthropic_version" in body
+        or _tools_are_anthropic(body)
+    ):
         return "anthropic"
     return "openai_chat"
 
 
 def _tools_are_anthropic(body: Mapping[str, Any]) -> bool:
-    return any("input_schema" in tool for tool in mappings(body, "tools"))
+    return any("input_schema" in tool for tool in objects_at(body, "tools"))
 
 
-READER = Reader(CLIENT, refuses, sessions)
+READER = Reader(CLIENT, mismatch, sessions)

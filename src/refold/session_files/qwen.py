@@ -4,44 +4,41 @@ A tree of lines like Claude Code's, each with a message in Gemini's form. A comp
 with the whole history that took the place of everything before it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from refold.session_files.session import Compaction, Problem, Session, Wire, branch
-from refold.session_files.shape import mapping, mappings, moment, text
-from refold.session_files.source import Reader, Source, Stored
+from refold.session_files.json_fields import object_at, objects_at, parse_time, text_at
+from refold.session_files.session import Compaction, Entry, Problem, Session, branch_to
+from refold.session_files.source import Reader, Source, single
 
 CLIENT = "qwen"
-SAID = frozenset({"user", "assistant", "tool_result"})
+MESSAGE_TYPES = frozenset({"user", "assistant", "tool_result"})
 
 Record = Mapping[str, Any]
 
 
-def refuses(source: Source) -> str:
-    """Why this is no Qwen Code session; empty if it is one."""
+def mismatch(source: Source) -> str:
+    """Return why this is no Qwen Code session; empty if it is one."""
     for record in source.objects():
-        ours = "systemPayload" in record or isinstance(mapping(record, "message").get("parts"), list)
-        if ours and text(record, "uuid") and text(record, "sessionId"):
+        ours = "systemPayload" in record or isinstance(
+            object_at(record, "message").get("parts"), list
+        )
+        if ours and text_at(record, "uuid") and text_at(record, "sessionId"):
             return ""
     return "no line has a uuid, a sessionId and a message with parts"
-
-
-def sessions(source: Source) -> Sequence[Stored]:
-    """The one session of a file."""
-    return [Stored("", lambda: read(source))]
 
 
 def read(source: Source) -> Session:
     """Read a session."""
     problems = list[Problem]()
-    path = _active(source, problems)
-    messages, compactions = list[Wire](), list[Compaction]()
+    path = _active_records(source, problems)
+    messages, compactions = list[Entry](), list[Compaction]()
     usage = list[tuple[int, Mapping[str, Any]]]()
     open_results = False
     for record in path:
         if record.get("subtype") == "chat_compression":
             compactions += _compaction(record, len(messages))
-        wire = _wire(record)
+        wire = _entry(record)
         if wire is None:
             continue
         result = record.get("type") == "tool_result"
@@ -50,63 +47,70 @@ def read(source: Source) -> Session:
         else:
             messages.append(wire)
         open_results = result
-        if mapping(record, "usageMetadata"):
-            usage.append((len(messages), mapping(record, "usageMetadata")))
+        if object_at(record, "usageMetadata"):
+            usage.append((len(messages), object_at(record, "usageMetadata")))
     if not messages:
         problems.append(Problem(0, "no messages: the file has only records about the session"))
-    models = [text(record, "model") for record in path if text(record, "model")]
-    stamps = [text(record, "timestamp") for record in path if text(record, "timestamp")]
+    models = [text_at(record, "model") for record in path if text_at(record, "model")]
+    stamps = [text_at(record, "timestamp") for record in path if text_at(record, "timestamp")]
     return Session(
         path=source.path,
         client=CLIENT,
         format="gemini",
-        id=next((text(record, "sessionId") for record in reversed(path)), ""),
+        id=next((text_at(record, "sessionId") for record in reversed(path)), ""),
         messages=messages,
         body={"model": models[-1]} if models else {},
         compactions=tuple(compactions),
         usage=tuple(usage),
         problems=tuple(problems),
-        cwd=next((text(record, "cwd") for record in reversed(path) if text(record, "cwd")), ""),
-        started=moment(min(stamps, default="")),
-        updated=moment(max(stamps, default="")),
+        cwd=next(
+            (text_at(record, "cwd") for record in reversed(path) if text_at(record, "cwd")), ""
+        ),
+        started=parse_time(min(stamps, default="")),
+        updated=parse_time(max(stamps, default="")),
     )
 
 
-def _active(source: Source, problems: list[Problem]) -> list[Record]:
+def _active_records(source: Source, problems: list[Problem]) -> list[Record]:
     """The lines of the active branch. A line whose parent is missing goes on with the line before."""
     records, parents, last = dict[str, Record](), dict[str, str](), ""
     for _, record in source.records(problems):
-        uuid = text(record, "uuid")
+        uuid = text_at(record, "uuid")
         if uuid in records and record != records[uuid]:
-            records[uuid] = _grown(records[uuid], record)
+            records[uuid] = _merge(records[uuid], record)
         elif uuid and uuid not in records:
-            parent = text(record, "parentUuid")
+            parent = text_at(record, "parentUuid")
             parents[uuid] = parent if not parent or parent in records else last
             records[uuid] = record
         last = uuid or last
-    return [records[uuid] for uuid in branch(last, parents)]
+    return [records[uuid] for uuid in branch_to(last, parents)]
 
 
-def _grown(record: Record, more: Record) -> Record:
+def _merge(record: Record, more: Record) -> Record:
     """A line with what a later line of the same uuid adds: the client makes one message of them."""
-    parts = [*mappings(record, "message", "parts"), *mappings(more, "message", "parts")]
-    role = mapping(record, "message") or mapping(more, "message")
+    parts = [*objects_at(record, "message", "parts"), *objects_at(more, "message", "parts")]
+    role = object_at(record, "message") or object_at(more, "message")
     latest = {key: more[key] for key in ("usageMetadata", "timestamp") if more.get(key)}
-    model = text(record, "model") or text(more, "model")
-    return {**record, **latest, "message": {**role, "parts": parts}, **({"model": model} if model else {})}
+    model = text_at(record, "model") or text_at(more, "model")
+    return {
+        **record,
+        **latest,
+        "message": {**role, "parts": parts},
+        **({"model": model} if model else {}),
+    }
 
 
-def _wire(record: Record) -> Wire | None:
-    parts = list(mappings(record, "message", "parts"))
-    if text(record, "type") not in SAID or not parts:
+def _entry(record: Record) -> Entry | None:
+    parts = list(objects_at(record, "message", "parts"))
+    if text_at(record, "type") not in MESSAGE_TYPES or not parts:
         return None
     return {"role": "model" if record.get("type") == "assistant" else "user", "parts": parts}
 
 
 def _compaction(record: Record, now: int) -> list[Compaction]:
-    history = tuple(mappings(record, "systemPayload", "compressedHistory"))
-    info = mapping(record, "systemPayload", "info")
+    history = tuple(objects_at(record, "systemPayload", "compressedHistory"))
+    info = object_at(record, "systemPayload", "info")
     return [Compaction(0, now, history, "compression", info)] if history else []
 
 
-READER = Reader(CLIENT, refuses, sessions)
+READER = Reader(CLIENT, mismatch, single(read))

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-Wire = Any
+Entry = Any
 """One entry of a request's list of messages, as parsed from JSON."""
 
 Format = Literal["anthropic", "openai_chat", "openai_responses", "gemini"]
@@ -39,7 +39,7 @@ class Compaction:
 
     start: int
     stop: int
-    insert: tuple[Wire, ...]
+    insert: tuple[Entry, ...]
     trigger: str = ""
     """What set it off, in the client's word: `auto`, `manual`, `microcompact`, `prune` ..."""
     meta: Mapping[str, Any] | None = None
@@ -56,7 +56,7 @@ class Session:
     """`claude_code`, `codex`, `gemini_cli`, `qwen`, `pi`, `opencode`, `plain`, `tau`, `mini_swe` ..."""
     format: Format
     id: str = ""
-    messages: list[Wire]
+    messages: list[Entry]
     """Everything that was really said on the active branch, in order, with no compaction applied."""
     body: Mapping[str, Any]
     """What the file knows of the rest of the request: model, system prompt, tools."""
@@ -77,9 +77,9 @@ class Session:
         return {**self.body, FIELDS[self.format]: self.messages}
 
     @property
-    def effective(self) -> list[Wire]:
+    def effective(self) -> list[Entry]:
         """The entries that the client's own model saw last: every compaction applied."""
-        out, at = list[Wire](), 0
+        out, at = list[Entry](), 0
         for one in _outermost(self.compactions):
             out += [*self.messages[at : one.start], *one.insert]
             at = one.stop
@@ -93,18 +93,24 @@ class Session:
 
 def _outermost(compactions: Iterable[Compaction]) -> list[Compaction]:
     """Those that show: of nested ones the outer, of two on one span the later."""
-    ordered = sorted(enumerate(compactions), key=lambda pair: (pair[1].start, -pair[1].stop, -pair[0]))
+    ordered = sorted(
+        enumerate(compactions), key=lambda pair: (pair[1].start, -pair[1].stop, -pair[0])
+    )
     top = list[Compaction]()
     for _, one in ordered:
-        if not top or (one.start >= top[-1].stop and (one.start, one.stop) != (top[-1].start, top[-1].stop)):
+        if not top or (
+            one.start >= top[-1].stop and (one.start, one.stop) != (top[-1].start, top[-1].stop)
+        ):
             top.append(one)
     return top
 
 
-NONE: Mapping[str, str] = MappingProxyType({})
+NO_PARENTS: Mapping[str, str] = MappingProxyType({})
 
 
-def branch(leaf: str, parents: Mapping[str, str], before: Mapping[str, str] = NONE) -> list[str]:
+def branch_to(
+    leaf: str, parents: Mapping[str, str], before: Mapping[str, str] = NO_PARENTS
+) -> list[str]:
     """Ids from the root down to *leaf*. An unknown parent ends the walk. Where parents go in a circle it goes on with
     the line *before* instead, and ends where none is given."""
     path = dict[str, None]()

@@ -4,6 +4,7 @@ import importlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -55,7 +56,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredSession:
     """A session inside a file, not yet read."""
 
     id: str
@@ -67,10 +68,15 @@ class Reader:
     """How the sessions of one client are read."""
 
     client: str
-    refuses: Callable[[Source], str]
-    """Why a file is not this client's; empty if it is."""
-    sessions: Callable[[Source], Sequence[Stored]]
-    """What is in the file, the latest last. Raises `FormatError`."""
+    mismatch: Callable[[Source], str]
+    """Returns why a file is not this client's; empty if it is."""
+    sessions: Callable[[Source], Sequence[StoredSession]]
+    """Returns what is in the file, the latest last. Raises `FormatError`."""
+
+
+def single(read: Callable[[Source], Session]) -> Callable[[Source], Sequence[StoredSession]]:
+    """Return the sessions of a file that always holds one, which *read* reads."""
+    return lambda source: [StoredSession("", partial(read, source))]
 
 
 def open_path(path: Path) -> Source:
@@ -81,63 +87,71 @@ def open_path(path: Path) -> Source:
         return open_bytes(path.read_bytes(), str(path))
     if magic == SQLITE:
         return Source(path, lambda: path.open("rb"), database=True)
-    return _of_text(path, lambda: path.open("rb"))
+    return _open_text(path, lambda: path.open("rb"))
 
 
 def open_bytes(data: bytes, name: str) -> Source:
     """Look at the content of a file. Raises `FormatError`."""
     if data.startswith(ZSTD):
-        data = unzstd(data, name)
+        data = decompress_zstd(data, name)
     if data.startswith(SQLITE):
         return Source(Path(name), lambda: BytesIO(data), database=True)
-    return _of_text(Path(name), lambda: BytesIO(data))
+    return _open_text(Path(name), lambda: BytesIO(data))
 
 
-def _of_text(path: Path, reopen: Callable[[], BinaryIO]) -> Source:
+def _open_text(path: Path, reopen: Callable[[], BinaryIO]) -> Source:
     found = list[Problem]()
     with reopen() as stream:
         sample = tuple(islice(parse_lines(stream, found), SAMPLE))
     if len(sample) == 1 and not found:
         return Source(path, reopen, sample, sample[0][1])
     if found and found[0].line == 1:
-        document, notes, broken = _document(reopen)
+        document, notes, broken = _parse_document(reopen)
         if document is not None:
             return Source(path, reopen, ((1, document),), document, notes)
         if broken and not any(isinstance(value, dict) for _, value in sample):
             raise FormatError(f"{path.name}: broken JSON ({broken})")
     if not sample:
-        raise FormatError(f"{path.name}: {_nothing(found)}")
+        raise FormatError(f"{path.name}: {_why_empty(found)}")
     return Source(path, reopen, sample)
 
 
-def _nothing(found: Sequence[Problem]) -> str:
+def _why_empty(found: Sequence[Problem]) -> str:
     return f"neither JSON nor lines of JSON ({found[0]})" if found else "the file is empty"
 
 
-def _document(reopen: Callable[[], BinaryIO]) -> tuple[Any, tuple[Problem, ...], str]:
+def _parse_document(reopen: Callable[[], BinaryIO]) -> tuple[Any, tuple[Problem, ...], str]:
     """The whole file as one JSON value, and what was wrong with it; or where it stops being one, if that is
     behind its first line."""
     notes = list[Problem]()
     with reopen() as stream:
         raw = stream.read().removeprefix(BOM)
     try:
-        return _loads(_decode(raw, 0, notes)), tuple(notes), ""
+        return _parse_json(_decode(raw, 0, notes)), tuple(notes), ""
     except json.JSONDecodeError as error:
-        told = f"line {error.lineno:,}, column {error.colno:,}: {error.msg}" if error.lineno > 1 else ""
+        told = (
+            f"line {error.lineno:,}, column {error.colno:,}: {error.msg}"
+            if error.lineno > 1
+            else ""
+        )
         return None, (), told
     except (ValueError, RecursionError):
         return None, (), ""
 
 
-def _only_objects(lines: Iterable[Line], problems: list[Problem]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _only_objects(
+    lines: Iterable[Line], problems: list[Problem]
+) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, value in lines:
         if isinstance(value, dict):
             yield number, value
         else:
-            problems.append(Problem(number, f"a JSON object was expected, not {type(value).__name__}"))
+            problems.append(
+                Problem(number, f"a JSON object was expected, not {type(value).__name__}")
+            )
 
 
-_loads = json.JSONDecoder(strict=False).decode
+_parse_json = json.JSONDecoder(strict=False).decode
 """Control characters in a text are let pass."""
 
 
@@ -153,7 +167,7 @@ def parse_lines(stream: BinaryIO, problems: list[Problem]) -> Iterator[Line]:
         if not bare:
             continue
         try:
-            yield number, _loads(_decode(bare, number, problems))
+            yield number, _parse_json(_decode(bare, number, problems))
         except (ValueError, RecursionError) as error:
             problems.append(Problem(number, f"no JSON: {_reason(error)}"))
 
@@ -162,7 +176,9 @@ def _decode(line: bytes, number: int, problems: list[Problem]) -> str:
     try:
         return line.decode()
     except UnicodeDecodeError as error:
-        problems.append(Problem(number, f"bytes that are no UTF-8, at byte {error.start}; replaced"))
+        problems.append(
+            Problem(number, f"bytes that are no UTF-8, at byte {error.start}; replaced")
+        )
         return line.decode("utf-8", "replace")
 
 
@@ -170,7 +186,7 @@ def _reason(error: Exception) -> str:
     return "nested too deeply to read" if isinstance(error, RecursionError) else str(error)[:200]
 
 
-def unzstd(data: bytes, name: str, modules: Sequence[str] = ZSTD_MODULES) -> bytes:
+def decompress_zstd(data: bytes, name: str, modules: Sequence[str] = ZSTD_MODULES) -> bytes:
     """The decompressed *data*. Raises `FormatError` when none of *modules* is installed, or the data
     are damaged.
     """
@@ -180,13 +196,15 @@ def unzstd(data: bytes, name: str, modules: Sequence[str] = ZSTD_MODULES) -> byt
         except ImportError:
             continue
         try:
-            return cast("bytes", _zstd_reader(zstd, BytesIO(data)).read())
+            return cast("bytes", _open_zstd(zstd, BytesIO(data)).read())
         except (zstd.ZstdError, EOFError, OSError, ValueError) as error:
             raise FormatError(f"{name}: damaged zstd data ({error})") from error
-    raise FormatError(f"{name} is compressed with zstd: install it with `pip install zstandard`, or use Python 3.14")
+    raise FormatError(
+        f"{name} is compressed with zstd: install it with `pip install zstandard`, or use Python 3.14"
+    )
 
 
-def _zstd_reader(zstd: Any, stream: BinaryIO) -> Any:
+def _open_zstd(zstd: Any, stream: BinaryIO) -> Any:
     """A stream of the decompressed data, all frames of it. The two modules differ in how to ask."""
     if hasattr(zstd, "ZstdFile"):
         return zstd.ZstdFile(stream)

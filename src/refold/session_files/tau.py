@@ -9,100 +9,108 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from refold.session_files.session import Session, Wire
-from refold.session_files.shape import dig, mapping, mappings, moment, number, text
-from refold.session_files.source import Reader, Source, Stored
+from refold.session_files.json_fields import dig, int_at, object_at, objects_at, parse_time, text_at
+from refold.session_files.session import Entry, Session
+from refold.session_files.source import Reader, Source, StoredSession
 
 CLIENT = "tau"
 
 Run = Mapping[str, Any]
 
 
-def refuses(source: Source) -> str:
-    """Why this is no result file; empty if it is one."""
+def mismatch(source: Source) -> str:
+    """Return why this is no result file; empty if it is one."""
     document = source.document
-    if isinstance(document, list) and any(isinstance(run.get("traj"), list) for run in _objects(document)):
+    if isinstance(document, list) and any(
+        isinstance(run.get("traj"), list) for run in _objects(document)
+    ):
         return ""
-    if any("messages" in run for run in mappings(document, "simulations")):
+    if any("messages" in run for run in objects_at(document, "simulations")):
         return ""
     return "no list of runs with a traj, and no simulations with messages"
 
 
 def _objects(document: Any) -> Iterator[Run]:
-    return mappings({"runs": document}, "runs")
+    return objects_at({"runs": document}, "runs")
 
 
-def sessions(source: Source) -> Sequence[Stored]:
+def sessions(source: Source) -> Sequence[StoredSession]:
     """One session for each run, in the order of the file; named by task and trial."""
     if isinstance(source.document, list):
         runs = [run for run in _objects(source.document) if isinstance(run.get("traj"), list)]
-        return [Stored(_name(run), partial(_tau, source, run)) for run in runs]
-    info = mapping(source.document, "info")
-    runs = list(mappings(source.document, "simulations"))
-    return [Stored(_name(run), partial(_tau2, source, run, info)) for run in runs]
+        return [StoredSession(_run_id(run), partial(_read_tau, source, run)) for run in runs]
+    info = object_at(source.document, "info")
+    runs = list(objects_at(source.document, "simulations"))
+    return [StoredSession(_run_id(run), partial(_read_tau2, source, run, info)) for run in runs]
 
 
-def _name(run: Run) -> str:
+def _run_id(run: Run) -> str:
     return f"{run.get('task_id')}.{run.get('trial')}"
 
 
-def _tau(source: Source, run: Run) -> Session:
+def _read_tau(source: Source, run: Run) -> Session:
     return Session(
         path=source.path,
         client="tau",
         format="openai_chat",
-        id=_name(run),
-        messages=list(mappings(run, "traj")),
+        id=_run_id(run),
+        messages=list(objects_at(run, "traj")),
         body={},
         problems=source.notes,
-        title=text(run, "info", "task", "instruction"),
+        title=text_at(run, "info", "task", "instruction"),
     )
 
 
-def _tau2(source: Source, run: Run, info: Mapping[str, Any]) -> Session:
-    policy = text(info, "environment_info", "policy")
-    messages = list[Wire]([{"role": "system", "content": policy}] if policy else [])
+def _read_tau2(source: Source, run: Run, info: Mapping[str, Any]) -> Session:
+    policy = text_at(info, "environment_info", "policy")
+    messages = list[Entry]([{"role": "system", "content": policy}] if policy else [])
     usage = list[tuple[int, Mapping[str, Any]]]()
-    for message in _flat(mappings(run, "messages")):
-        messages += _wire(message)
-        if message.get("role") == "assistant" and number(message, "usage", "prompt_tokens") >= 0:
-            usage.append((len(messages), mapping(message, "usage")))
-    model = text(info, "agent_info", "llm")
+    for message in _flatten(objects_at(run, "messages")):
+        messages += _entries(message)
+        if message.get("role") == "assistant" and int_at(message, "usage", "prompt_tokens") >= 0:
+            usage.append((len(messages), object_at(message, "usage")))
+    model = text_at(info, "agent_info", "llm")
     return Session(
         path=source.path,
         client="tau2",
         format="openai_chat",
-        id=_name(run),
+        id=_run_id(run),
         messages=messages,
         body={"model": model} if model else {},
         usage=tuple(usage),
         problems=source.notes,
-        started=moment(run.get("start_time")),
-        updated=moment(run.get("end_time")),
+        started=parse_time(run.get("start_time")),
+        updated=parse_time(run.get("end_time")),
     )
 
 
-def _flat(messages: Iterator[Run]) -> Iterator[Run]:
+def _flatten(messages: Iterator[Run]) -> Iterator[Run]:
     """Several results in one message, one by one."""
     for message in messages:
-        yield from mappings(message, "tool_messages") if "tool_messages" in message else [message]
+        yield from objects_at(message, "tool_messages") if "tool_messages" in message else [message]
 
 
-def _wire(message: Run) -> list[Wire]:
+def _entries(message: Run) -> list[Entry]:
     """A message as the agent's provider takes it; none for the user's own tools."""
-    content, role = message.get("content"), text(message, "role")
+    content, role = message.get("content"), text_at(message, "role")
     if role == "tool" and message.get("requestor") != "user":
-        return [{"role": "tool", "tool_call_id": text(message, "id"), "content": content or ""}]
+        return [{"role": "tool", "tool_call_id": text_at(message, "id"), "content": content or ""}]
     if role == "assistant":
-        calls = [_call(call) for call in mappings(message, "tool_calls")]
+        calls = [_call(call) for call in objects_at(message, "tool_calls")]
         return [{"role": role, "content": content, **({"tool_calls": calls} if calls else {})}]
     return [{"role": role, "content": content}] if role in {"user", "system"} and content else []
 
 
-def _call(call: Mapping[str, Any]) -> Wire:
+def _call(call: Mapping[str, Any]) -> Entry:
     arguments = dig(call, "arguments")
-    spelled = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
-    return {"id": text(call, "id"), "type": "function", "function": {"name": text(call, "name"), "arguments": spelled}}
+    spelled = (
+        arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
+    )
+    return {
+        "id": text_at(call, "id"),
+        "type": "function",
+        "function": {"name": text_at(call, "name"), "arguments": spelled},
+    }
 
 
-READER = Reader(CLIENT, refuses, sessions)
+READER = Reader(CLIENT, mismatch, sessions)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
-from refold.session_files.session import Session, Wire
-from refold.session_files.shape import text
+from refold.session_files.json_fields import text_at
+from refold.session_files.session import Entry, Session
 
 _OPENING = re.compile(r"```(?:bash|sh|mswea_bash_command)[ \t]*+\n")
 _CLOSING = "\n```"
@@ -24,14 +24,14 @@ def with_calls(session: Session) -> Session:
     """
     if session.format != "openai_chat":
         return session
-    return replace(session, messages=list(_called(session.messages)))
+    return replace(session, messages=list(_convert_actions(session.messages)))
 
 
-def _called(messages: Sequence[Wire]) -> Iterator[Wire]:
+def _convert_actions(messages: Sequence[Entry]) -> Iterator[Entry]:
     waiting = ""
     for at, message in enumerate(messages):
         follower = messages[at + 1] if at + 1 < len(messages) else {"role": "user"}
-        action = _action(message) if text(follower, "role") == "user" else ""
+        action = _action(message) if text_at(follower, "role") == "user" else ""
         if waiting:
             yield {"role": "tool", "tool_call_id": waiting, "content": message.get("content")}
         elif action:
@@ -43,9 +43,9 @@ def _called(messages: Sequence[Wire]) -> Iterator[Wire]:
 
 def _action(message: Any) -> str:
     """The one action of an assistant's text; empty where there is none, or more than one."""
-    if text(message, "role") != "assistant" or message.get("tool_calls"):
+    if text_at(message, "role") != "assistant" or message.get("tool_calls"):
         return ""
-    said = text(message, "content")
+    said = text_at(message, "content")
     blocks = list(islice(_blocks(said), 2))
     return said[blocks[0].start : blocks[0].stop] if len(blocks) == 1 else ""
 
@@ -61,14 +61,20 @@ class _Block(NamedTuple):
 def _blocks(said: str) -> Iterator[_Block]:
     """The blocks of a text, in time linear in its length."""
     at = 0
-    while (opening := _OPENING.search(said, at)) and (stop := said.find(_CLOSING, opening.end())) >= 0:
+    while (opening := _OPENING.search(said, at)) and (
+        stop := said.find(_CLOSING, opening.end())
+    ) >= 0:
         yield _Block(opening.start(), opening.end(), stop)
         at = stop + len(_CLOSING)
 
 
-def _call(message: Wire, id: str, action: str) -> Wire:
+def _call(message: Entry, id: str, action: str) -> Entry:
     function = {"name": "bash", "arguments": json.dumps({"command": action}, ensure_ascii=False)}
     said = message["content"]
     block = next(_blocks(said))
     said = f"{said[: block.opens]}{said[block.stop + len(_CLOSING) :]}".rstrip()
-    return {**message, "content": said, "tool_calls": [{"id": id, "type": "function", "function": function}]}
+    return {
+        **message,
+        "content": said,
+        "tool_calls": [{"id": id, "type": "function", "function": function}],
+    }

@@ -15,36 +15,36 @@ def dig(value: Any, *keys: str) -> Any:
     return value
 
 
-def text(value: Any, *keys: str) -> str:
+def text_at(value: Any, *keys: str) -> str:
     """The text under *keys*; empty when there is none."""
     found = dig(value, *keys)
     return found if isinstance(found, str) else ""
 
 
-def mapping(value: Any, *keys: str) -> Mapping[str, Any]:
+def object_at(value: Any, *keys: str) -> Mapping[str, Any]:
     """The object under *keys*; empty when there is none."""
     found = dig(value, *keys)
     return found if isinstance(found, dict) else {}
 
 
-def sequence(value: Any, *keys: str) -> list[Any]:
+def list_at(value: Any, *keys: str) -> list[Any]:
     """The list under *keys*; empty when there is none."""
     found = dig(value, *keys)
     return found if isinstance(found, list) else []
 
 
-def mappings(value: Any, *keys: str) -> Iterator[dict[str, Any]]:
+def objects_at(value: Any, *keys: str) -> Iterator[dict[str, Any]]:
     """The objects in the list under *keys*; anything else in it is passed over."""
-    return (item for item in sequence(value, *keys) if isinstance(item, dict))
+    return (item for item in list_at(value, *keys) if isinstance(item, dict))
 
 
-def number(value: Any, *keys: str) -> int:
+def int_at(value: Any, *keys: str) -> int:
     """The whole number under *keys*; -1 when there is none."""
     found = dig(value, *keys)
     return found if isinstance(found, int) and not isinstance(found, bool) else -1
 
 
-def moment(value: Any) -> datetime | None:
+def parse_time(value: Any) -> datetime | None:
     """A point in time: ISO 8601, Unix seconds or Unix milliseconds; None for anything else."""
     with suppress(ValueError, OverflowError, OSError):
         if isinstance(value, str):
@@ -55,6 +55,6 @@ def moment(value: Any) -> datetime | None:
     return None
 
 
-def without(value: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+def without_keys(value: Mapping[str, Any], *keys: str) -> dict[str, Any]:
     """A copy without *keys*."""
     return {key: item for key, item in value.items() if key not in keys}
