@@ -26,7 +26,6 @@ import pytest
 
 import refold
 from backtracking import Attack, Machine, TooMuch, attacks
-from refold.gateway.api.schemas import EDIT_ID, NAME
 from refold.gateway.policy.body_fields import Cap
 from refold.models.responses import strip_reasoning
 from refold.retrieval.search import word_pattern
@@ -66,7 +65,6 @@ USES = {"match", "fullmatch", "search", "findall", "finditer", "sub", "subn", "s
 MAKERS = {"compile", *USES}
 
 MADE: dict[tuple[str, str], Callable[[], list[re.Pattern[Any]]]] = {
-    ("refold.gateway.api.json_schema", "_pattern"): lambda: [re.compile(str(s["pattern"])) for s in (NAME, EDIT_ID)],
     ("refold.gateway.config.toml", "_find_line"): list,  # a line of the operator's own file
     ("refold.gateway.config.toml", "_heading_line"): list,  # likewise
     ("refold.retrieval.search", "word_pattern"): lambda: [p for p in (word_pattern("ab abc 中文字"),) if p],

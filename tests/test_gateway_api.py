@@ -167,8 +167,8 @@ def test_where_transcripts_are_recorded_they_may_be_read() -> None:
     with place(record="1d") as at:
         at.say(LONG)
         session = at.session()
-        assert eventually(lambda: at.get("history", session=session).json()["edits"][0]["said"])
-        assert SECRET in at.get("history", session=session).json()["edits"][0]["said"]
+        assert eventually(lambda: at.get("history", session=session).json()["edits"][0]["hidden"])
+        assert SECRET in at.get("history", session=session).json()["edits"][0]["hidden"]
         hits = at.post("recall", session=session, query="elephants 3").json()["hits"]
         assert SECRET in hits[0]["snippet"]
         preview = at.post("preview", session=session, to=1_000).json()
@@ -233,7 +233,7 @@ def test_a_compaction_is_previewed_accepted_shown_and_taken_back(at: Place, api:
     assert told.status_code == 200, preview
     assert preview["tokens_after"] < preview["tokens_before"] and preview["edits"]
     assert SECRET not in told.text and preview["request"] is None
-    assert [edit["said"] for edit in preview["edits"]] == [None] * len(preview["edits"])
+    assert [edit["hidden"] for edit in preview["edits"]] == [None] * len(preview["edits"])
     at.say(body, path)
     assert json.loads(at.upstream.asked[-1].body) == body, "a preview changes nothing"
 
@@ -277,8 +277,8 @@ def test_the_preview_that_is_sent_along_and_the_one_out_of_memory_are_one(at: Pl
     at.say(LONG)
     session = at.session()
     memory, posted = (at.post("preview", session=session, to=1_000, **more).json() for more in ({}, {"request": LONG}))
-    assert memory["edits"] == [{**edit, "said": None, "said_more": 0} for edit in posted["edits"]]
-    assert all(SECRET in edit["said"] for edit in posted["edits"])
+    assert memory["edits"] == [{**edit, "hidden": None, "hidden_more": 0} for edit in posted["edits"]]
+    assert all(SECRET in edit["hidden"] for edit in posted["edits"])
     assert (memory["tokens_before"], memory["tokens_after"]) == (posted["tokens_before"], posted["tokens_after"])
 
 

@@ -173,7 +173,7 @@ def test_f17_figures_on_one_screen_are_of_one_counter(grows: list[int], to: int,
         preview = at.post("preview", session=session, to=to).json()
         shown = consistent(at, session)["session"]
         assert preview["tokens_before"] == shown["tokens_after"]
-        assert preview["saved"] == preview["tokens_before"] - preview["tokens_after"]
+        assert preview["saved_tokens"] == preview["tokens_before"] - preview["tokens_after"]
         assert all(one["tokens_before"] <= shown["tokens_before"] for one in preview["edits"])
         if preview["preview"] is None:
             return
@@ -205,7 +205,7 @@ def test_f17_the_ledger_of_attempts_counts_as_the_rest_of_the_screen() -> None:
         rows = at.get("history", session=session).json()["attempts"]
         for action, saved in (("preview", 1), ("accept", 1), ("revert", -1)):
             chain = [one for one in rows if one["action"] == action]
-            assert sum(one["before"] - one["after"] for one in chain) == saved * preview["saved"], action
+            assert sum(one["before"] - one["after"] for one in chain) == saved * preview["saved_tokens"], action
             assert all(one["after"] == other["before"] for one, other in pairwise(chain))
 
 
@@ -230,16 +230,16 @@ def test_f21_all_that_was_said_can_be_read_a_part_at_a_time() -> None:
         body["messages"][3]["content"] = "".join(f"line {n} 行\n" for n in range(60_000))
         at.say(body)
         session = at.session()
-        assert eventually(lambda: at.get("history", session=session).json()["edits"][-1]["said"])
+        assert eventually(lambda: at.get("history", session=session).json()["edits"][-1]["hidden"])
         edit = at.get("history", session=session).json()["edits"][-1]
-        whole = read_on(at, session=session, edit=edit["id"], of="said")
+        whole = read_on(at, session=session, edit=edit["id"], of="hidden")
         assert body["messages"][3]["content"] in whole and f"{SECRET} 1 " in whole
-        assert edit["said"] == whole[:20_000] and edit["said_more"] == len(whole) - 20_000 > 500_000
+        assert edit["hidden"] == whole[:20_000] and edit["hidden_more"] == len(whole) - 20_000 > 500_000
         text = read_on(at, session=session, edit=edit["id"], of="text")
         assert text.startswith(edit["text"]) and edit["text_more"] == len(text) - len(edit["text"])
-        some = at.get("words", session=session, edit=edit["id"], of="said", offset=5, limit=7).json()
+        some = at.get("words", session=session, edit=edit["id"], of="hidden", offset=5, limit=7).json()
         assert (some["text"], some["next"]) == (whole[5:12], 12)
-        beyond = at.get("words", session=session, edit=edit["id"], of="said", offset=10**9).json()
+        beyond = at.get("words", session=session, edit=edit["id"], of="hidden", offset=10**9).json()
         assert (beyond["text"], beyond["next"], beyond["total"]) == ("", None, len(whole))
 
 
@@ -248,8 +248,8 @@ def test_f21_what_a_preview_hides_can_be_read_by_who_sent_it(at: Place) -> None:
     body["messages"][3]["content"] = "a log line of many\n" * 5_000
     at.say(body)
     posted = at.post("preview", request=body, headers=KEY, to=2_000).json()
-    edit = next(one for one in posted["edits"] if one["said_more"])
-    whole = read_on(at, session=posted["session"], preview=posted["preview"], edit=edit["id"], of="said")
+    edit = next(one for one in posted["edits"] if one["hidden_more"])
+    whole = read_on(at, session=posted["session"], preview=posted["preview"], edit=edit["id"], of="hidden")
     assert body["messages"][3]["content"] in whole
     names = posted["vanished"]["identifiers"]
     assert names["count"] == len(names["names"])
@@ -257,7 +257,7 @@ def test_f21_what_a_preview_hides_can_be_read_by_who_sent_it(at: Place) -> None:
     own = at.post("preview", session=at.session(), to=2_000).json()
     for which in ({"session": at.session(), "preview": own["preview"]}, {"session": at.session()}):
         edits = own["edits"] if "preview" in which else at.get("history", session=at.session()).json()["edits"]
-        hidden = at.get("words", edit=edits[0]["id"], of="said", **which)
+        hidden = at.get("words", edit=edits[0]["id"], of="hidden", **which)
         assert hidden.status_code == 409 and SECRET not in hidden.text, "nobody has sent it along"
         assert at.get("words", edit=edits[0]["id"], **which).status_code == 200
     for session, preview in ((at.session(), "0" * 32), ("0" * 32, own["preview"])):

@@ -146,6 +146,6 @@ def test_what_nobody_knows_is_404_and_one_that_was_killed_is_done_without(served
 
 def test_no_word_of_a_client_makes_it_a_peer(served, tmp_path: Path) -> None:
     process, _ = served
-    for word in ("", "x", Peers(tmp_path, b"salt")._word):
+    for word in ("", "x", Peers(tmp_path, b"salt")._token):
         headers = {"x-refold-peer": word}
         assert httpx.get(f"{process.url}/refold/api/sessions", headers=headers).status_code == 401

@@ -2,18 +2,28 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import fields
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from refold.gateway.api import OPERATIONS
-from refold.gateway.api.json_schema import mistake, plain
-from refold.gateway.api.openapi import ERROR, document
+from refold.gateway.api import OPERATIONS, document
+from refold.gateway.api.arguments import (
+    ConfigOverrides,
+    ConversationArguments,
+    check,
+    read_arguments,
+    read_query,
+)
+from refold.gateway.api.context import Problem
+from refold.gateway.messages import APIS
+from refold.presets.soft_hard_config import CompactionConfig
 
 DOCUMENT = document(OPERATIONS)
-SCHEMAS = [schema for one in OPERATIONS for schema in (one.takes, one.gives)] + [ERROR]
+SCHEMAS = DOCUMENT["components"]["schemas"]
+BY_NAME = {operation.name: operation for operation in OPERATIONS}
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 2_000) | st.floats(allow_nan=False) | st.text(max_size=9) | st.just("0" * 32),
     lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.text(max_size=3), inside, max_size=3),
@@ -21,63 +31,80 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
-def names(schema) -> Iterator[str]:
+def is_allowed(operation, value) -> bool:
+    """Does the document allow *value* as arguments?"""
+    schema = {"$ref": f"#/components/schemas/{operation.arguments.__name__}", "components": DOCUMENT["components"]}
+    return Draft202012Validator(schema).is_valid(value)
+
+
+def mistake(operation, value) -> str:
+    """What the gateway says is wrong with *value*; empty if nothing is."""
+    try:
+        check(value, operation.arguments)
+    except Problem as problem:
+        return problem.message if (problem.status, problem.code) == (400, "bad_request") else ""
+    return ""
+
+
+def field_names(schema) -> Iterator[str]:
     """Every field that a schema knows, at any depth."""
     if isinstance(schema, dict):
         yield from schema.get("properties", {})
         for inside in schema.values():
-            yield from names(inside)
+            yield from field_names(inside)
     if isinstance(schema, list):
         for inside in schema:
-            yield from names(inside)
+            yield from field_names(inside)
 
 
-@pytest.mark.parametrize("schema", SCHEMAS)
-def test_every_schema_is_one(schema) -> None:
-    Draft202012Validator.check_schema(schema)
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_every_schema_is_one(name) -> None:
+    Draft202012Validator.check_schema(SCHEMAS[name])
 
 
 @given(st.data())
 def test_what_is_checked_is_what_json_schema_means(data) -> None:
     """Our checks and a whole validator agree on values of all shapes, fields of the right names among them."""
-    schema = data.draw(st.sampled_from(SCHEMAS))
-    known = sorted(set(names(schema)))
-    keys = st.sampled_from(known) if known else st.text(max_size=3)
+    operation = data.draw(st.sampled_from(OPERATIONS))
+    keys = st.sampled_from(sorted(set(field_names(SCHEMAS[operation.arguments.__name__]))))
     nested = st.recursive(
         JSON, lambda inside: st.dictionaries(keys, inside, max_size=6) | st.lists(inside, max_size=2), max_leaves=9
     )
     value = data.draw(nested)
-    assert (not mistake(schema, value)) == Draft202012Validator(schema).is_valid(value), mistake(schema, value)
+    assert (not mistake(operation, value)) == is_allowed(operation, value), mistake(operation, value)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.name)
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 @given(data=st.data())
 def test_near_misses_are_judged_alike(operation, data) -> None:
     """The example of an operation with one thing changed, somewhere."""
-    value = json.loads(json.dumps(dict(operation.example)))
-    names = sorted(operation.takes["properties"])
+    value = json.loads(json.dumps(operation.example))
+    names = sorted(SCHEMAS[operation.arguments.__name__]["properties"])
     value[data.draw(st.sampled_from([*names, "other"]))] = data.draw(JSON)
     if data.draw(st.booleans()):
         value.pop(data.draw(st.sampled_from(sorted(value))))
-    assert (not mistake(operation.takes, value)) == Draft202012Validator(operation.takes).is_valid(value)
+    assert (not mistake(operation, value)) == is_allowed(operation, value)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.name)
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_the_document_says_of_each_operation_what_the_table_says(operation) -> None:
-    found = DOCUMENT["paths"][operation.path][operation.method.lower()]
-    assert found["operationId"] == operation.name
-    assert found["responses"]["200"]["content"]["application/json"]["schema"] == operation.gives
+    described = DOCUMENT["paths"][operation.path][operation.method.lower()]
+    reference = {"$ref": f"#/components/schemas/{operation.arguments.__name__}"}
+    answer = {"$ref": f"#/components/schemas/{operation.answer.__name__}"}
+    assert described["operationId"] == operation.name
+    assert described["responses"]["200"]["content"]["application/json"]["schema"] == answer
     if operation.method == "POST":
-        assert found["requestBody"]["content"]["application/json"]["schema"] == operation.takes
+        assert described["requestBody"]["content"]["application/json"]["schema"] == reference
     else:
-        assert [one["name"] for one in found["parameters"]] == list(operation.takes["properties"])
-    assert mistake(operation.takes, dict(operation.example)) == ""
+        names = [parameter["name"] for parameter in described["parameters"]]
+        assert names == list(operation.arguments.__struct_encode_fields__)
+    assert mistake(operation, operation.example) == "" and is_allowed(operation, operation.example)
 
 
 def test_there_are_twelve_operations_and_every_reference_leads_somewhere() -> None:
     commands = {"estimate_tokens", "estimate_messages_tokens", "check_threshold", "compact"}  # S2-33 to S2-36
     ours = {"preview", "accept", "revert", "sessions", "totals", "history", "words", "recall"}
-    assert {one.name for one in OPERATIONS} == commands | ours
+    assert set(BY_NAME) == commands | ours
     assert len(DOCUMENT["paths"]) == len(OPERATIONS)
     for line in json.dumps(DOCUMENT).split('"$ref": "#/')[1:]:
         place = DOCUMENT
@@ -85,12 +112,50 @@ def test_there_are_twelve_operations_and_every_reference_leads_somewhere() -> No
             place = place[step]
 
 
+def test_every_field_of_an_answer_is_always_there() -> None:
+    for operation in OPERATIONS:
+        schema = SCHEMAS[operation.answer.__name__]
+        assert schema["required"] == list(schema["properties"])
+
+
+def test_types_follow_what_they_stand_for() -> None:
+    """The preset's settings and the four APIs are written down a second time for their types."""
+    assert ConfigOverrides.__struct_fields__ == tuple(field.name for field in fields(CompactionConfig))
+    assert SCHEMAS[ConversationArguments.__name__.replace("Conversation", "Preview")]["properties"]["api"]["enum"] == sorted(APIS)
+
+
 def test_whole_numbers_may_be_spelt_with_a_point() -> None:
-    schema = {"type": "object", "properties": {"limit": {"type": "integer"}, "x": {"type": "number"}}}
-    assert mistake(schema, {"limit": 7.0, "x": 1.0}) == "" and mistake(schema, {"limit": 7.5}) != ""
-    assert repr(plain(schema, {"limit": 7.0, "x": 1.0, "other": 2.0})) == "{'limit': 7, 'x': 1.0, 'other': 2.0}"
+    """To JSON Schema 7.0 is an integer."""
+    body = b'{"messages": [], "config": {"reserve_tokens": 7.0}}'
+    assert read_arguments(body, BY_NAME["check_threshold"].arguments).config.reserve_tokens == 7
+    body = b'{"request": {"temperature": 1.0}, "to": 5.0}'
+    arguments = read_arguments(body, BY_NAME["preview"].arguments)
+    assert arguments.to == 5 and repr(arguments.request) == "{'temperature': 1.0}"
+    assert mistake(BY_NAME["preview"], {"request": {}, "to": 7.5})
 
 
-def test_a_keyword_that_nobody_checks_is_no_keyword() -> None:
-    with pytest.raises(KeyError):
-        mistake({"multipleOf": 2}, 3)
+def test_mistakes_name_the_field_and_what_to_write_instead() -> None:
+    preview = {"session": "0" * 32}
+    assert mistake(BY_NAME["preview"], preview | {"to": "x"}) == "to: Expected `int`, got `str`"
+    assert mistake(BY_NAME["preview"], preview | {"to": -1}) == "to: Expected `int` >= 0"
+    assert mistake(BY_NAME["preview"], {}) == "session or request is missing"
+    unknown = mistake(BY_NAME["accept"], {"preview": "0" * 32, "x": 1})
+    assert unknown == "Object contains unknown field `x`; there are preview, amend, actor"
+    edits = mistake(BY_NAME["revert"], preview | {"edits": ["abcd", 5]})
+    assert edits == "edits[1]: Expected `str`, got `int`"
+
+
+@pytest.mark.parametrize(("query", "limit"), [(b"", 100), (b"limit=7", 7), (b"limit=1000", 1_000)])
+def test_a_query_is_text_and_its_numbers_are_read(query: bytes, limit: int) -> None:
+    assert read_query(query, BY_NAME["sessions"].arguments).limit == limit
+
+
+@pytest.mark.parametrize("query", [b"limit=x", b"limit=", b"limit=0", b"limit=1001", b"limit=7.5", b"limit=null", b"limit=true", b"scope=x", b"limit=1&limit=1", b"\xff"])  # fmt: skip
+def test_a_query_that_is_not_as_the_document_says_is_refused(query: bytes) -> None:
+    with pytest.raises(Problem):
+        read_query(query, BY_NAME["sessions"].arguments)
+
+
+def test_lone_surrogates_of_a_transcript_are_read() -> None:
+    """Programs cut texts in the middle of a character, and clients send them on."""
+    assert read_arguments(rb'{"text": "\ud83d"}', BY_NAME["estimate_tokens"].arguments).text == "\ud83d"

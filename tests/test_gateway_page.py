@@ -398,7 +398,7 @@ def test_f21_what_was_said_can_be_read_to_its_end(browser: Browser) -> None:
         body["messages"][3]["content"] = "".join(f"line {n} 行 \U0001f600\n" for n in range(12_000)) + "the very end"
         at.say(body)
         session = at.session()
-        assert eventually(lambda: at.get("history", session=session).json()["edits"][-1]["said"])
+        assert eventually(lambda: at.get("history", session=session).json()["edits"][-1]["hidden"])
         entered(browser, at)
         browser.click("#rows button")
         browser.wait("#edits", "Summarize")
@@ -416,7 +416,7 @@ def test_f21_what_was_said_can_be_read_to_its_end(browser: Browser) -> None:
         whole, offset = "", 0
         edit = at.get("history", session=session).json()["edits"][-1]["id"]
         while offset is not None:
-            part = at.get("words", session=session, edit=edit, of="said", offset=offset, limit=10**6).json()
+            part = at.get("words", session=session, edit=edit, of="hidden", offset=offset, limit=10**6).json()
             whole, offset = whole + part["text"], part["next"]
         assert browser.run(said) == whole and body["messages"][3]["content"] in whole
         assert complaints(browser) == []

@@ -57,7 +57,7 @@ _HOMES = {
     "create_server": "serve",
     "parse_upstream": "config.config",
 }
-_NEEDED = {"aiohappyeyeballs", "aiohttp", "brotli", "httptools", "uvicorn"}
+_NEEDED = {"aiohappyeyeballs", "aiohttp", "brotli", "httptools", "msgspec", "uvicorn"}
 
 
 def __getattr__(name: str) -> Any:

@@ -15,7 +15,7 @@ import uvicorn
 from refold.economics.prices import find_rates
 from refold.errors import StoreError
 from refold.gateway.api.app import Api
-from refold.gateway.api.context import Desk
+from refold.gateway.api.context import ApiContext
 from refold.gateway.api.fan_out import Peers
 from refold.gateway.app import Application, Gateway
 from refold.gateway.config.config import SALT, Config, load_config, parse_upstream, with_environment
@@ -56,8 +56,8 @@ def create_gateway(config: Config, inner: Application | None = None, peers: Peer
     closes = [keep, *(held.close for held in (store, memories) if isinstance(held, DatabaseClient))]
     pipeline = Pipeline(settings, store, counters, books, closes=closes, keep=keep)
     books.start()
-    desk = Desk.of(pipeline, config, memories.within if memories else None)
-    return Gateway(config, pipeline, Api(desk, config.limits, inner, peers))
+    context = ApiContext.build(pipeline, config, memories.within if memories else None)
+    return Gateway(config, pipeline, Api(context, config.limits, inner, peers))
 
 
 def create_app(environment: Mapping[str, str] = os.environ) -> Gateway:

@@ -2,7 +2,6 @@
 
 from refold.gateway.api.app import Api
 from refold.gateway.api.openapi import document
-from refold.gateway.api.operation import Operation
-from refold.gateway.api.routes import OPERATIONS
+from refold.gateway.api.operations import OPERATIONS, Operation
 
 __all__ = ["OPERATIONS", "Api", "Operation", "document"]

@@ -1,172 +1,148 @@
-"""`preview`, `accept` and `revert`: a compaction by hand, and back."""
+"""The operations that change a conversation: `preview`, `accept` and `revert`."""
 
 import json
 from collections.abc import Sequence
-from functools import partial
-from typing import Any
 
-from refold.compactor.preview import Preview
+from msgspec import UNSET
+
 from refold.compactor.signed_thinking import edits_dropping_thinking, find_thinking_copies
 from refold.core.view import View
 from refold.edits import Edit
-from refold.errors import EditError
-from refold.gateway.api import savings as counting
-from refold.gateway.api import savings as kept
-from refold.gateway.api import serialize as telling
-from refold.gateway.api.context import Desk, Offer, Problem
-from refold.gateway.api.lookup import Found, find
+from refold.gateway.api.answers import AcceptAnswer, PreviewAnswer, RevertAnswer
+from refold.gateway.api.arguments import AcceptArguments, PreviewArguments, RevertArguments
+from refold.gateway.api.context import ApiContext, PendingPreview
+from refold.gateway.api.lookup import find_edit, locate, show
+from refold.gateway.api.serialize import (
+    losses_by_kind,
+    preview_attempt,
+    request_tokens,
+    session_edits,
+)
 from refold.gateway.conversations import result_edits as decisions
 from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.conversations.persistence import save_edits
 from refold.stores.store import Store
 
-Json = dict[str, Any]
 
-
-async def preview(desk: Desk, asked: Json) -> Json:
-    """What a compaction would do. Nothing is kept but the ledger's rows, and the preview for `accept`."""
-    found, made, words = await desk.aside(partial(_previewed, desk, asked))
-    name = desk.offer(Offer(found.thread, made, found.beside, words)) if made.edits else None
-    return await desk.aside(partial(_told, found, made, name, words))
-
-
-async def accept(desk: Desk, asked: Json) -> Json:
-    """Keep exactly the edits of a preview."""
-    return await desk.aside(partial(_taken, desk, asked))
-
-
-async def revert(desk: Desk, asked: Json) -> Json:
-    """Take edits back."""
-    return await desk.aside(partial(_reverted, desk, asked))
-
-
-# --- in a thread ------------------------------------------------------------------------------
-
-
-def _previewed(desk: Desk, asked: Json) -> tuple[Found, Preview, bool]:
-    """The conversation, what would be made of it, and whether its words may be told."""
-    found = find(desk, asked)
-    turns = desk.pipeline.turns
-    with found.thread.hold(desk.pipeline.settings.decide_timeout_seconds / 2):
-        view = turns.apply_known_edits(found.turn)[0]
-    goal = view.profile.calibrate(max(0, asked["to"] - found.beside)) if "to" in asked else None
-    made = found.thread.compactor.preview(found.turn.history, to=goal, actor=_actor(asked))
-    return found, made, found.posted or kept.is_recorded(desk, found.thread)
-
-
-def _told(found: Found, made: Preview, name: str | None, words: bool) -> Json:
-    ids = {edit.id for edit in made.edits}
-    before, after = (counting.sent(view, found.beside) for view in (made.before, made.view))
-    return {
-        "preview": name,
-        "session": found.thread.name,
-        "tokens_before": before,
-        "tokens_after": after,
-        "saved": before - after,
-        "calls": made.calls,
-        "cost": made.cost,
-        "edits": telling.edits(
-            made.view, [placed for placed in made.view.visible_edits if placed.edit.id in ids], words=words
+def preview(context: ApiContext, asked: PreviewArguments) -> PreviewAnswer:
+    """Return what a compaction would do. Only the ledger's rows are kept, and the preview for `accept`. Raises
+    `Problem`, `FormatError`, `StoreError`, `ConversationBusy`."""
+    located = locate(context, asked)
+    conversation, turn, unseen_tokens = located.conversation, located.turn, located.unseen_tokens
+    view = show(context, located)
+    goal = None if asked.to is UNSET else view.profile.calibrate(max(0, asked.to - unseen_tokens))
+    preview = conversation.compactor.preview(turn.history, to=goal, actor=asked.actor)
+    is_readable = located.is_sent_along or context.is_recorded(conversation)
+    ids = {edit.id for edit in preview.edits}
+    before, after = (request_tokens(view, unseen_tokens) for view in (preview.before, preview.view))
+    pending = PendingPreview(conversation, preview, unseen_tokens, is_readable)
+    return PreviewAnswer(
+        preview=context.add_preview(pending) if preview.edits else None,
+        session=conversation.name,
+        tokens_before=before,
+        tokens_after=after,
+        saved_tokens=before - after,
+        calls=preview.calls,
+        cost=preview.cost,
+        edits=session_edits(
+            preview.view,
+            [placed for placed in preview.view.visible_edits if placed.edit.id in ids],
+            is_readable=is_readable,
         ),
-        "summaries": made.summaries(),
-        "attempts": [telling.attempt(one) for one in made.attempts],
-        "vanished": telling.vanished(made.losses, words=words),
-        "request": json.loads(found.turn.encode(made.view)) if found.posted else None,
-    }
+        summaries=dict(preview.summaries()),
+        attempts=[preview_attempt(attempt) for attempt in preview.attempts],
+        vanished=losses_by_kind(preview.losses, is_readable=is_readable),
+        request=json.loads(turn.encode(preview.view)) if located.is_sent_along else None,
+    )
 
 
-def _taken(desk: Desk, asked: Json) -> Json:
-    """Accept a preview once, however many ask for it; after an error it can be tried again."""
-    offer = desk.take(asked["preview"])
-    if offer is None:
-        raise Problem(404, "no_preview", "There is no such preview: it was accepted, or others came after it.")
+def accept(context: ApiContext, asked: AcceptArguments) -> AcceptAnswer:
+    """Keep exactly the edits of a preview. It is accepted once, however many ask; after an error it can be tried
+    again. Raises `Problem`, `EditError`, `StoreError`, `ConversationBusy`."""
+    pending = context.take_preview(asked.preview)
     try:
-        return _accepted(desk, offer, asked)
+        return _accept(context, pending, asked)
     except Exception:
-        desk.put_back(asked["preview"], offer)
+        context.put_back(asked.preview, pending)
         raise
 
 
-def _accepted(desk: Desk, offer: Offer, asked: Json) -> Json:
-    thread, made = offer.thread, offer.preview
-    for id, text in asked.get("amend", {}).items():
-        made = made.amend(id, text)
-    store = desk.pipeline.turns.store
-    with thread.hold(desk.pipeline.settings.decide_timeout_seconds):
-        view = thread.compactor.accept(made, actor=_actor(asked))
-        _settled(thread, made.edits, store)
-        save_edits(thread, view, store)
-        _go_on(thread, view)
-        _show(thread, (), view.edits)
-    return {
-        "session": thread.name,
-        "edits": [edit.id for edit in made.edits],
-        "tokens_after": counting.sent(view, offer.beside),
-    }
+def _accept(context: ApiContext, pending: PendingPreview, asked: AcceptArguments) -> AcceptAnswer:
+    conversation, preview = pending.conversation, pending.preview
+    for id, text in (asked.amend or {}).items():
+        preview = preview.amend(id, text)
+    store = context.pipeline.turns.store
+    with conversation.hold(context.pipeline.settings.decide_timeout_seconds):
+        view = conversation.compactor.accept(preview, actor=asked.actor)
+        _drop_late_thinking(conversation, preview.edits, store)
+        save_edits(conversation, view, store)
+        _discard_prepared(conversation, view)
+        _update_latest(conversation, (), view.edits)
+    return AcceptAnswer(
+        session=conversation.name,
+        edits=[edit.id for edit in preview.edits],
+        tokens_after=request_tokens(view, pending.unseen_tokens),
+    )
 
 
-def _settled(thread: Conversation, edits: Sequence[Edit], store: Store) -> None:
-    if thread.latest is not None and (late := edits_dropping_thinking(thread.latest.view, edits)):
+def _drop_late_thinking(conversation: Conversation, edits: Sequence[Edit], store: Store) -> None:
+    """Drop the signatures of what was thought since the preview was made, without the edits (AN-7)."""
+    if conversation.latest is not None and (late := edits_dropping_thinking(conversation.latest.view, edits)):
         store.save(late)
-        _show(thread, (), late)
+        _update_latest(conversation, (), late)
 
 
-def _reverted(desk: Desk, asked: Json) -> Json:
-    found, turns = find(desk, asked), desk.pipeline.turns
-    thread = found.thread
-    with thread.hold(desk.pipeline.settings.decide_timeout_seconds):
-        view = turns.apply_known_edits(found.turn)[0]
-        gone = [_edit(view, id) for id in asked["edits"]]
-        gone += [edit for edit in find_thinking_copies(view, gone) if edit not in gone]
-        decided = decisions.extract(thread.tenant, view, gone)
-        after = thread.compactor.revert(found.turn.history, *(edit.id for edit in gone), actor=_actor(asked))
-        turns.store.remove(edit.id for edit in decided)
-        _forget(thread, {edit.id for edit in gone})
-        save_edits(thread, after, turns.store)
-        _go_on(thread, after)
-        _show(thread, gone, after.edits)
-    hard = turns.limits(found.turn).hard
-    return {
-        "session": thread.name,
-        "reverted": [edit.id for edit in gone],
-        "tokens_before": counting.sent(view, found.beside),
-        "tokens_after": counting.sent(after, found.beside),
-        "fits": hard is None or after.profile.calibrate(counting.sent(after, found.beside)) < hard,
-    }
+def revert(context: ApiContext, asked: RevertArguments) -> RevertAnswer:
+    """Take edits back. Raises `Problem`, `FormatError`, `EditError`, `StoreError`, `ConversationBusy`."""
+    located, turns = locate(context, asked), context.pipeline.turns
+    conversation = located.conversation
+    with conversation.hold(context.pipeline.settings.decide_timeout_seconds):
+        before = turns.apply_known_edits(located.turn)[0]
+        edits = [find_edit(before, id) for id in asked.edits]
+        edits += [edit for edit in find_thinking_copies(before, edits) if edit not in edits]
+        result_edits = decisions.extract(conversation.tenant, before, edits)
+        ids = [edit.id for edit in edits]
+        after = conversation.compactor.revert(located.turn.history, *ids, actor=asked.actor)
+        turns.store.remove(edit.id for edit in result_edits)
+        _forget(conversation, set(ids))
+        save_edits(conversation, after, turns.store)
+        _discard_prepared(conversation, after)
+        _update_latest(conversation, edits, after.edits)
+    hard, tokens_after = (
+        turns.limits(located.turn).hard,
+        request_tokens(after, located.unseen_tokens),
+    )
+    return RevertAnswer(
+        session=conversation.name,
+        reverted=ids,
+        tokens_before=request_tokens(before, located.unseen_tokens),
+        tokens_after=tokens_after,
+        fits=hard is None or after.profile.calibrate(tokens_after) < hard,
+    )
 
 
-def _edit(view: View, id: str) -> Edit:
-    try:
-        return view.find(id)
-    except EditError as error:
-        raise Problem(404, "no_edit", str(error)) from error
+def _forget(conversation: Conversation, ids: set[str]) -> None:
+    """Show these edits no more in this process, not even if the store fails."""
+    conversation.shown.store.remove(ids)
+    conversation.shown.unsaved = [edit for edit in conversation.shown.unsaved if edit.id not in ids]
+    conversation.shown.ids -= ids
 
 
-def _forget(thread: Conversation, ids: set[str]) -> None:
-    """The process shows these no more, not even when the store fails."""
-    thread.shown.store.remove(ids)
-    thread.shown.unsaved = [edit for edit in thread.shown.unsaved if edit.id not in ids]
-    thread.shown.ids -= ids
+def _discard_prepared(conversation: Conversation, view: View) -> None:
+    """Drop what was prepared for the conversation as it was, and do not compact it again at once."""
+    conversation.prefetch.preview = conversation.prefetch.job = None
+    conversation.baseline_tokens = view.tokens
 
 
-def _go_on(thread: Conversation, view: View) -> None:
-    """What was prepared for the conversation as it was is worth nothing, and nothing is thought of at once."""
-    thread.prefetch.preview = thread.prefetch.job = None
-    thread.baseline_tokens = view.tokens
-
-
-def _show(thread: Conversation, gone: Sequence[Edit], now: Sequence[Edit]) -> None:
-    """The latest view, as it will be."""
-    if thread.latest is None:
+def _update_latest(
+    conversation: Conversation, removed: Sequence[Edit], edits: Sequence[Edit]
+) -> None:
+    """Let the latest view show *edits*, and no more those that were *removed*."""
+    if conversation.latest is None:
         return
-    view = thread.latest.view
-    known = {edit.id for edit in view.edits}
-    lost = [edit.id for edit in gone if edit.id in known]
-    view = view.revert(*lost) if lost else view
-    view = view.apply_valid(edit for edit in now if edit.id not in known)
-    thread.latest = thread.latest._replace(view=view)
-
-
-def _actor(asked: Json) -> str:
-    actor: str = asked.get("actor", "api")
-    return actor
+    view = conversation.latest.view
+    shown = {edit.id for edit in view.edits}
+    reverted = [edit.id for edit in removed if edit.id in shown]
+    view = view.revert(*reverted) if reverted else view
+    view = view.apply_valid(edit for edit in edits if edit.id not in shown)
+    conversation.latest = conversation.latest._replace(view=view)

@@ -1,65 +1,256 @@
-"""The arguments of an operation, out of a request's query or body, checked against its schema."""
+"""The arguments of the operations as types, and reading them out of a query or a body."""
 
 import json
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Annotated, Any, ClassVar, Literal, NoReturn, TypeVar
 from urllib.parse import parse_qsl
 
+from msgspec import UNSET, Meta, Struct, UnsetType, ValidationError, convert
+
 from refold.gateway.api.context import Problem
-from refold.gateway.api.json_schema import mistake, plain
-from refold.gateway.api.operation import Operation
+
+A = TypeVar("A", bound="Arguments")
 
 
-def from_query(operation: Operation, query: bytes) -> dict[str, Any]:
-    """The arguments of a GET. Raises `Problem` 400."""
+class Arguments(Struct, forbid_unknown_fields=True):
+    """The arguments of an operation: the query of a GET, the body of a POST."""
+
+    any_of: ClassVar[tuple[str, ...]] = ()
+    """Fields of which at least one must be there."""
+
+    def __post_init__(self) -> None:
+        if self.any_of and all(getattr(self, name) is UNSET for name in self.any_of):
+            raise ValueError(f"{' or '.join(self.any_of)} is missing")
+
+
+def about(description: str, **limits: Any) -> Meta:
+    """Return what the document says about a field besides its type."""
+    return Meta(description=description, **limits)
+
+
+Count = Annotated[int, Meta(ge=0)]
+Name = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+SessionId = Annotated[Name, about("A session's id, as `sessions` lists it.")]
+EditId = Annotated[str, Meta(pattern="^[0-9a-f]{4,16}$")]
+PreviewName = Annotated[Name, about("A preview's name, as `preview` gave it.")]
+ModelName = Annotated[str, about("The model, if `request` does not name it.", max_length=200)]
+Target = Annotated[
+    int, about("Tokens to come down to; else as the gateway would, and by 5 % at least.", ge=0)
+]
+Offset = Annotated[int, Meta(ge=0, le=1_000_000)]
+Limit = Annotated[int, Meta(ge=1, le=1_000)]
+Actor = Annotated[str, about("Who wants it, for the ledger.", min_length=1, max_length=100)]
+
+# --- the soft/hard preset ---------------------------------------------------------------------
+
+Messages = Annotated[list[dict[str, Any]], about("Messages of Chat Completions (S2-22).")]
+
+
+class ConfigOverrides(Struct, forbid_unknown_fields=True):
+    """Settings in place of the preset's own (S2-39): any field of its `CompactionConfig`."""
+
+    soft_threshold_tokens: Count | UnsetType = UNSET
+    hard_threshold_tokens: Count | UnsetType = UNSET
+    reserve_tokens: Count | UnsetType = UNSET
+    memory_flush_enabled: bool | UnsetType = UNSET
+    keep_recent_messages: Count | UnsetType = UNSET
+    summary_max_tokens: Count | UnsetType = UNSET
+    use_llm: bool | UnsetType = UNSET
+    llm_fallback_to_rules: bool | UnsetType = UNSET
+
+
+class EstimateTokensArguments(Arguments):
+    """A text."""
+
+    text: str
+
+
+class EstimateMessagesTokensArguments(Arguments):
+    """Messages."""
+
+    messages: Messages
+
+
+class CheckThresholdArguments(Arguments):
+    """Messages, and the thresholds that they are compared with."""
+
+    messages: Messages
+    config: ConfigOverrides | None = None
+
+
+class CompactArguments(Arguments):
+    """Messages to compact, and whose they are, as Python or JavaScript spells it."""
+
+    any_of = ("agent_id", "agentId")
+    messages: Messages
+    agent_id: str | UnsetType = UNSET
+    agentId: str | UnsetType = UNSET  # noqa: N815 - JavaScript's spelling
+    conversation_id: str | UnsetType | None = UNSET
+    conversationId: str | UnsetType | None = UNSET  # noqa: N815 - JavaScript's spelling
+    config: ConfigOverrides | None = None
+
+
+# --- conversations ----------------------------------------------------------------------------
+
+
+class ConversationArguments(Arguments, kw_only=True):
+    """Which conversation is meant, and its history."""
+
+    any_of = ("session", "request")
+    session: SessionId | UnsetType = UNSET
+    request: Annotated[
+        dict[str, Any] | UnsetType,
+        about("A whole request body of any of the four APIs, as a client would send it."),
+    ] = UNSET
+    headers: Annotated[
+        dict[str, Annotated[str, Meta(max_length=8_192)]] | UnsetType,
+        about(
+            "The client's headers with its key: they tell which conversation it is. They are not kept."
+        ),
+    ] = UNSET
+    api: Annotated[
+        Literal["anthropic", "openai_chat", "openai_responses", "gemini"] | UnsetType,
+        about("The format of `request`, if its shape should not decide."),
+    ] = UNSET
+    model: ModelName | UnsetType = UNSET
+
+
+class SessionsArguments(Arguments):
+    """Which sessions."""
+
+    limit: Limit = 100
+    offset: Offset = 0
+    scope: Annotated[
+        Literal["all", "remembered"],
+        about(
+            "All that are booked or remembered, or only those of which the latest request is remembered."
+        ),
+    ] = "all"
+
+
+class TotalsArguments(Arguments):
+    """Which hours."""
+
+    since: Annotated[int, about("From this hour on, in seconds since 1970.", ge=0, le=2**40)] = 0
+
+
+class HistoryArguments(Arguments):
+    """A session, and which of its attempts, counted from the latest."""
+
+    session: SessionId
+    limit: Limit = 100
+    offset: Offset = 0
+
+
+class WordsArguments(Arguments):
+    """An edit, and which part of its words."""
+
+    session: SessionId
+    edit: EditId
+    preview: PreviewName | UnsetType = UNSET
+    of: Literal["text", "hidden"] = "text"
+    offset: Annotated[int, about("Characters before the part.", ge=0, le=2**40)] = 0
+    limit: Annotated[int, Meta(ge=1, le=1_000_000)] = 20_000
+
+
+class PreviewArguments(ConversationArguments, kw_only=True):
+    """A conversation, and how small it should become."""
+
+    to: Target | UnsetType = UNSET
+    actor: Actor = "api"
+
+
+class AcceptArguments(Arguments):
+    """A preview, and what to change in it."""
+
+    preview: PreviewName
+    amend: Annotated[
+        dict[str, Annotated[str, Meta(max_length=200_000)]] | UnsetType,
+        about("Other texts for summaries, by edit."),
+    ] = UNSET
+    actor: Actor = "api"
+
+
+class RevertArguments(ConversationArguments, kw_only=True):
+    """A conversation, and which of its edits to take back."""
+
+    edits: Annotated[list[EditId], Meta(min_length=1, max_length=1_000)]
+    actor: Actor = "api"
+
+
+class RecallArguments(ConversationArguments, kw_only=True):
+    """A conversation, and what to search for in what its edits hide."""
+
+    query: Annotated[str, Meta(min_length=1, max_length=2_000)]
+    limit: Annotated[int, Meta(ge=1, le=100)] = 10
+
+
+# --- out of a request -------------------------------------------------------------------------
+
+
+def read_query(query: bytes, type: type[A]) -> A:
+    """Return the arguments of a GET. Raises `Problem` 400."""
     try:
-        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=50)
+        pairs = parse_qsl(
+            query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=50
+        )
     except ValueError as error:
-        raise _bad("the query cannot be read") from error
+        raise _bad_request("the query cannot be read") from error
     if len({name for name, _ in pairs}) < len(pairs):
-        raise _bad("a parameter is given twice")
-    known = operation.takes["properties"]
-    return checked(operation, {name: _typed(known.get(name, {}), value) for name, value in pairs})
+        raise _bad_request("a parameter is given twice")
+    return check(dict(pairs), type, strict=False)
 
 
-def from_body(operation: Operation, body: bytes) -> dict[str, Any]:
-    """The arguments of a POST. Raises `Problem` 400."""
+def read_arguments(body: bytes, type: type[A]) -> A:
+    """Return the arguments of a POST. Raises `Problem` 400."""
     try:
-        arguments = json.loads(body, parse_constant=_no_constant)
+        # Not msgspec's own parser: transcripts hold lone surrogates, which it refuses.
+        arguments = json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise _bad("the body is not JSON") from error
-    return checked(operation, arguments)
+        raise _bad_request("the body is not JSON") from error
+    return check(arguments, type)
 
 
-def checked(operation: Operation, arguments: Any) -> dict[str, Any]:
-    """*arguments*, as the operation's schema has them. Raises `Problem` 400."""
+def check(arguments: Any, type: type[A], *, strict: bool = True) -> A:
+    """Return *arguments* as *type*; with *strict* off numbers may be spelt as text. Raises `Problem` 400."""
     try:
-        wrong = mistake(operation.takes, arguments)
+        return convert(_with_whole_numbers(arguments), type, strict=strict)
+    except ValidationError as error:
+        message, _, place = str(error).partition(" - at `$.")
+        if "unknown field" in message and not place:
+            message += f"; there are {', '.join(type.__struct_encode_fields__)}"
+        message = f"{place.removesuffix('`')}: {message}" if place else message
+        raise _bad_request(message) from error
     except RecursionError as error:
-        raise _bad("the body is too deep") from error
-    if wrong:
-        raise _bad(wrong)
-    found: dict[str, Any] = plain(operation.takes, arguments)
-    return found
+        raise _bad_request("the body is too deep") from error
 
 
-def check_type(headers: Mapping[bytes, bytes]) -> None:
-    """Raises `Problem` 415 for a body that is not plain JSON. So no form of another site's page can ask for anything."""
+def check_content_type(headers: Mapping[bytes, bytes]) -> None:
+    """Raise `Problem` 415 unless a body is plain JSON: so no form of another site's page can ask for anything."""
     kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-    if kind != b"application/json" or headers.get(b"content-encoding", b"identity").lower() != b"identity":
+    if (
+        kind != b"application/json"
+        or headers.get(b"content-encoding", b"identity").lower() != b"identity"
+    ):
         raise Problem(415, "unsupported", "A body is application/json, not compressed.")
 
 
-def _typed(schema: Mapping[str, Any], text: str) -> Any:
-    """A parameter as its schema means it; what does not fit stays text."""
-    if schema.get("type") == "integer" and text.isascii() and text.removeprefix("-").isdigit() and len(text) < 20:
-        return int(text)
-    return text
+def _with_whole_numbers(arguments: Any) -> Any:
+    """Return *arguments* with 7.0 as 7, which to JSON Schema is the same. No argument is a fraction."""
+    if not isinstance(arguments, dict):
+        return arguments
+    whole = {
+        name: int(value)
+        for name, value in arguments.items()
+        if isinstance(value, float) and value.is_integer()
+    }
+    config = {"config": _with_whole_numbers(arguments["config"])} if "config" in arguments else {}
+    return arguments | whole | config
 
 
-def _bad(why: str) -> Problem:
-    return Problem(400, "bad_request", why[:500])
+def _bad_request(message: str) -> Problem:
+    return Problem(400, "bad_request", message[:500])
 
 
-def _no_constant(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")

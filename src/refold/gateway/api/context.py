@@ -1,7 +1,8 @@
-"""What the operations work with."""
+"""What the operations work with: the gateway's pipeline, previews that wait, and the answers to what goes wrong."""
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from secrets import token_hex
 from threading import Lock
@@ -13,6 +14,9 @@ from refold.gateway.config.config import Config
 from refold.gateway.conversations.conversations import Conversation, ConversationBusy
 from refold.gateway.conversations.workers import DeadlineExceeded
 from refold.gateway.http.request import RequestHead
+from refold.gateway.ledger.sql import Booked, Ledger
+from refold.gateway.ledger.transcripts import Transcripts
+from refold.gateway.messages import HTTPException
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.memory import MemorySink
 from refold.presets.soft_hard import SoftHardCompactor
@@ -20,69 +24,111 @@ from refold.presets.soft_hard_commands import Dispatcher
 from refold.presets.soft_hard_said import Conversations
 
 T = TypeVar("T")
-KEPT = 16
+PENDING_PREVIEWS = 16
 """Previews that wait to be accepted; of more the oldest is forgotten. Each holds a conversation."""
 
 
-class Offer(NamedTuple):
-    """A preview that was shown to somebody."""
+class PendingPreview(NamedTuple):
+    """A preview that was shown to somebody and may be accepted."""
 
-    thread: Conversation
+    conversation: Conversation
     preview: Preview
-    beside: int = 0
+    unseen_tokens: int = 0
     """Estimated tokens of system prompt and tools that the preview's views lack."""
-    words: bool = False
-    """May what was said be told to who asks?"""
+    is_readable: bool = False
+    """May the caller read what the edits hide?"""
 
 
 @dataclass(frozen=True)
-class Desk:
-    """The gateway's core, as the operations see it. Work goes aside from one event loop."""
+class ApiContext:
+    """The gateway's pipeline, as the operations see it."""
 
     pipeline: Pipeline
-    whose: Callable[[RequestHead], str] = field(repr=False)
-    """Whose conversation a request with this head is of."""
+    tenant_of: Callable[[RequestHead], str] = field(repr=False)
+    """From the head of a request to the tenant whose conversation it belongs to."""
     commands: Dispatcher
     """The four commands of the soft/hard preset."""
-    offers: OrderedDict[str, Offer] = field(default_factory=OrderedDict, repr=False)
+    previews: OrderedDict[str, PendingPreview] = field(default_factory=OrderedDict, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     @classmethod
-    def of(cls, pipeline: Pipeline, config: Config, memory: Callable[[str], MemorySink] | None = None) -> "Desk":
-        """The desk before *pipeline*: its store, and its model for summaries. *memory* makes of an agent's id the sink
-        for what `compact` hides."""
+    def build(
+        cls, pipeline: Pipeline, config: Config, memory: Callable[[str], MemorySink] | None = None
+    ) -> "ApiContext":
+        """Return the context of *pipeline*. *memory* makes of an agent's id the sink for what `compact` hides."""
         model = pipeline.ask if pipeline.settings.ask is not None else None
-        none = Conversations(most=0)  # the gateway keeps no messages
-        desk = SoftHardCompactor(store=pipeline.store, model=model, memory=memory, conversations=none)
+        no_messages = Conversations(most=0)  # the gateway keeps none
+        compactor = SoftHardCompactor(
+            store=pipeline.store, model=model, memory=memory, conversations=no_messages
+        )
         tenants, upstreams = config.tenants, config.upstreams
 
-        def whose(head: RequestHead) -> str:
-            who = tenants.identify(head, upstreams)
-            return who.claimed or who.credential  # who asks has the admin token, and so is believed
+        def tenant_of(head: RequestHead) -> str:
+            tenant = tenants.identify(head, upstreams)
+            return (
+                tenant.claimed or tenant.credential
+            )  # the caller has the admin token, and so is believed
 
-        return cls(pipeline, whose, Dispatcher(desk))
+        return cls(pipeline, tenant_of, Dispatcher(compactor))
 
-    async def aside(self, work: Callable[[], T]) -> T:
-        """The outcome of *work*, done in a thread. Raises `Late`, and what *work* raises."""
+    async def run_in_thread(self, work: Callable[[], T]) -> T:
+        """Return the outcome of *work*. Raises `DeadlineExceeded`, and what *work* raises."""
         return await self.pipeline.run_in_background(work)
 
-    def offer(self, offer: Offer) -> str:
-        """Keep a preview until it is accepted: its name."""
+    # --- previews -------------------------------------------------------------------------------
+
+    def add_preview(self, preview: PendingPreview) -> str:
+        """Keep *preview* until it is accepted, and return its name."""
         name = token_hex(16)
-        self.put_back(name, offer)
+        self.put_back(name, preview)
         return name
 
-    def take(self, name: str) -> Offer | None:
-        """The preview of this name, which nobody else gets then."""
+    def take_preview(self, name: str) -> PendingPreview:
+        """Remove the preview of this name and return it, to one caller only. Raises `Problem` 404."""
         with self._lock:
-            return self.offers.pop(name, None)
+            preview = self.previews.pop(name, None)
+        return _check_preview(preview)
 
-    def put_back(self, name: str, offer: Offer) -> None:
-        """It waits again, as the latest."""
+    def find_preview(self, name: str, session: str) -> PendingPreview:
+        """Return the preview of this name, which stays. Raises `Problem` 404, also if it is of another session."""
+        preview = self.previews.get(name)
+        return _check_preview(preview if preview and preview.conversation.name == session else None)
+
+    def put_back(self, name: str, preview: PendingPreview) -> None:
+        """Let *preview* wait again, as the latest."""
         with self._lock:
-            self.offers[name] = offer
-            while len(self.offers) > KEPT:
-                self.offers.popitem(last=False)
+            self.previews[name] = preview
+            while len(self.previews) > PENDING_PREVIEWS:
+                self.previews.popitem(last=False)
+
+    # --- the ledger -----------------------------------------------------------------------------
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """The net ledger; None if there is none that can be read."""
+        clerk = self.pipeline.clerk
+        return clerk.ledger if clerk is not None and isinstance(clerk.ledger, Ledger) else None
+
+    def booked(self, sessions: Iterable[str]) -> Mapping[str, Booked] | None:
+        """What is booked of *sessions*, by name. None while the ledger fails: the rest is answered all the same."""
+        with suppress(StoreError):
+            return self.ledger.booked(sessions) if self.ledger is not None else None
+        return None
+
+    def is_recorded(self, conversation: Conversation) -> bool:
+        """Is the conversation's transcript kept, so that an administrator may read it? Raises `StoreError`."""
+        clerk = self.pipeline.clerk
+        if clerk is None or not isinstance(clerk.recorder, Transcripts):
+            return False
+        return clerk.recorder.is_recorded(conversation.tenant, conversation.name)
+
+
+def _check_preview(preview: PendingPreview | None) -> PendingPreview:
+    if preview is None:
+        raise Problem(
+            404, "no_preview", "There is no such preview: it was accepted, or others came after it."
+        )
+    return preview
 
 
 class Problem(Exception):  # noqa: N818 - it is an answer, not an error
@@ -93,26 +139,13 @@ class Problem(Exception):  # noqa: N818 - it is an answer, not an error
         self.status, self.code, self.message = status, code, message
 
 
-STATUSES = {
-    400: "The request is not what the document says: no JSON, a field missing, of another type, or unknown.",
-    401: "The admin token is missing or wrong.",
-    404: "This gateway knows no such session, preview or edit.",
-    405: "The path takes another method.",
-    408: "The body did not come.",
-    409: "It contradicts what is there: the conversation is being worked on, has changed, or its history must be given.",
-    413: "The body is larger than `limits.body_bytes`.",
-    415: "A body is JSON, not compressed.",
-    422: "The request is in order, but what it holds is not: no conversation of any API, figures that contradict one another.",
-    503: "The store failed, it took too long, or too much is asked at once: try again.",
-}
-"""Every status that says that an operation was not done, and what it means."""
-
-
-def problem_of(error: Exception) -> Problem | None:
-    """The answer to what an operation raised; None for what nobody foresaw."""
+def as_problem(error: Exception) -> Problem | None:
+    """Return the answer to what an operation raised; None for what nobody foresaw."""
     match error:
         case Problem():
             return error
+        case HTTPException():
+            return Problem(error.status, error.reason, error.message)
         case EditError():
             return Problem(409, "conflict", str(error))
         case FormatError():
@@ -122,7 +155,9 @@ def problem_of(error: Exception) -> Problem | None:
         case DeadlineExceeded():
             return Problem(503, "late", "It took too long.")
         case ConversationBusy():
-            return Problem(409, "busy", "A request of this conversation is being worked on: try again.")
+            return Problem(
+                409, "busy", "A request of this conversation is being worked on: try again."
+            )
         case RefoldError():
             return Problem(422, "refused", str(error))
         case _:

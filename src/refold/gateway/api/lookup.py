@@ -1,70 +1,121 @@
 """Which conversation is asked about, and its history: as it was sent along, or as this process remembers it."""
 
 import json
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from msgspec import UNSET, UnsetType
+
+from refold.codecs.codec import Codec
 from refold.codecs.detect import CODECS, decode_all, open_payload
 from refold.codecs.payload import Payload
-from refold.errors import FormatError
-from refold.gateway.api.context import Desk, Problem
-from refold.gateway.conversations.conversations import Conversation
+from refold.core.view import View
+from refold.edits import Edit
+from refold.errors import EditError, FormatError
+from refold.gateway.api.arguments import ConversationArguments
+from refold.gateway.api.context import ApiContext, Problem
+from refold.gateway.conversations.conversations import Conversation, LatestRequest
 from refold.gateway.http.request import RequestHead
 from refold.gateway.messages import Incoming
 from refold.gateway.pipeline.turns import Turn
 from refold.gateway.policy.request_kind import server_history_field
 
 
-class Found(NamedTuple):
+class Remembered(NamedTuple):
+    """A conversation that sent a request."""
+
+    conversation: Conversation
+    latest: LatestRequest
+
+
+class LocatedSession(NamedTuple):
     """A conversation with its history."""
 
     turn: Turn
-    posted: bool
-    """Did who asks send the history? If not, nothing of it may stand in the answer."""
-    beside: int
+    is_sent_along: bool
+    """Did the caller send the history? If not, the answer may quote none of it."""
+    unseen_tokens: int
     """Estimated tokens of system prompt and tools that *turn* lacks, since they are not remembered."""
 
     @property
-    def thread(self) -> Conversation:
+    def conversation(self) -> Conversation:
         """The conversation."""
         return self.turn.conversation
 
 
-def known(desk: Desk, session: str) -> Conversation:
-    """The conversation of this name that sent a request. Raises `Problem` 404."""
-    thread = next((one for one in desk.pipeline.conversations if one.name == session and one.latest), None)
-    if thread is None:
-        raise Problem(
-            404, "no_session", "No such session is known: its next request makes it known."
-        )
-    return thread
+def list_remembered(context: ApiContext) -> list[Remembered]:
+    """Return the conversations that sent a request."""
+    return [
+        Remembered(conversation, conversation.latest)
+        for conversation in context.pipeline.conversations
+        if conversation.latest
+    ]
 
 
-def find(desk: Desk, asked: Mapping[str, Any]) -> Found:
-    """The conversation of `session`, else the one that `request` with `headers` belongs to. Raises `Problem`,
+def find_remembered(context: ApiContext, session: str | UnsetType) -> Remembered:
+    """Return the conversation of this name that sent a request. Raises `Problem` 404."""
+    for remembered in list_remembered(context):
+        if remembered.conversation.name == session:
+            return remembered
+    raise Problem(404, "no_session", "No such session is known: its next request makes it known.")
+
+
+def locate(context: ApiContext, asked: ConversationArguments) -> LocatedSession:
+    """Return the conversation of `session`, else the one that `request` with `headers` belongs to. Raises `Problem`,
     `FormatError`, `StoreError`."""
-    thread = known(desk, asked["session"]) if "session" in asked else None
-    if "request" in asked:
-        return Found(_posted(desk, asked, thread), posted=True, beside=0)
-    if thread is None:
-        raise Problem(400, "bad_request", "session or request is missing")
-    turn = _remembered(thread)
-    return Found(turn, posted=False, beside=_beside(thread))
+    remembered = find_remembered(context, asked.session) if asked.session else None
+    if remembered is None or asked.request is not UNSET:
+        return LocatedSession(
+            _sent_turn(context, asked, remembered), is_sent_along=True, unseen_tokens=0
+        )
+    unseen_tokens = remembered.latest.view.profile.fixed_tokens
+    return LocatedSession(
+        _remembered_turn(remembered), is_sent_along=False, unseen_tokens=unseen_tokens
+    )
 
 
-def _posted(desk: Desk, asked: Mapping[str, Any], thread: Conversation | None) -> Turn:
-    body = json.dumps(asked["request"]).encode()
-    api = thread.compactor.format if thread else asked.get("api")
-    envelope = _opened(body, api)
-    upstream = thread.latest.upstream if thread and thread.latest else ""
-    headers = tuple((name.lower(), value) for name, value in asked.get("headers", {}).items())
-    key = desk.whose(RequestHead("POST", "/", "", tuple((name.encode(), _raw(value)) for name, value in headers)))
-    path = f"/models/{asked.get('model', '')}:generateContent"
-    incoming = Incoming(envelope.codec.NAME, upstream, path, headers, body, key)
-    return Turn(incoming, envelope, thread or desk.pipeline.matcher.find_or_create(incoming, envelope))
+def show(context: ApiContext, located: LocatedSession) -> View:
+    """Return the history with the edits that show now. Raises `ConversationBusy`, `StoreError`."""
+    with located.conversation.hold(context.pipeline.settings.decide_timeout_seconds / 2):
+        return context.pipeline.turns.apply_known_edits(located.turn)[0]
 
 
-def _opened(body: bytes, api: Any) -> Payload:
+def find_edit(view: View, id: str) -> Edit:
+    """Return the edit of this id, or of a unique beginning of it. Raises `Problem` 404."""
+    try:
+        return view.find(id)
+    except EditError as error:
+        raise Problem(404, "no_edit", str(error)) from error
+
+
+def _sent_turn(
+    context: ApiContext, asked: ConversationArguments, remembered: Remembered | None
+) -> Turn:
+    """The history in `request`, of the remembered conversation if there is one."""
+    body = json.dumps(asked.request).encode()
+    conversation = remembered.conversation if remembered else None
+    envelope = _open_request(
+        body, conversation.compactor.format if conversation else asked.api or None
+    )
+    headers = tuple((name.lower(), value) for name, value in (asked.headers or {}).items())
+    raw_headers = tuple(
+        (name.encode(), value.encode("latin-1", "replace")) for name, value in headers
+    )
+    incoming = Incoming(
+        envelope.codec.NAME,
+        remembered.latest.upstream if remembered else "",
+        f"/models/{asked.model or ''}:generateContent",
+        headers,
+        body,
+        context.tenant_of(RequestHead("POST", "/", "", raw_headers)),
+    )
+    return Turn(
+        incoming,
+        envelope,
+        conversation or context.pipeline.matcher.find_or_create(incoming, envelope),
+    )
+
+
+def _open_request(body: bytes, api: Codec | str | None) -> Payload:
     envelope = open_payload(body, api)
     if field := server_history_field(envelope.codec.NAME, envelope.body):
         raise Problem(
@@ -75,32 +126,23 @@ def _opened(body: bytes, api: Any) -> Payload:
     return envelope
 
 
-def _remembered(thread: Conversation) -> Turn:
-    """The latest history out of memory, in the words of its API. Raises `Problem` where those would not say the
-    same: an edit is true for exactly one history."""
-    latest, codec = thread.latest, next(one for one in CODECS if thread.api == one.NAME)
-    assert latest is not None  # noqa: S101 - `known` has looked
-    said = latest.view.transcript.messages
+def _remembered_turn(remembered: Remembered) -> Turn:
+    """The latest history out of memory, encoded for its API. Raises `Problem` 409 if decoding gives other messages:
+    an edit is true for exactly one history."""
+    conversation, latest = remembered
+    codec = next(codec for codec in CODECS if conversation.api == codec.NAME)
+    messages = latest.view.transcript.messages
     try:
-        body = json.dumps(
-            {"model": latest.model, codec.FIELD: [codec.encode(message) for message in said]}
-        ).encode()
+        entries = [codec.encode(message) for message in messages]
+        body = json.dumps({"model": latest.model, codec.FIELD: entries}).encode()
         envelope = open_payload(body, codec)
-        same = not envelope.head and decode_all(envelope) == list(said)
+        is_same = not envelope.head and decode_all(envelope) == list(messages)
     except FormatError:
-        same = False
-    if not same:
+        is_same = False
+    if not is_same:
         raise Problem(
             409,
             "history_needed",
             "The history is not remembered word for word: send it as `request`.",
         )
-    return Turn(Incoming(codec.NAME, latest.upstream, "/", (), body), envelope, thread)
-
-
-def _beside(thread: Conversation) -> int:
-    return thread.latest.view.profile.fixed_tokens if thread.latest else 0
-
-
-def _raw(value: str) -> bytes:
-    return value.encode("latin-1", "replace")
+    return Turn(Incoming(codec.NAME, latest.upstream, "/", (), body), envelope, conversation)

@@ -1,122 +1,169 @@
-"""Looking: `sessions`, `totals`, `history`, `words` and `recall`. Nothing is changed."""
+"""The operations that change nothing: `sessions`, `totals`, `history`, `words` and `recall`."""
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Any
+from contextlib import suppress
+from typing import TypeVar
+
+from msgspec import UNSET, Struct
 
 from refold.core.view import View
-from refold.errors import EditError, StoreError
-from refold.gateway.api import listing
-from refold.gateway.api import savings as kept
-from refold.gateway.api import serialize as telling
-from refold.gateway.api.context import Desk, Problem
-from refold.gateway.api.lookup import find, known
-from refold.gateway.conversations.conversations import Conversation
+from refold.errors import StoreError
+from refold.gateway.api.answers import (
+    HistoryAnswer,
+    Hit,
+    RecallAnswer,
+    Session,
+    SessionsAnswer,
+    TotalsAnswer,
+    WordsAnswer,
+)
+from refold.gateway.api.arguments import (
+    HistoryArguments,
+    RecallArguments,
+    SessionsArguments,
+    TotalsArguments,
+    WordsArguments,
+)
+from refold.gateway.api.context import ApiContext, Problem
+from refold.gateway.api.lookup import find_edit, find_remembered, list_remembered, locate, show
+from refold.gateway.api.serialize import (
+    hidden_text,
+    inserted_text,
+    remembered_session,
+    session_edits,
+    with_bookings,
+)
 from refold.gateway.ledger.report import Line, row
 from refold.retrieval import recall as search
 from refold.stores.store import LedgerRow, as_ledger_store, rows_about
 
-Json = dict[str, Any]
+T = TypeVar("T")
+HISTORY_NEEDED = "No transcript of this session is recorded: send it as `request`."
 
 
-async def sessions(desk: Desk, asked: Json) -> Json:
-    """The conversations that this gateway has seen, the latest first."""
-    return await desk.aside(partial(_sessions, desk, asked))
+# --- sessions ---------------------------------------------------------------------------------
 
 
-async def totals(desk: Desk, asked: Json) -> Json:
-    """What the books say of all calls."""
-    return await desk.aside(partial(_totals, desk, asked))
+def sessions(context: ApiContext, asked: SessionsArguments) -> SessionsAnswer:
+    """Return the conversations that this gateway has seen, the latest first."""
+    if asked.scope == "all":
+        return with_booked_sessions(context, remembered_sessions(context), asked)
+    latest_first = sorted(
+        list_remembered(context), key=lambda remembered: remembered.latest.sent_at, reverse=True
+    )
+    page = _page(latest_first, asked)
+    booked = context.booked(remembered.conversation.name for remembered in page)
+    return SessionsAnswer(
+        [remembered_session(*remembered, booked) for remembered in page], len(latest_first)
+    )
 
 
-async def words(desk: Desk, asked: Json) -> Json:
-    """What an edit shows, or what it hides, in full, a part at a time."""
-    return await desk.aside(partial(_words, desk, asked))
+def remembered_sessions(context: ApiContext) -> list[Session]:
+    """Return the sessions of which this process remembers the latest request, without what is booked of them."""
+    return [remembered_session(*remembered, None) for remembered in list_remembered(context)]
 
 
-async def history(desk: Desk, asked: Json) -> Json:
-    """What was done to one conversation."""
-    return await desk.aside(partial(_history, desk, asked))
+def with_booked_sessions(
+    context: ApiContext, remembered: Sequence[Session], asked: SessionsArguments
+) -> SessionsAnswer:
+    """Return a page of those that are *remembered*, by whichever process, and of those that are only booked, the
+    latest first. The ledger is the same whoever is asked, and after every restart (finding F16)."""
+    listed = {session.id: session for session in remembered}
+    booked_only, further = list[Session](), 0
+    ledger = context.ledger
+    with suppress(StoreError):
+        if ledger is not None:
+            newest = ledger.newest(asked.offset + asked.limit + len(listed))
+            booked_only = [
+                Session(id=name, remembered=False, last_seen=float(hour))
+                for name, hour in newest
+                if name not in listed
+            ]
+            further = ledger.sessions() - len(ledger.booked(listed))
+    latest_first = sorted(
+        [*listed.values(), *booked_only], key=lambda session: session.last_seen, reverse=True
+    )
+    page = _page(latest_first, asked)
+    booked = context.booked(session.id for session in page)
+    return SessionsAnswer(
+        [with_bookings(session, booked) for session in page], len(listed) + further
+    )
 
 
-async def recall(desk: Desk, asked: Json) -> Json:
-    """What the edits hide, searched: of a history that is sent along, or that is recorded."""
-    return await desk.aside(partial(_recall, desk, asked))
+def _page(items: Sequence[T], asked: SessionsArguments) -> Sequence[T]:
+    return items[asked.offset : asked.offset + asked.limit]
 
 
-def _sessions(desk: Desk, asked: Json) -> Json:
-    if asked.get("scope") == "remembered":
-        return listing.remembered(desk, asked)
-    mine = listing.remembered(desk, {"limit": len(desk.pipeline.conversations)})
-    return listing.known(desk, mine["sessions"], asked)
-
-
-def _totals(desk: Desk, asked: Json) -> Json:
-    books, since = kept.ledger(desk), asked.get("since", 0)
-    if books is None:
+def totals(context: ApiContext, asked: TotalsArguments) -> Struct:
+    """Return what is booked of all calls. Raises `StoreError`."""
+    if context.ledger is None:
         raise StoreError("no ledger is kept")
-    sums = books.totals(since)
-    return {"since": since, **row(Line("total", sums.reported, sums.unreported, books.sessions(since)))}
+    sums = context.ledger.totals(asked.since)
+    line = Line("total", sums.reported, sums.unreported, context.ledger.sessions(asked.since))
+    return TotalsAnswer(since=asked.since, **row(line))
 
 
-def _history(desk: Desk, asked: Json) -> Json:
-    thread = known(desk, asked["session"])
-    assert thread.latest is not None  # noqa: S101 - `known` has looked
-    view = thread.latest.view
-    rows = _rows(desk, view)
-    made = {one.edit: one for one in rows if one.edit and one.action in ("compact", "accept")}
-    end = max(0, len(rows) - asked.get("offset", 0))
-    return {
-        "session": telling.session(thread, kept.booked(desk, [thread.name])),
-        "edits": telling.edits(view, view.visible_edits, made, words=kept.is_recorded(desk, thread)),
-        "attempts": [telling.row(one) for one in rows[max(0, end - asked.get("limit", 100)) : end]],
-        "attempts_total": len(rows),
-    }
+# --- one session ------------------------------------------------------------------------------
 
 
-def _rows(desk: Desk, view: View) -> Sequence[LedgerRow]:
-    """What the ledger says of this history; nothing where the store keeps none."""
-    store = desk.pipeline.store
-    ledger = as_ledger_store(store)
+def history(context: ApiContext, asked: HistoryArguments) -> HistoryAnswer:
+    """Return what was done to one conversation. Raises `Problem` 404, `StoreError`."""
+    conversation, latest = find_remembered(context, asked.session)
+    view = latest.view
+    rows = _ledger_rows(context, view)
+    made = {item.edit: item for item in rows if item.edit and item.action in ("compact", "accept")}
+    end = max(0, len(rows) - asked.offset)
+    return HistoryAnswer(
+        session=remembered_session(conversation, latest, context.booked([conversation.name])),
+        edits=session_edits(
+            view, view.visible_edits, made, is_readable=context.is_recorded(conversation)
+        ),
+        attempts=list(rows[max(0, end - asked.limit) : end]),
+        attempts_total=len(rows),
+    )
+
+
+def _ledger_rows(context: ApiContext, view: View) -> Sequence[LedgerRow]:
+    """The ledger's rows of this history; none if the store keeps no ledger."""
+    ledger = as_ledger_store(context.pipeline.store)
     return rows_about(ledger, view.transcript.tips) if ledger else ()
 
 
-def _words(desk: Desk, asked: Json) -> Json:
-    """A part of the words of an edit. Raises `Problem`."""
-    offer = desk.offers.get(asked.get("preview", ""))
-    if "preview" in asked:
-        if offer is None or offer.thread.name != asked["session"]:
-            raise Problem(404, "no_preview", "There is no such preview: it was accepted, or others came after it.")
-        thread, view, may = offer.thread, offer.preview.view, offer.words
+def words(context: ApiContext, asked: WordsArguments) -> WordsAnswer:
+    """Return a part of what an edit shows or hides. Raises `Problem`, `StoreError`."""
+    if asked.preview is not UNSET:
+        pending = context.find_preview(asked.preview, asked.session)
+        view, is_readable = pending.preview.view, pending.is_readable
     else:
-        thread = known(desk, asked["session"])
-        assert thread.latest is not None  # noqa: S101 - `known` has looked
-        view, may = thread.latest.view, asked.get("of", "text") == "said" and kept.is_recorded(desk, thread)
-    try:
-        edit = view.find(asked["edit"])
-    except EditError as error:
-        raise Problem(404, "no_edit", str(error)) from error
-    if asked.get("of", "text") == "said" and not may:
-        raise Problem(409, "history_needed", "No transcript of this session is recorded: send it as `request`.")
-    whole = telling.hidden(view, edit) if asked.get("of", "text") == "said" else telling.instead(view, edit)
-    part = telling.part(whole, asked.get("offset", 0), asked.get("limit", telling.PART))
-    return {"session": thread.name, "edit": edit.id, "of": asked.get("of", "text"), **part}
+        conversation, latest = find_remembered(context, asked.session)
+        view = latest.view
+        is_readable = asked.of == "hidden" and context.is_recorded(conversation)
+    edit = find_edit(view, asked.edit)
+    if asked.of == "hidden" and not is_readable:
+        raise Problem(409, "history_needed", HISTORY_NEEDED)
+    text = hidden_text(view, edit) if asked.of == "hidden" else inserted_text(view, edit)
+    end = asked.offset + asked.limit
+    return WordsAnswer(
+        session=asked.session,
+        edit=edit.id,
+        of=asked.of,
+        text=text[asked.offset : end],
+        total=len(text),
+        next=end if end < len(text) else None,
+    )
 
 
-def _recall(desk: Desk, asked: Json) -> Json:
-    thread, view = _readable(desk, asked)
-    most = asked.get("limit", 10)
-    hits = search(view, asked["query"], most + 1)
-    return {"session": thread.name, "hits": [one._asdict() for one in hits[:most]], "more": len(hits) > most}
-
-
-def _readable(desk: Desk, asked: Json) -> tuple[Conversation, View]:
-    """A conversation whose words may be told to who asks. Raises `Problem`."""
-    if "request" in asked:
-        found = find(desk, asked)
-        with found.thread.hold(desk.pipeline.settings.decide_timeout_seconds / 2):
-            return found.thread, desk.pipeline.turns.apply_known_edits(found.turn)[0]
-    thread = known(desk, asked["session"])
-    if thread.latest is None or not kept.is_recorded(desk, thread):
-        raise Problem(409, "history_needed", "No transcript of this session is recorded: send it as `request`.")
-    return thread, thread.latest.view
+def recall(context: ApiContext, asked: RecallArguments) -> RecallAnswer:
+    """Search in what the edits hide, of a history that is sent along or recorded. Raises `Problem`, `FormatError`,
+    `StoreError`, `ConversationBusy`."""
+    if asked.request is not UNSET:
+        located = locate(context, asked)
+        conversation, view = located.conversation, show(context, located)
+    else:
+        conversation, latest = find_remembered(context, asked.session)
+        if not context.is_recorded(conversation):
+            raise Problem(409, "history_needed", HISTORY_NEEDED)
+        view = latest.view
+    hits = search(view, asked.query, asked.limit + 1)
+    shown = [Hit(**hit._asdict()) for hit in hits[: asked.limit]]
+    return RecallAnswer(session=conversation.name, hits=shown, more=len(hits) > asked.limit)

@@ -175,8 +175,8 @@ function edit(one, undo, from) {
     make("p", { class: "hint" }, about.filter(Boolean).join(" · ")),
     ...(one.text ? whole(one.text, one.text_more, { ...where, of: "text" }, "What stands there instead")
       : [make("p", { class: "hint" }, isUndone(one) ? "This was undone." : "No words of ours stand there.")]),
-    one.said ? make("details", {}, make("summary", {}, "What was said"),
-      ...whole(one.said, one.said_more, { ...where, of: "said" }, "What was said")) : null);
+    one.hidden ? make("details", {}, make("summary", {}, "What was said"),
+      ...whole(one.hidden, one.hidden_more, { ...where, of: "hidden" }, "What was said")) : null);
 }
 
 function undoing(session, one) {
@@ -267,7 +267,7 @@ function showOffer(made) {
     panel.replaceChildren(
       title,
       make("p", {}, `${tokens(made.tokens_before)} tokens become ${tokens(made.tokens_after)} by Refold's count: each further request is `
-        + `${tokens(made.saved)} tokens smaller. Model calls for this: ${tokens(made.calls)} (${money.format(made.cost)}).`),
+        + `${tokens(made.saved_tokens)} tokens smaller. Model calls for this: ${tokens(made.calls)} (${money.format(made.cost)}).`),
       make("div", { class: "edits-of-offer" }, ...made.edits.map((one) => edit(one, null, { session: made.session, preview: made.preview }))),
       gone(made.vanished), ...areas, make("p", { class: "row" }, keep, close));
   }

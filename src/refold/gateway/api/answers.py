@@ -1,0 +1,274 @@
+"""What the operations answer, as types: the document describes them, and answers are made of them."""
+
+from typing import Annotated, Any
+
+from msgspec import Struct, defstruct
+
+from refold.edits import Outcome
+from refold.gateway.api.arguments import Count, EditId, Name, SessionId, about
+from refold.gateway.ledger.entry import Sums
+from refold.gateway.ledger.report import Line, row
+from refold.presets.soft_hard_results import CompactionCheck, CompactionResult
+from refold.stores.store import Grade, LedgerRow
+
+Tokens = Annotated[int, about("Tokens, by Refold's count.", ge=0)]
+
+
+class Answer(Struct, forbid_unknown_fields=True):
+    """The body of a 200, or a part of it."""
+
+
+# --- the soft/hard preset ---------------------------------------------------------------------
+
+
+class EstimateAnswer(Answer):
+    """An estimate."""
+
+    result: Tokens
+
+
+class CheckThresholdAnswer(Answer):
+    """What is due."""
+
+    result: CompactionCheck
+
+
+class CompactAnswer(Answer):
+    """What was done."""
+
+    result: CompactionResult
+
+
+# --- parts of answers -------------------------------------------------------------------------
+
+
+class Session(Answer, kw_only=True):
+    """One conversation in figures."""
+
+    id: SessionId
+    remembered: Annotated[
+        bool,
+        about(
+            "Is its latest request remembered? If not, as after a restart, only what is booked is known."
+        ),
+    ]
+    last_seen: Annotated[
+        float, about("Seconds since 1970; of a session that is only booked, the hour.")
+    ]
+    model: Annotated[str, about("Of the latest request; empty if unknown.")] = ""
+    api: str | None = None
+    upstream: str | None = None
+    messages: Count | None = None
+    tokens_before: Annotated[
+        Count | None, about("Tokens of the latest request as it came, by Refold's count.")
+    ] = None
+    tokens_after: Annotated[
+        Count | None,
+        about("Tokens of the latest request with the edits that show now, by Refold's count."),
+    ] = None
+    edits: Annotated[Count | None, about("How many edits show.")] = None
+    requests: Annotated[
+        Count | None,
+        about("Booked: requests that were answered. Null while the ledger cannot be read."),
+    ] = None
+    saved_tokens: Annotated[
+        int | None,
+        about(
+            "Booked: tokens that those were smaller by, as billed; estimated if no usage was reported."
+        ),
+    ] = None
+    saved_dollars: Annotated[
+        float | None,
+        about(
+            "Booked: saved net, after what caching, summaries and refetches cost, in US dollars. Negative if it "
+            "cost more, null if no price is known."
+        ),
+    ] = None
+
+
+class SessionEdit(Answer):
+    """One edit of a conversation."""
+
+    id: EditId
+    by: Annotated[str, about("The strategy that made it.")]
+    start: Annotated[int, about("Position of the first message that it stands for.", ge=0)]
+    stop: Annotated[int, about("Position behind the last.", ge=0)]
+    tokens_before: Tokens
+    tokens_after: Tokens
+    grade: Grade
+    text: Annotated[
+        str, about("Our words that are sent instead, or their beginning; not what they hide.")
+    ]
+    text_more: Annotated[int, about("Characters behind those, for `words`.", ge=0)]
+    hidden: Annotated[
+        str | None,
+        about(
+            "What it hides, or the beginning of it, if `request` was sent along or the transcript is recorded; "
+            "else null."
+        ),
+    ]
+    hidden_more: Annotated[int, about("Characters behind those, for `words`.", ge=0)]
+    when: Annotated[float | None, about("Seconds since 1970; null for local edits.")]
+    actor: str
+    cost: Annotated[float, about("US dollars that making it cost.")]
+
+
+class PreviewAttempt(Answer):
+    """How the run of one strategy ended."""
+
+    by: str
+    outcome: Outcome
+    reason: str
+    tokens_before: Tokens
+    tokens_after: Tokens
+    edits: Count
+    calls: Count
+    cost: float
+    model: str
+
+
+class Losses(Answer):
+    """Names of one kind that would stand nowhere any more."""
+
+    count: Count
+    names: list[str]
+
+
+class LossesByKind(Answer):
+    """What a compaction would lose; names only if `request` was sent along or the transcript is recorded."""
+
+    requests: Losses
+    constraints: Losses
+    paths: Losses
+    identifiers: Losses
+
+
+class Hit(Answer):
+    """A place in what the edits hide."""
+
+    edit: EditId
+    position: Count
+    role: str
+    snippet: str
+    score: float
+
+
+class UnreportedTotals(Answer):
+    """Calls of which the upstream reported no usage, by our estimates."""
+
+    calls: Count
+    input: Count
+    would_input: Count
+
+
+# --- answers ----------------------------------------------------------------------------------
+
+
+class SessionsAnswer(Answer):
+    """A page of sessions, the latest first."""
+
+    sessions: list[Session]
+    total: Count
+
+
+_SPECIAL_TOTALS = {"name": str, "cache_hit_rate": float | None, "unreported": UnreportedTotals}
+TotalsAnswer = defstruct(
+    "TotalsAnswer",
+    [
+        ("since", Annotated[int, about("Seconds since 1970.", ge=0)]),
+        *(
+            (name, _SPECIAL_TOTALS.get(name, type(value)))
+            for name, value in row(Line("total", Sums(), Sums(), 0)).items()
+        ),
+    ],
+    bases=(Answer,),
+    namespace={"__doc__": "What is booked of all calls."},
+)
+
+
+class HistoryAnswer(Answer):
+    """What was done to a session."""
+
+    session: Session
+    edits: list[SessionEdit]
+    attempts: list[LedgerRow]
+    attempts_total: Annotated[
+        int, about("How many attempts there are; `offset` and `limit` reach all.", ge=0)
+    ]
+
+
+class WordsAnswer(Answer):
+    """A part of the words of an edit."""
+
+    session: SessionId
+    edit: EditId
+    of: str
+    text: str
+    total: Annotated[int, about("Characters in all.", ge=0)]
+    next: Annotated[Count | None, about("The `offset` of what follows; null at the end.")]
+
+
+class PreviewAnswer(Answer):
+    """What a compaction would do."""
+
+    preview: Annotated[Name | None, about("For `accept`; null if there is nothing to accept.")]
+    session: SessionId
+    tokens_before: Tokens
+    tokens_after: Tokens
+    saved_tokens: Annotated[
+        int, about("Tokens, by Refold's count, that each further request would be smaller by.")
+    ]
+    calls: Annotated[int, about("Model calls that the preview took.", ge=0)]
+    cost: Annotated[float, about("US dollars that those cost.")]
+    edits: list[SessionEdit]
+    summaries: Annotated[dict[str, str], about("Texts for `amend`, by edit.")]
+    attempts: list[PreviewAttempt]
+    vanished: LossesByKind
+    request: Annotated[
+        dict[str, Any] | None,
+        about("The request as it would be sent, if it was sent along; else null."),
+    ]
+
+
+class AcceptAnswer(Answer):
+    """Which edits show from now on."""
+
+    session: SessionId
+    edits: list[EditId]
+    tokens_after: Tokens
+
+
+class RevertAnswer(Answer):
+    """Which edits show no more."""
+
+    session: SessionId
+    reverted: list[EditId]
+    tokens_before: Tokens
+    tokens_after: Annotated[int, about("Tokens without the edits, by Refold's count.", ge=0)]
+    fits: Annotated[
+        bool,
+        about(
+            "Is that below the hard level, so that it is sent? If not, the next request is compacted again."
+        ),
+    ]
+
+
+class RecallAnswer(Answer):
+    """Where the edits hide what was searched for."""
+
+    session: SessionId
+    hits: list[Hit]
+    more: Annotated[bool, about("Does more match than `limit` hits?")]
+
+
+class ErrorDetail(Struct):
+    """What went wrong: a word for programs and a sentence for people."""
+
+    code: str | None
+    message: str
+
+
+class Error(Struct, forbid_unknown_fields=True):
+    """The body of every answer other than 200."""
+
+    error: ErrorDetail
