@@ -62,7 +62,7 @@ both_colours = pytest.mark.parametrize("colour", [Colour("sync"), Colour("async"
 def test_failures_that_pass_are_tried_again_with_growing_pauses(colour: Colour) -> None:
     """S2-10: a busy provider costs a pause, not the summary."""
     time, model = Time(), ScriptedModel([error("rate"), error("overload"), "a summary"])
-    answer = colour.run(Fallback(model, pause=1, clock=time.clock))
+    answer = colour.run(Fallback(model, first_pause=1, clock=time.clock))
     assert answer is not None
     assert (answer.text, answer.calls) == ("a summary", 3)
     assert len(time.slept) == 2
@@ -83,7 +83,7 @@ def test_seeded_pauses_are_the_same_for_every_ask() -> None:
         for seed, time in zip((4, 4, 5), times, strict=True)
     )
     for ladder in (first, first, second, other):
-        ladder.by_hand(ASK)
+        ladder.manual(ASK)
     assert times[0].slept == times[1].slept * 2
     assert times[1].slept != times[2].slept
 
@@ -101,7 +101,7 @@ def test_what_will_not_pass_goes_to_the_next_model_at_once(colour: Colour, kind:
 def test_a_wait_that_is_too_long_goes_to_the_next_model(colour: Colour) -> None:
     time = Time()
     answer = colour.run(
-        Fallback(ScriptedModel([error("rate", 600)]), ScriptedModel(["from the second"]), longest=60, clock=time.clock)
+        Fallback(ScriptedModel([error("rate", 600)]), ScriptedModel(["from the second"]), longest_pause=60, clock=time.clock)
     )
     assert answer is not None
     assert (answer.text, time.slept) == ("from the second", [])
@@ -111,7 +111,7 @@ def test_a_wait_that_is_too_long_goes_to_the_next_model(colour: Colour) -> None:
 def test_conformance_36_calls_are_bounded_and_the_last_failure_is_typed(colour: Colour) -> None:
     time = Time()
     models = [ScriptedModel([error("overload")] * 99) for _ in range(5)]
-    answer = colour.run(Fallback(*models, tries=3, calls=4, clock=time.clock))
+    answer = colour.run(Fallback(*models, tries=3, max_calls=4, clock=time.clock))
     assert answer is not None
     assert sum(len(model.asked) for model in models) == answer.calls == 4
     assert (answer.finish, answer.error) == ("error", "it was overload")
@@ -158,7 +158,7 @@ def test_no_call_begins_after_the_deadline(colour: Colour) -> None:
     def slow_too(ask: Ask) -> Answer:
         return slow(ask)
 
-    answer = colour.run(Fallback(slow, slow_too, deadline=100, pause=0.1, calls=99, tries=9, clock=time.clock))
+    answer = colour.run(Fallback(slow, slow_too, deadline=100, first_pause=0.1, max_calls=99, tries=9, clock=time.clock))
     assert answer is not None and answer.finish == "error"
     assert len(asked) == 3
     assert max(asked) < 100
@@ -166,7 +166,7 @@ def test_no_call_begins_after_the_deadline(colour: Colour) -> None:
 
 def test_a_pause_beyond_the_deadline_is_not_begun() -> None:
     time = Time()
-    Fallback(ScriptedModel([error("rate", 30)] * 9), deadline=20, longest=60, clock=time.clock)(ASK)
+    Fallback(ScriptedModel([error("rate", 30)] * 9), deadline=20, longest_pause=60, clock=time.clock)(ASK)
     assert time.slept == []
 
 
@@ -213,9 +213,9 @@ def test_conformance_50_the_breaker_opens_for_automatic_runs_only_and_success_cl
     assert refused is not None
     assert (refused.calls, refused.fault, len(model.asked)) == (0, Failure("breaker"), 3)
     assert refused.error == "not asked: 3 failures in a row, the last: it was auth"
-    assert colour.run(ladder.by_hand).error == "it was auth"
+    assert colour.run(ladder.manual).error == "it was auth"
     assert ladder.breaker.is_open
-    assert colour.run(ladder.by_hand).text == "by hand"
+    assert colour.run(ladder.manual).text == "by hand"
     assert not ladder.breaker.is_open
     assert colour.run(ladder).text == "by itself"
 
@@ -361,7 +361,7 @@ def test_both_colours_do_the_same(scripts: list[list[Any]], tries: int, calls: i
     seen = []
     for name in ("sync", "async"):
         time, models = Time(), [ScriptedModel(script) for script in scripts]
-        ladder = Fallback(*models, tries=tries, calls=calls, seed=1, clock=time.clock)
+        ladder = Fallback(*models, tries=tries, max_calls=calls, seed=1, clock=time.clock)
         answer = Colour(name).run(ladder)
         asked = [len(model.asked) for model in models]
         assert answer is None or answer.calls <= calls

@@ -74,7 +74,7 @@ class ModelOptions:
             model = _MODELS[self.sdk](self, self.name.partition(":")[2] if self.sdk else self.name)
         except (ImportError, ValueError) as error:
             raise click.UsageError(f"--model: {error}") from error
-        return _with_status(models.Fallback(model).by_hand, self.name)
+        return _with_status(models.Fallback(model).manual, self.name)
 
     def strategies(self, named: Sequence[Strategy], view: View, to: int) -> tuple[Strategy, ...]:
         """Return the named strategies, else the default ones; the model writes their summaries."""

@@ -342,7 +342,7 @@ def _accepts_since(strategy: Strategy) -> bool:
 
 def _manual_asker(ask: Any) -> Any:
     """Who answers what a user started: a ladder of models has a side of its own for it."""
-    return getattr(ask, "by_hand", ask)
+    return getattr(ask, "manual", ask)
 
 
 def _restore(view: View, edit: Edit) -> Edit:

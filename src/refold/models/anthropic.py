@@ -28,7 +28,7 @@ class AnthropicModel:
     *client* is any client of the SDK, with your key and address; without one a client is made for
     each call, which reads `ANTHROPIC_API_KEY`. An async client serves `acall` only; a sync one
     serves both, `acall` in a thread that a cancelled task leaves behind until its timeout.
-    One ask is one HTTP request: the SDK's own retries are off, retrying is the ladder's.
+    One ask is one HTTP request: the SDK's own retries are off, retrying is the work of `Fallback`.
     """
 
     client: Any = field(default=None, repr=False)
@@ -57,7 +57,7 @@ class AnthropicModel:
         try:
             with _sync(self.client) as client:
                 reply = _create(client, self._body(ask), effective_timeout(self.timeout, within))
-        except Exception as error:  # noqa: BLE001 - whatever it is, a model that fails must not stop an agent
+        except Exception as error:  # noqa: BLE001 - a model that fails must not stop an agent
             return answer_of_exception(error, _keys(self.client))
         return with_cost(read_messages(as_mapping(reply)), self.price)
 
@@ -70,7 +70,7 @@ class AnthropicModel:
                 reply = await _create(
                     client, self._body(ask), effective_timeout(self.timeout, within)
                 )
-        except Exception as error:  # noqa: BLE001 - likewise
+        except Exception as error:  # noqa: BLE001 - a model that fails must not stop an agent
             return answer_of_exception(error, _keys(self.client))
         return with_cost(read_messages(as_mapping(reply)), self.price)
 

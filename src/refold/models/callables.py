@@ -1,55 +1,54 @@
-"""Any function as a model: of a text, or of an `Ask`; sync or async."""
+"""Functions as models: of a text or of an `Ask`, sync or async."""
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from inspect import isawaitable
+from inspect import isawaitable, iscoroutinefunction
 from typing import Any
 
 from refold.core.strategy import Answer, Ask
 from refold.models.errors import answer_of_exception
-from refold.models.model import as_async
 from refold.models.responses import strip_reasoning
 
 _log = logging.getLogger("refold")
 
 
 def as_text_model(function: Callable[[str], Any]) -> "FunctionModel":
-    """A model out of a function `str -> str` (or `-> Answer`), sync or async. The text it gets is the
-    ask's system prompt, messages and prompt, one after the other."""
+    """Make a model of a function `str -> str` (or `-> Answer`), sync or async. The text it gets is
+    the ask's system prompt, messages and prompt, one after the other."""
     return FunctionModel(function, ask_as_text)
 
 
 def as_model(function: Callable[[Ask], Any]) -> "FunctionModel":
-    """A model out of a function `Ask -> Answer | str | None`, sync or async."""
+    """Make a model of a function `Ask -> Answer | str | None`, sync or async."""
     return FunctionModel(function)
 
 
 def ask_safely(ask: Callable[[Ask], Any], question: Ask) -> Answer | None:
-    """Ask whatever answers, a model or a function of an `Ask`. Never raises for what that does (F6): an exception, or
-    a reply that is no answer, is an `Answer` that says so."""
+    """Ask a model or a function of an `Ask`. Never raises for what that does (F6): an exception, or
+    a reply that is no answer, becomes an `Answer` that says so."""
     try:
         return as_model(ask)(question)
-    except Exception as error:  # noqa: BLE001 - whatever it is, a model that fails must not stop an agent
-        return _fallen(error)
+    except Exception as error:  # noqa: BLE001 - a model that fails must not stop an agent
+        return _error_answer(error)
 
 
 async def aask_safely(ask: Callable[[Ask], Any], question: Ask) -> Answer | None:
     """As `ask_safely`, for async code. Cancelling passes through."""
     try:
         return await as_model(ask).acall(question)
-    except Exception as error:  # noqa: BLE001 - likewise
-        return _fallen(error)
+    except Exception as error:  # noqa: BLE001 - a model that fails must not stop an agent
+        return _error_answer(error)
 
 
 def ask_as_text(ask: Ask) -> str:
-    """The ask as one text; of several messages each is headed by its role."""
+    """Return the ask as one text; each message is headed by its role."""
     messages = [f"[{message.role}]\n{message.text}" for message in ask.messages]
     return "\n\n".join(text for text in (ask.system, *messages, ask.prompt) if text)
 
 
-def _itself(ask: Ask) -> Ask:
+def _unchanged(ask: Ask) -> Ask:
     return ask
 
 
@@ -62,62 +61,80 @@ class FunctionModel:
     """
 
     function: Callable[[Any], Any]
-    form: Callable[[Ask], Any] = field(default=_itself, repr=False)
-    """What the function gets of an ask."""
+    convert: Callable[[Ask], Any] = field(default=_unchanged, repr=False)
+    """Makes of an ask what the function takes."""
 
     def __call__(self, ask: Ask, _within: float | None = None, /) -> Answer | None:
-        """Ask. An async function is run to its end; raises TypeError inside a running event loop."""
+        """Ask. Runs an async function to its end; raises TypeError inside a running event loop."""
         try:
-            reply = self.function(self.form(ask))
-        except Exception as error:  # noqa: BLE001 - whatever it is, a model that fails must not stop an agent
-            return _fallen(error)
-        return _run(reply) if isawaitable(reply) else _answer(reply)
+            reply = self.function(self.convert(ask))
+        except Exception as error:  # noqa: BLE001 - a model that fails must not stop an agent
+            return _error_answer(error)
+        return _run(reply) if isawaitable(reply) else _as_answer(reply)
 
     async def acall(self, ask: Ask, _within: float | None = None, /) -> Answer | None:
         """As calling it, for async code."""
         try:
-            return _answer(await as_async(self.function)(self.form(ask)))
-        except Exception as error:  # noqa: BLE001 - likewise
-            return _fallen(error)
+            return _as_answer(await as_async(self.function)(self.convert(ask)))
+        except Exception as error:  # noqa: BLE001 - a model that fails must not stop an agent
+            return _error_answer(error)
 
 
-async def _finished(reply: Any) -> Answer | None:
+def as_async(ask: Callable[[Ask], Any]) -> Callable[[Ask], Awaitable[Answer | None]]:
+    """Return *ask* for async code: a model's `acall`, an async function, any other in a thread."""
+    acall = getattr(ask, "acall", None)
+    if acall is not None:
+        return acall  # type: ignore[no-any-return]
+    call = getattr(ask, "__call__", None)  # noqa: B004 - is it async?
+    if iscoroutinefunction(ask) or iscoroutinefunction(call):
+        return ask
+
+    async def ask_in_thread(question: Ask) -> Answer | None:
+        reply = await asyncio.to_thread(_ask_without_stop, ask, question)
+        answer: Answer | None = await reply if isawaitable(reply) else reply
+        return answer
+
+    return ask_in_thread
+
+
+def _ask_without_stop(ask: Callable[[Ask], Any], question: Ask) -> Any:
+    """Ask in a thread. A StopIteration, as of `next` on answers that ran out, cannot leave a thread:
+    who awaits it would wait for ever."""
     try:
-        return _answer(await reply)
-    except Exception as error:  # noqa: BLE001 - likewise
-        return _fallen(error)
+        return ask(question)
+    except StopIteration as error:
+        raise RuntimeError("the model raised StopIteration") from error
+
+
+async def _await_answer(reply: Awaitable[Any]) -> Answer | None:
+    try:
+        return _as_answer(await reply)
+    except Exception as error:  # noqa: BLE001 - a model that fails must not stop an agent
+        return _error_answer(error)
 
 
 def _run(reply: Any) -> Answer | None:
-    if _in_a_loop():
-        if hasattr(reply, "close"):
-            reply.close()
-        raise TypeError("this model is an async function: inside an event loop use `acompact`")
-    return asyncio.run(_finished(reply))
-
-
-def _in_a_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return False
-    return True
+        return asyncio.run(_await_answer(reply))
+    if hasattr(reply, "close"):
+        reply.close()
+    raise TypeError("this model is an async function: inside an event loop use `acompact`")
 
 
-def _answer(reply: Any) -> Answer | None:
+def _as_answer(reply: Any) -> Answer | None:
     if isinstance(reply, str):
         return Answer(strip_reasoning(reply))
     if reply is None or isinstance(reply, Answer):
         return reply
-    return _fallen(
-        TypeError(
-            f"a model answers with an Answer, a text or None, not with {type(reply).__name__}"
-        )
+    kind = type(reply).__name__
+    return _error_answer(
+        TypeError(f"a model answers with an Answer, a text or None, not with {kind}")
     )
 
 
-def _fallen(error: Exception) -> Answer:
-    _log.warning(
-        "a model raised %s", type(error).__name__
-    )  # what it says may quote the conversation
+def _error_answer(error: Exception) -> Answer:
+    # Only the kind is logged: the text may quote the conversation.
+    _log.warning("a model raised %s", type(error).__name__)
     return answer_of_exception(error)

@@ -52,8 +52,7 @@ async def adrive(run: Generator[Ask | Effect, Any, T], ask: Asker | AsyncAsker |
 
 
 def call_safely(act: Callable[..., Any], *values: Any) -> None:
-    """Call what only watches or keeps the books: its failure is logged, never raised, since a compaction
-    that was made and kept must not be lost for it."""
+    """Call a listener or a ledger. Its failure is logged, never raised: it must not lose a compaction."""
     try:
         act(*values)
     except Exception:  # noqa: BLE001 - whatever a listener raises

@@ -62,18 +62,18 @@ class HTTPModel:
 
     def __call__(self, ask: Ask, within: float | None = None, /) -> Answer:
         """Ask."""
-        return self._ask(_Line(), ask, within)
+        return self._ask(_CuttableConnections(), ask, within)
 
     async def acall(self, ask: Ask, within: float | None = None, /) -> Answer:
         """As calling it, for async code: in a thread, which a cancelled task cuts short."""
-        line = _Line()
+        line = _CuttableConnections()
         try:
             return await asyncio.to_thread(self._ask, line, ask, within)
         except asyncio.CancelledError:
             line.cut()
             raise
 
-    def _ask(self, line: "_Line", ask: Ask, within: float | None) -> Answer:
+    def _ask(self, line: "_CuttableConnections", ask: Ask, within: float | None) -> Answer:
         secrets = (self.key, *self.headers.values())
         try:
             with line.opener().open(
@@ -93,7 +93,7 @@ class HTTPModel:
             return answer_of_exception(
                 ConnectionError(f"the reply broke off: {type(error).__name__}"), secrets
             )
-        except Exception as error:  # noqa: BLE001 - whatever it is, a model that fails must not stop an agent
+        except Exception as error:  # noqa: BLE001 - a model that fails must not stop an agent
             return answer_of_exception(error, secrets)
 
     def _request(self, ask: Ask) -> Request:
@@ -138,21 +138,21 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is no JSON")
 
 
-class _Line:
-    """The connection of one request, so that another thread can cut it."""
+class _CuttableConnections:
+    """The connections of one request, so that another thread can cut them."""
 
     def __init__(self) -> None:
         self._connections: list[HTTPConnection] = []
         self._is_cut = False
 
     def opener(self) -> OpenerDirector:
-        """An opener that makes its connections here."""
+        """Return an opener that makes its connections here."""
         return build_opener(_Plain(self), _Secure(self), _NoRedirects)
 
-    def made(
+    def connect(
         self, kind: Callable[..., HTTPConnection], *args: Any, **options: Any
     ) -> HTTPConnection:
-        """A new connection. Raises ConnectionAbortedError once the line is cut."""
+        """Make a new connection. Raises ConnectionAbortedError once they are cut."""
         if self._is_cut:
             raise ConnectionAbortedError
         connection = kind(*args, **options)
@@ -160,7 +160,7 @@ class _Line:
         return connection
 
     def cut(self) -> None:
-        """Break off what is under way: whoever waits for an answer wakes up."""
+        """Break off the request: whoever waits for an answer wakes up."""
         self._is_cut = True
         for connection in self._connections:
             with suppress(OSError, AttributeError):  # closed already, or not yet connected
@@ -168,21 +168,21 @@ class _Line:
 
 
 class _Plain(HTTPHandler):
-    def __init__(self, line: _Line) -> None:
+    def __init__(self, line: _CuttableConnections) -> None:
         super().__init__()
         self._line = line
 
     def http_open(self, req: Request) -> Any:
-        return self.do_open(partial(self._line.made, HTTPConnection), req)
+        return self.do_open(partial(self._line.connect, HTTPConnection), req)
 
 
 class _Secure(HTTPSHandler):
-    def __init__(self, line: _Line) -> None:
+    def __init__(self, line: _CuttableConnections) -> None:
         super().__init__()
         self._line = line
 
     def https_open(self, req: Request) -> Any:
-        return self.do_open(partial(self._line.made, HTTPSConnection), req)
+        return self.do_open(partial(self._line.connect, HTTPSConnection), req)
 
 
 class _NoRedirects(HTTPRedirectHandler):

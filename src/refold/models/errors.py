@@ -1,4 +1,4 @@
-"""Of what sort a failure is, and how it is told without telling a secret.
+"""What kind of failure a call ended in, and its text without secrets.
 
 Exceptions are recognised by what they carry (`status_code`, `response.headers`) and by their class
 names, so that no SDK is needed to read those of another.
@@ -51,7 +51,7 @@ _KINDS: Mapping[int, FailureKind] = {
 
 
 def answer_of_exception(error: Exception, secrets: Iterable[str | None] = ()) -> Answer:
-    """The answer of a model whose call ended in *error*; *secrets* are struck out of what it says."""
+    """Return the answer of a model whose call ended in *error*, without *secrets*."""
     return Answer(
         "",
         "error",
@@ -63,7 +63,7 @@ def answer_of_exception(error: Exception, secrets: Iterable[str | None] = ()) ->
 def answer_of_status(
     status: int, text: str, headers: Mapping[str, str], secrets: Iterable[str | None] = ()
 ) -> Answer:
-    """The answer of a server that replied with an error's status."""
+    """Return the answer of a server that replied with an error's status."""
     return Answer(
         "",
         "error",
@@ -73,12 +73,12 @@ def answer_of_status(
 
 
 def answer_of_timeout(seconds: float) -> Answer:
-    """The answer of a model that gave none in time."""
+    """Return the answer of a model that gave none in time."""
     return Answer("", "error", f"no answer within {seconds:.3g} seconds", fault=Failure("timeout"))
 
 
 def shorten_error(text: str, secrets: Iterable[str | None] = ()) -> str:
-    """A failure's text on one short line, without *secrets* and without what looks like one."""
+    """Return a failure's text on one short line, without *secrets* and what looks like one."""
     for secret in secrets:
         if secret:
             text = text.replace(secret, "***")
@@ -86,7 +86,7 @@ def shorten_error(text: str, secrets: Iterable[str | None] = ()) -> str:
 
 
 def fault_of_exception(error: Exception) -> Failure:
-    """Of what sort an exception of any SDK is."""
+    """Classify an exception of any SDK."""
     name, status = type(error).__name__, getattr(error, "status_code", None)
     if isinstance(error, TimeoutError) or "Timeout" in name:
         return Failure("timeout")
@@ -102,7 +102,7 @@ def fault_of_exception(error: Exception) -> Failure:
 
 
 def fault_of_status(status: int, text: str, headers: Mapping[str, str]) -> Failure:
-    """Of what sort a reply with this status, text and headers is."""
+    """Classify a reply by its status, text and headers."""
     if status == 429 and _QUOTA.search(text[:_READ]):
         return Failure("quota")
     if status in (400, 413, 422) and _OVERFLOW.search(text[:_READ]):
@@ -120,20 +120,20 @@ def _headers(error: Exception) -> Mapping[str, str]:
 
 
 def retry_after(headers: Mapping[str, Any]) -> float | None:
-    """Seconds to wait as `retry-after-ms` or `retry-after` says, the latter in seconds or as a date."""
+    """Return the seconds to wait as `retry-after-ms` or `retry-after` says, the latter in seconds or as a date."""
     lower = {str(name).lower(): str(value).strip() for name, value in headers.items()}
-    exact, said = _number(lower.get("retry-after-ms")), lower.get("retry-after", "")
-    if exact is not None:
-        return exact / 1_000
-    seconds = _number(said)
-    return _until(said) if seconds is None and said else seconds
+    milliseconds, text = _number(lower.get("retry-after-ms")), lower.get("retry-after", "")
+    if milliseconds is not None:
+        return milliseconds / 1_000
+    seconds = _number(text)
+    return _seconds_until(text) if seconds is None and text else seconds
 
 
 def _number(text: str | None) -> float | None:
     return float(text) if text and re.fullmatch(r"\d{1,9}(?:\.\d{1,9})?", text, re.ASCII) else None
 
 
-def _until(date: str) -> float | None:
+def _seconds_until(date: str) -> float | None:
     try:
         when = parsedate_to_datetime(date)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Several tries, several models, one answer: what is done about failures of transport."""
+"""Several tries, several models, one answer, and a circuit breaker for when all of them fail."""
 
 import asyncio
 import time
@@ -21,9 +21,8 @@ class CircuitBreaker:
     """Opens after so many failures in a row; a success closes it (conformance 50).
 
     While it is open no automatic run asks a model; what a user starts by hand still does. With
-    *rest*, one automatic run is let through every so many seconds; without, it stays open until
-    a success or `record_success()`. Ladders that share a breaker share its state; calls may come from
-    several threads.
+    *cooldown*, one automatic run is let through every so many seconds; without, it stays open until
+    a success or `record_success()`. Fallbacks can share one breaker. Usable from several threads.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class CircuitBreaker:
         return self.failures_in_a_row >= self.failures
 
     def allows(self) -> bool:
-        """May an automatic run ask now? Where the rest is over, that is said once a rest."""
+        """May an automatic run ask now? While it is open, one may after each cooldown."""
         with self._lock:
             if not self.is_open:
                 return True
@@ -55,7 +54,7 @@ class CircuitBreaker:
             return True
 
     def record_failure(self, error: str = "") -> None:
-        """One more failure; also for what only the caller can judge, as a summary that was no good."""
+        """Count a failure; also for what only the caller can judge, such as a summary that was no good."""
         with self._lock:
             self.failures_in_a_row, self.last_error, self._since = (
                 self.failures_in_a_row + 1,
@@ -64,7 +63,7 @@ class CircuitBreaker:
             )
 
     def record_success(self) -> None:
-        """A success: closed again."""
+        """Close it."""
         with self._lock:
             self.failures_in_a_row, self.last_error = 0, ""
 
@@ -97,59 +96,59 @@ FallbackSteps = Generator[Call | Wait, Answer | None, Answer | None]
 
 
 class Fallback:
-    """Models, the best first. A failure that may pass (rate limit, overload, timeout, connection) is
-    tried again, with growing pauses; any other goes to the next model at once.
+    """A model made of several, the best first: when one fails, the next answers.
 
-    An answer that was given is never asked again, however it ended: whether one that is cut off or
-    filtered is good enough is the summarizer's to judge. The final `Answer` counts all calls,
-    tokens and dollars; of several failures it tells the last, or that the request was too large
-    where any model said so, since that can be helped. `by_hand` is the same ladder for what a user
-    starts: it asks though the breaker is open.
+    A failure that may pass (rate limit, overload, timeout, connection) is tried again, with growing
+    pauses; any other goes to the next model at once. Any answer is final: whether one that is cut
+    off or filtered is good enough is for the summarizer to judge. The final `Answer` counts all
+    calls, tokens and dollars. Of several failures it reports the last, or that the request was too
+    large if any model said so, since that can be helped.
 
-    A function among *models* is one of `Ask` (see `refold.models.as_model`). Raises ValueError without models.
+    A function among *models* takes an `Ask` (see `refold.models.as_model`). Raises ValueError
+    without models.
     """
 
     def __init__(
         self,
         *models: Model | Callable[[Ask], Any],
         tries: int = 3,
-        calls: int = 6,
+        max_calls: int = 6,
         deadline: float = 300.0,
-        pause: float = 1.0,
-        longest: float = 60.0,
+        first_pause: float = 1.0,
+        longest_pause: float = 60.0,
         seed: int | None = None,
         breaker: CircuitBreaker | None = None,
         clock: Clock = CLOCK,
     ) -> None:
-        """*tries* for each model, *calls* for all of them together, *deadline* seconds for one ask.
+        """Allow *tries* for each model, *max_calls* in all, and *deadline* seconds for one ask.
 
-        The first pause is half to once *pause* seconds, each further one twice as long; where the
-        server says how long to wait, that is waited. Where this is more than *longest* seconds, or
-        more than is left until the deadline, the next model is asked instead. *seed* makes the
-        pauses the same for every ask.
+        The first pause is half to once *first_pause* seconds, each further one twice as long, and
+        at least as long as the server says. If that is more than *longest_pause* seconds, or more
+        than remains until the deadline, the next model is asked instead. *seed* makes the pauses
+        the same for every ask.
         """
         if not models:
             raise ValueError("a fallback needs at least one model")
         self.models = tuple(m if isinstance(m, Model) else as_model(m) for m in models)
-        self.tries, self.calls, self.deadline = tries, calls, deadline
-        self.pause, self.longest, self.seed = pause, longest, seed
+        self.tries, self.max_calls, self.deadline = tries, max_calls, deadline
+        self.first_pause, self.longest_pause, self.seed = first_pause, longest_pause, seed
         self.breaker = CircuitBreaker(clock=clock.now) if breaker is None else breaker
         self._clock, self._manual = clock, False
 
     def __repr__(self) -> str:
         models = ", ".join(map(repr, self.models))
-        return f"Fallback({models}, tries={self.tries}, calls={self.calls}, deadline={self.deadline:g})"
+        return f"Fallback({models}, tries={self.tries}, max_calls={self.max_calls}, deadline={self.deadline:g})"
 
     @property
-    def by_hand(self) -> "Fallback":
-        """This ladder, breaker included, for runs that a user starts: an open breaker does not stop it."""
-        other = copy(self)
-        other._manual = True  # noqa: SLF001 - its own kind
-        return other
+    def manual(self) -> "Fallback":
+        """The same for runs that a user starts: it asks although the breaker is open."""
+        manual = copy(self)
+        manual._manual = True  # noqa: SLF001 - its own kind
+        return manual
 
     def __call__(self, ask: Ask, within: float | None = None, /) -> Answer | None:
         """Ask. What a model was doing when it is interrupted ends with it."""
-        run = self._climb(within)
+        run = self._answer(within)
         step = advance(run)
         while not isinstance(step, End):
             if isinstance(step, Wait):
@@ -161,23 +160,23 @@ class Fallback:
 
     async def acall(self, ask: Ask, within: float | None = None, /) -> Answer | None:
         """As calling it, for async code; a model that is too slow is cancelled."""
-        run = self._climb(within)
+        run = self._answer(within)
         step = advance(run)
         while not isinstance(step, End):
             if isinstance(step, Wait):
                 await self._clock.asleep(step.seconds)
                 step = advance(run)
             else:
-                step = advance(run, await _timed(step, ask))
+                step = advance(run, await _call_in_time(step, ask))
         return step.value
 
     # --- one ask --------------------------------------------------------------------------------
 
-    def _climb(self, within: float | None) -> FallbackSteps:
+    def _answer(self, within: float | None) -> FallbackSteps:
         if not (self._manual or self.breaker.allows()):
-            told = f"not asked: {self.breaker.failures_in_a_row} failures in a row, the last: {self.breaker.last_error}"
-            return Answer("", "error", told, calls=0, fault=Failure("breaker"))
-        answer = yield from self._all(
+            reason = f"not asked: {self.breaker.failures_in_a_row} failures in a row, the last: {self.breaker.last_error}"
+            return Answer("", "error", reason, calls=0, fault=Failure("breaker"))
+        answer = yield from self._ask_models(
             self.deadline if within is None else min(within, self.deadline)
         )
         if answer is not None and answer.finish == "error":
@@ -186,37 +185,39 @@ class Fallback:
             self.breaker.record_success()
         return answer
 
-    def _all(self, seconds: float) -> FallbackSteps:
-        """Every model in turn, until one answers."""
-        tally, end, random = CallTotals(), self._clock.now() + seconds, Random(self.seed)  # noqa: S311 - pauses
+    def _ask_models(self, seconds: float) -> FallbackSteps:
+        """Ask each model in turn, until one answers."""
+        totals, end, random = CallTotals(), self._clock.now() + seconds, Random(self.seed)  # noqa: S311 - pauses
         for model in self.models:
-            answer = yield from self._one(model, tally, end, random)
+            answer = yield from self._ask_model(model, totals, end, random)
             if answer is not None and answer.finish != "error":
-                return tally.total(answer)
-        return tally.total(tally.worst) if tally.worst else None
+                return totals.total(answer)
+        return totals.total(totals.worst) if totals.worst else None
 
-    def _one(self, model: Model, tally: "CallTotals", end: float, random: Random) -> FallbackSteps:
-        """One model, tried as often as it is worth."""
+    def _ask_model(
+        self, model: Model, totals: "CallTotals", end: float, random: Random
+    ) -> FallbackSteps:
+        """Ask one model, as often as it is worth trying."""
         answer = None
-        for past in range(self.tries):
-            left = end - self._clock.now()
-            if tally.calls >= self.calls or left <= 0:
+        for attempt in range(self.tries):
+            remaining = end - self._clock.now()
+            if totals.calls >= self.max_calls or remaining <= 0:
                 break
-            answer = yield Call(model, left)
-            tally.add(answer)
-            wait = self._pause(answer, past, random)
+            answer = yield Call(model, remaining)
+            totals.add(answer)
+            wait = self._pause(answer, attempt, random)
             if (
                 wait is None
-                or past + 1 == self.tries
-                or tally.calls >= self.calls
+                or attempt + 1 == self.tries
+                or totals.calls >= self.max_calls
                 or self._clock.now() + wait >= end
             ):
                 break
             yield Wait(wait)
         return answer
 
-    def _pause(self, answer: Answer | None, past: int, random: Random) -> float | None:
-        """Seconds until the next try; None where there is no sense in one."""
+    def _pause(self, answer: Answer | None, attempt: int, random: Random) -> float | None:
+        """Return the seconds until the next try; None if there is no sense in one."""
         if (
             answer is None
             or answer.finish != "error"
@@ -224,9 +225,9 @@ class Fallback:
             or not answer.fault.passes
         ):
             return None
-        grown = min(self.pause * 2**past, self.longest) * random.uniform(0.5, 1)
+        grown = min(self.first_pause * 2**attempt, self.longest_pause) * random.uniform(0.5, 1)
         wait = max(grown, answer.fault.retry_after or 0.0)
-        return wait if wait <= self.longest else None
+        return wait if wait <= self.longest_pause else None
 
 
 @dataclass
@@ -237,10 +238,10 @@ class CallTotals:
     cost: float = 0.0
     usages: list[Usage] = field(default_factory=list)
     worst: Answer | None = None
-    """The failure to tell of."""
+    """The failure to report."""
 
     def add(self, answer: Answer | None) -> None:
-        """One more answer, if it was one."""
+        """Count one more answer, if it was one."""
         if answer is None:
             return
         self.calls, self.cost = self.calls + answer.calls, self.cost + answer.cost
@@ -251,7 +252,7 @@ class CallTotals:
             self.worst = answer
 
     def total(self, answer: Answer) -> Answer:
-        """The answer with what all calls came to."""
+        """Return *answer* with what all calls came to."""
         return replace(answer, calls=self.calls, cost=self.cost, usage=_sum(self.usages))
 
 
@@ -262,7 +263,7 @@ def _sum(usages: list[Usage]) -> Usage | None:
     return Usage(*map(sum, zip(*figures, strict=True)))
 
 
-async def _timed(call: Call, ask: Ask) -> Answer | None:
+async def _call_in_time(call: Call, ask: Ask) -> Answer | None:
     try:
         async with asyncio.timeout(call.within):
             return await call.model.acall(ask, call.within)

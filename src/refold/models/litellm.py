@@ -22,7 +22,7 @@ class LiteLLMModel:
     """Asks by `litellm.completion` and `litellm.acompletion`.
 
     Keys come from the environment, as LiteLLM reads them, or with *options*. One ask is one call:
-    LiteLLM's own retries are off, retrying is the ladder's.
+    LiteLLM's own retries are off, retrying is the work of `Fallback`.
     """
 
     model: str
@@ -41,7 +41,7 @@ class LiteLLMModel:
         """Ask."""
         try:
             reply = completion(**self._arguments(ask, within))
-        except Exception as error:  # noqa: BLE001 - whatever it is, a model that fails must not stop an agent
+        except Exception as error:  # noqa: BLE001 - a model that fails must not stop an agent
             return answer_of_exception(error, self._secrets())
         return self._answer(reply)
 
@@ -49,7 +49,7 @@ class LiteLLMModel:
         """As calling it, for async code."""
         try:
             reply = await acompletion(**self._arguments(ask, within))
-        except Exception as error:  # noqa: BLE001 - likewise
+        except Exception as error:  # noqa: BLE001 - a model that fails must not stop an agent
             return answer_of_exception(error, self._secrets())
         return self._answer(reply)
 
@@ -60,9 +60,9 @@ class LiteLLMModel:
 
     def _answer(self, reply: Any) -> Answer:
         answer, hidden = read_chat(_chat(as_mapping(reply))), getattr(reply, "_hidden_params", None)
-        said = hidden.get("response_cost") if isinstance(hidden, Mapping) else None
-        if self.price is None and isinstance(said, int | float):
-            return replace(answer, cost=float(said))
+        cost = hidden.get("response_cost") if isinstance(hidden, Mapping) else None
+        if self.price is None and isinstance(cost, int | float):
+            return replace(answer, cost=float(cost))
         return with_cost(answer, self.price)
 
     def _secrets(self) -> list[str]:

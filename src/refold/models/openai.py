@@ -26,7 +26,7 @@ class OpenAIModel:
     *client* is an `OpenAI` or `AsyncOpenAI` with your key and address; without one a client is made
     for each call, which reads `OPENAI_API_KEY`. An async client serves `acall` only; a sync one
     serves both, `acall` in a thread that a cancelled task leaves behind until its timeout.
-    One ask is one HTTP request: the SDK's own retries are off, retrying is the ladder's.
+    One ask is one HTTP request: the SDK's own retries are off, retrying is the work of `Fallback`.
     """
 
     client: OpenAI | AsyncOpenAI | None = field(default=None, repr=False)
@@ -60,7 +60,7 @@ class OpenAIModel:
             request = self._request(ask)
             with _sync(self.client) as client:
                 reply = _create(client, request, effective_timeout(self.timeout, within))
-        except Exception as error:  # noqa: BLE001 - whatever it is, a model that fails must not stop an agent
+        except Exception as error:  # noqa: BLE001 - a model that fails must not stop an agent
             return answer_of_exception(error, (_key(self.client),))
         return self._answer(request, reply)
 
@@ -72,7 +72,7 @@ class OpenAIModel:
             request = self._request(ask)
             async with _async(self.client) as client:
                 reply = await _create(client, request, effective_timeout(self.timeout, within))
-        except Exception as error:  # noqa: BLE001 - likewise
+        except Exception as error:  # noqa: BLE001 - a model that fails must not stop an agent
             return answer_of_exception(error, (_key(self.client),))
         return self._answer(request, reply)
 
@@ -96,8 +96,8 @@ def _create(client: Any, request: Request, timeout: float) -> Any:
     on go by name, all others as they are: it need not know them."""
     field = "input" if request.format == RESPONSES else "messages"
     rest = {name: value for name, value in request.body.items() if name not in ("model", field)}
-    one = client.with_options(max_retries=0)
-    api = one.responses if request.format == RESPONSES else one.chat.completions
+    client = client.with_options(max_retries=0)
+    api = client.responses if request.format == RESPONSES else client.chat.completions
     named = {"model": request.body["model"], field: request.body[field]}
     return api.create(**named, extra_body=rest, timeout=timeout)
 

@@ -1,4 +1,4 @@
-"""An `Ask` as a request body: a request of its own, or the conversation's own request continued."""
+"""An `Ask` as a request body: standing alone, or the conversation's own request continued."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -36,7 +36,7 @@ class Request(NamedTuple):
 
 
 def standalone_request(ask: Ask, format: str, model: str, spare: int = 0, cap: str = "") -> Request:
-    """The ask as a request of its own, with room for *spare* tokens of reasoning. *cap* is the field
+    """Return the ask as a request of its own, with room for *spare* tokens of reasoning. *cap* is the field
     that caps the answer, where that is not the usual one."""
     turns = [{"role": role, "content": text} for role, text in alternating_turns(ask)]
     body: dict[str, Any] = {"model": model, (cap or CAPS[format]): ask.max_tokens + spare}
@@ -52,7 +52,7 @@ def standalone_request(ask: Ask, format: str, model: str, spare: int = 0, cap: s
 
 
 def alternating_turns(ask: Ask) -> list[tuple[str, str]]:
-    """Role and text of each turn, the prompt last: roles alternate and the user begins."""
+    """Return role and text of each turn, the prompt last: roles alternate and the user begins."""
     turns: list[tuple[str, str]] = []
     for message in (*ask.messages, user(ask.prompt)):
         if turns and turns[-1][0] == message.role:
@@ -65,7 +65,7 @@ def alternating_turns(ask: Ask) -> list[tuple[str, str]]:
 def continue_request(
     ask: Ask, formats: Iterable[str], model: str, window: int | None, spare: int = 0, cap: str = ""
 ) -> Request | None:
-    """The request of the conversation itself, with the prompt as its last user message: what the
+    """Return the request of the conversation itself, with the prompt as its last user message: what the
     provider has cached is not sent anew. None where it cannot be: the history came as something else
     than a request body of one of *formats*, the server holds part of it, it ends in calls that are
     not answered yet, or request and answer would exceed *window* tokens."""
@@ -81,7 +81,7 @@ def continue_request(
     if (
         any(envelope.body.get(name) for name in _SERVER_HELD)
         or not _fits(view, ask, window)
-        or _broken(view, ask)
+        or _breaks_a_rule(view, ask)
     ):
         return None
     body, format = parse_body(view.payload), envelope.codec.NAME
@@ -89,22 +89,23 @@ def continue_request(
         name: value for name, value in body.items() if name not in _DROPPED and value is not None
     }
     fields |= {
-        envelope.codec.FIELD: _wires(envelope, body, ask.prompt),
+        envelope.codec.FIELD: _entries_with_prompt(envelope, body, ask.prompt),
         "model": fields.get("model") or model,
     }
     named = cap if cap and format == CHAT else CAPS[format]
     field = next((name for name in ("max_tokens", "max_completion_tokens") if name in body), named)
-    fields[field if format == CHAT else named] = ask.max_tokens + spare + _thinking(body)
+    fields[field if format == CHAT else named] = ask.max_tokens + spare + _thinking_budget(body)
     return Request(format, _without_tools(_without_form(fields), format))
 
 
 def _fits(view: View, ask: Ask, window: int | None) -> bool:
     return (
-        window is None or view.tokens + view.profile.count(user(ask.prompt)) + ask.max_tokens <= window
+        window is None
+        or view.tokens + view.profile.count(user(ask.prompt)) + ask.max_tokens <= window
     )
 
 
-def _broken(view: View, ask: Ask) -> bool:
+def _breaks_a_rule(view: View, ask: Ask) -> bool:
     """Would the prompt at the end break a rule that the view keeps?"""
     check, messages = view.profile.rules.check, view.messages
     after = {(v.rule, v.subject) for v in check(_with_prompt(view, ask.prompt))}
@@ -119,7 +120,7 @@ def _with_prompt(view: View, prompt: str) -> tuple[Message, ...]:
 
 
 def parse_body(payload: Any) -> Mapping[str, Any]:
-    """A request body, whether it came as an object or as JSON text."""
+    """Return a request body that came as an object or as JSON text."""
     if isinstance(payload, bytes):
         payload = payload.decode("utf-8", "replace")
     body: Mapping[str, Any] = (
@@ -128,24 +129,24 @@ def parse_body(payload: Any) -> Mapping[str, Any]:
     return body
 
 
-def _wires(envelope: Payload, body: Mapping[str, Any], prompt: str) -> list[Any]:
-    codec, wires = envelope.codec, body[envelope.codec.FIELD]
-    said = [codec.encode(user(wires))] if isinstance(wires, str) else list(wires)
+def _entries_with_prompt(payload: Payload, body: Mapping[str, Any], prompt: str) -> list[Any]:
+    codec, content = payload.codec, body[payload.codec.FIELD]
+    entries = [codec.encode(user(content))] if isinstance(content, str) else list(content)
     last = codec.encode(user(prompt))
-    if said and codec.rules(body).alternate and codec.decode(said[-1], ()).role == "user":
-        return [*said[:-1], codec.merge(said[-1], last)]
-    return [*said, last]
+    if entries and codec.rules(body).alternate and codec.decode(entries[-1], ()).role == "user":
+        return [*entries[:-1], codec.merge(entries[-1], last)]
+    return [*entries, last]
 
 
-def _thinking(body: Mapping[str, Any]) -> int:
-    """Tokens of an Anthropic request's thinking, which count towards the cap."""
+def _thinking_budget(body: Mapping[str, Any]) -> int:
+    """Return the tokens of an Anthropic request's thinking, which count towards the cap."""
     thinking = body.get("thinking")
     budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else None
     return budget if isinstance(budget, int) else 0
 
 
 def _without_form(body: dict[str, Any]) -> dict[str, Any]:
-    """*body* without the schema its answers had to follow (`text.format`, `output_config.format`)."""
+    """Return *body* without the schema its answers had to follow (`text.format`, `output_config.format`)."""
     for name in ("text", "output_config"):
         if isinstance(body.get(name), Mapping):
             body[name] = {key: value for key, value in body[name].items() if key != "format"}
@@ -153,7 +154,7 @@ def _without_form(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_tools(body: dict[str, Any], format: str) -> dict[str, Any]:
-    """*body* with its tools but no wish to have one called. Anthropic caches messages under the
+    """Return *body* with its tools but no wish to have one called. Anthropic caches messages under the
     request's `tool_choice`, so there it is touched only where it forces a call."""
     if format != MESSAGES:
         return body | {"tool_choice": "none"} if body.get("tools") else body

@@ -16,14 +16,14 @@ _OPENING = re.compile(rf"<{_TAGS}>", re.IGNORECASE)
 
 
 def strip_reasoning(text: str) -> str:
-    """*text* without the reasoning that it begins with: `<think>…</think>`, such a block that never
+    """Return *text* without the reasoning that it begins with: `<think>…</think>`, such a block that never
     closes (then nothing is left), or one whose opening tag the chat template swallowed. Tags further
     down, as in a summary that speaks of them, stay. Without reasoning the text comes back as it is."""
     at = 0
-    while found := _LEADING.match(text, at):
-        at = found.end()
-    if at == 0 and (found := _HEADLESS.search(text)) and not _OPENING.search(text, 0, found.end()):
-        at = found.end()
+    while match := _LEADING.match(text, at):
+        at = match.end()
+    if at == 0 and (match := _HEADLESS.search(text)) and not _OPENING.search(text, 0, match.end()):
+        at = match.end()
     return text[at:].strip() if at else text
 
 
@@ -47,14 +47,14 @@ _FINISHES = {
 
 
 def as_mapping(reply: Any) -> Mapping[str, Any]:
-    """An SDK's reply as parsed JSON; empty where it is no object."""
+    """Return an SDK's reply as parsed JSON; empty if it is no object."""
     if isinstance(reply, Mapping):
         return reply
     return reply.model_dump(warnings=False) if hasattr(reply, "model_dump") else {}
 
 
 def read_chat(reply: Mapping[str, Any]) -> Answer:
-    """A reply of Chat Completions."""
+    """Read a reply of Chat Completions."""
     choices = _list(reply.get("choices"))
     message = _object(_object(choices[0]).get("message")) if choices else {}
     if not message:
@@ -68,7 +68,7 @@ def read_chat(reply: Mapping[str, Any]) -> Answer:
 
 
 def read_responses(reply: Mapping[str, Any]) -> Answer:
-    """A reply of the Responses API."""
+    """Read a reply of the Responses API."""
     status, output = reply.get("status"), reply.get("output")
     if not isinstance(output, list) or status not in ("completed", "incomplete"):
         return _unreadable(reply)
@@ -85,7 +85,7 @@ def read_responses(reply: Mapping[str, Any]) -> Answer:
 
 
 def read_messages(reply: Mapping[str, Any]) -> Answer:
-    """A reply of Anthropic's Messages."""
+    """Read a reply of Anthropic's Messages."""
     if not isinstance(reply.get("content"), list):
         return _unreadable(reply)
     finish = _finish(reply.get("stop_reason"))
