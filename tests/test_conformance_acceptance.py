@@ -320,7 +320,7 @@ INVENTED = [
 def test_conformance_38_a_quoted_request_that_nobody_made_is_struck_out(line, struck):
     heard = ["Request 3: fix part 3.", "不要修改 tests 目录下的任何文件。"]
     checked = check_quotes(line, heard)
-    assert checked.struck == struck
+    assert checked.struck_count == struck
     assert checked.text.count(STRUCK_OUT) == struck
     assert struck or checked.text == line
 

@@ -102,9 +102,9 @@ def test_concepts_are_told_apart(concepts):
 def test_what_is_written_is_read_back(value):
     written = FORM.render(value)
     assert FORM.parse(written) == (value if value.entries else None)
-    assert FORM.written(written, "x") == (value if value.entries else None)
-    assert FORM.written(f"{written}\n## x\n- y", "x") == (value if value.entries else None)
-    assert not value.entries or FORM.written(f"{written}\n## other\n- y", "x") is None
+    assert FORM.read_rendered(written, "x") == (value if value.entries else None)
+    assert FORM.read_rendered(f"{written}\n## x\n- y", "x") == (value if value.entries else None)
+    assert not value.entries or FORM.read_rendered(f"{written}\n## other\n- y", "x") is None
 
 
 @given(
@@ -163,7 +163,7 @@ def test_ten_rounds_lose_no_fact():
 @given(facts())
 def test_it_gets_shorter_and_no_concept_goes(value):
     now = value
-    while (less := FORM.shorter(now)) is not None:
+    while (less := FORM.shorten(now)) is not None:
         assert len(FORM.render(less)) < len(FORM.render(now))
         now = less
     assert {title for title, _ in now.entries} == {title for title, _ in value.entries}

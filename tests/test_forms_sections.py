@@ -117,7 +117,7 @@ def test_ten_rounds_of_forgetful_updates_lose_nothing():
 def test_it_gets_shorter_and_standing_entries_stay(drawn):
     form, value, _ = drawn
     now = value
-    while (less := form.shorter(now)) is not None:
+    while (less := form.shorten(now)) is not None:
         assert len(form.render(less)) < len(form.render(now))
         now = less
     assert all(now[h.title] == (() if h.kind == "log" else value[h.title]) for h in form.headings)

@@ -211,7 +211,7 @@ def test_merging_keeps_what_was_known_and_says_it_once(old, new):
 @given(SNAPSHOTS)
 def test_it_gets_shorter_step_by_step_and_keeps_what_must_stay(value):
     form, now = SnapshotForm(), value
-    while (less := form.shorter(now)) is not None:
+    while (less := form.shorten(now)) is not None:
         assert len(form.render(less)) < len(form.render(now))
         now = less
     assert now.overall_goal == value.overall_goal

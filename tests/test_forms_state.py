@@ -162,7 +162,7 @@ def test_ten_rounds_lose_nothing_and_leave_what_is_not_named_as_it_was():
 @given(STATES)
 def test_it_gets_shorter_and_what_is_open_stays(state):
     now = state
-    while (less := FORM.shorter(now)) is not None:
+    while (less := FORM.shorten(now)) is not None:
         assert len(FORM.render(less)) < len(FORM.render(now))
         now = less
     assert now.goal == state.goal

@@ -210,7 +210,7 @@ def test_the_request_is_prompt_history_instruction():
     (history,) = ask.messages
     assert history.role == "user"
     assert history.text.startswith("<conversation>\n<user>\nRequest 0.")
-    assert ask.prompt == COMPRESSION_USER_INSTRUCTION.filled(tokens=ask.max_tokens * 4 // 5).text
+    assert ask.prompt == COMPRESSION_USER_INSTRUCTION.fill(tokens=ask.max_tokens * 4 // 5).text
     assert ask.prompt_id.startswith("gemini@")
 
 

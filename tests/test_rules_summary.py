@@ -320,7 +320,7 @@ def test_equal_requests_are_one_line_with_a_count_where_the_latest_stood():
     text = run(said, 1_000)
     assert text.startswith("## Requests\n- Mend the parser.\n- continue (×400)\n- 好 (×28)\n")
     assert text.count("continue") == 1
-    assert parse_summary(text).repeated == {"continue": 400, "好": 28}
+    assert parse_summary(text).repeats == {"continue": 400, "好": 28}
 
 
 def test_requests_in_other_words_stay_apart():
@@ -346,7 +346,7 @@ def test_a_request_that_ends_like_a_count_is_read_back():
 
 def test_a_long_request_that_is_cut_keeps_its_count():
     long = "BEGINNING " + "word " * 9_000 + "THE END"
-    assert parse_summary(run([user(long), says("Done."), user(long), says("Done.")], 1_000)).repeated.popitem()[1] == 2
+    assert parse_summary(run([user(long), says("Done."), user(long), says("Done.")], 1_000)).repeats.popitem()[1] == 2
 
 
 # --- merging ---------------------------------------------------------------------------------
@@ -358,7 +358,7 @@ def test_conformance_43_the_file_list_is_cumulative():
     third = run([wrap_summary(second), user("On."), *call("bash", command="rm src/c.py")])
     assert parse_summary(third).files == {"src/a.py": "created", "src/b.py": "modified", "src/c.py": "deleted"}
     assert parse_summary(third).requests == ("Go.", "On.")
-    assert parse_summary(third).repeated == {"On.": 2}
+    assert parse_summary(third).repeats == {"On.": 2}
 
 
 def test_requests_survive_repeated_compaction_verbatim():
@@ -399,7 +399,7 @@ ASKED = st.one_of(
     ),
 )
 DIGESTS = st.builds(
-    lambda asked, **rest: Digest(requests=tuple(asked), repeated={text: n for text, n in asked.items() if n > 1}, **rest),
+    lambda asked, **rest: Digest(requests=tuple(asked), repeats={text: n for text, n in asked.items() if n > 1}, **rest),
     asked=st.dictionaries(ASKED, st.integers(1, 500), max_size=4),
     constraints=MANY,
     decisions=MANY,

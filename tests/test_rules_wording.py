@@ -163,12 +163,12 @@ def test_ordinary_sentences_bind_nobody(text: str) -> None:
 
 @pytest.mark.parametrize("text", each(STRESSES))
 def test_words_of_emphasis(text: str) -> None:
-    assert Emphasis().holds(user(text))
+    assert Emphasis().is_emphatic(user(text))
 
 
 @pytest.mark.parametrize("text", each(STRESSES_NOT))
 def test_ordinary_sentences_stress_nothing(text: str) -> None:
-    assert not Emphasis().holds(user(text))
+    assert not Emphasis().is_emphatic(user(text))
 
 
 @pytest.mark.parametrize("text", each(PREFERS))
@@ -209,7 +209,7 @@ def test_every_language_has_words_of_each_kind(words: object) -> None:
 def test_a_million_characters_are_searched_in_one_pass(text: str) -> None:  # fmt: skip
     """Each of these would take hours if a pattern went back over the text."""
     for cues in (BINDING, STRESSING, PREFERRING):
-        assert cues.within(text) in {True, False}
+        assert cues.is_in(text) in {True, False}
 
 
 def test_a_constraint_in_any_language_is_in_the_digest() -> None:

@@ -99,7 +99,7 @@ def _by_user(message: Message) -> Iterator[tuple[Kind, str]]:
             continue
         if _DECIDES.search(line):
             yield "decision", line
-        elif line in binding or PREFERRING.within(line):
+        elif line in binding or PREFERRING.is_in(line):
             yield "preference", line
         elif _STATES.search(line):
             yield "fact", line

@@ -124,7 +124,7 @@ class TopicSummary:
         """The summary of `messages[start:stop]`, wrapped at most *max_tokens* tokens; empty if nothing fits."""
         yield from ()
         found = read_span(view, start, stop)
-        own = [message for _, message in found.said]
+        own = [message for _, message in found.messages]
         earlier = [*found.earlier, *(message.text for message in own if _language_of(message.text))]
         said = [message for message in own if not _language_of(message.text)]
         language = self._language(earlier, said)
@@ -245,7 +245,7 @@ def parse(text: str) -> Notes:
 
 def _foreign(text: str) -> Notes:
     known = parse_record(text)
-    users = sum(known.repeated.get(text, 1) for text in known.requests)
+    users = sum(known.repeats.get(text, 1) for text in known.requests)
     notes = (one_line(sentence, SENTENCE) for note in known.notes for sentence in sentences(note))
     return Notes(
         tuple(one_line(text, TOPIC) for text in known.requests),

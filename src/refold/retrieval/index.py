@@ -47,7 +47,7 @@ class Index(DatabaseClient):
         """Index `messages[:stop]` (all, without *stop*) as far as that has not been done; how many were new.
         Takes the time of what is new. Raises `StoreError`."""
         end = len(transcript) if stop is None else stop
-        start = self._known(transcript, end)
+        start = self._count_indexed(transcript, end)
         if start == end:
             return 0
         with self._database.transaction() as connection:
@@ -69,7 +69,7 @@ class Index(DatabaseClient):
         with self._database.connection("read") as connection:
             return connection.execute(FIND, (wanted,)).fetchall()
 
-    def _known(self, transcript: Transcript, end: int) -> int:
+    def _count_indexed(self, transcript: Transcript, end: int) -> int:
         """How many messages from the beginning are indexed: who knows one tip knows all before it."""
         low, high = 0, end
         with self._database.connection("read") as connection:

@@ -22,16 +22,16 @@ class Call(NamedTuple):
     answer: Callable[[str, bool], Any]
     """From a text, and whether it says what went wrong, to the result in the call's own form."""
 
-    def text(self, field: str) -> str:
+    def require_text(self, field: str) -> str:
         """A string that must be there. Raises ValueError."""
-        value = self._object().get(field)
+        value = self._as_object().get(field)
         if not isinstance(value, str) or not value.strip():
             raise ValueError(f"the argument `{field}` must be a text that is not empty")
         return value
 
-    def number(self, field: str, default: int) -> int:
+    def read_int(self, field: str, default: int) -> int:
         """A whole number, *default* where it is missing or null. Raises ValueError."""
-        value = self._object().get(field)
+        value = self._as_object().get(field)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, str) and value.strip().lstrip("-").isdecimal():
@@ -42,7 +42,7 @@ class Call(NamedTuple):
             raise ValueError(f"the argument `{field}` must be a whole number")  # noqa: TRY004 - it is a value that a model wrote
         return value
 
-    def _object(self) -> Mapping[str, Any]:
+    def _as_object(self) -> Mapping[str, Any]:
         found = self.arguments
         if isinstance(found, str):
             try:
@@ -193,8 +193,8 @@ def answer_call(view: View, call: Any, *, index: Index | None = None, size: int 
 
 
 def _answer_recall(view: View, call: Call, index: Index | None, size: int) -> str:
-    query = call.text("query")
-    limit = max(1, min(MAX_HITS, call.number("limit", 10)))
+    query = call.require_text("query")
+    limit = max(1, min(MAX_HITS, call.read_int("limit", 10)))
     hits = recall(view, query, limit + 1, index=index, width=max(40, min(600, size // limit - 60)))
     if not hits:
         return "No hidden message matches. Try fewer or other words."
@@ -211,9 +211,9 @@ def _answer_recall(view: View, call: Call, index: Index | None, size: int) -> st
 
 def _answer_unfold(view: View, call: Call, _index: Index | None, size: int) -> str:
     edit, at, offset = (
-        view.find(call.text("edit")),
-        call.number("position", -1),
-        call.number("offset", 0),
+        view.find(call.require_text("edit")),
+        call.read_int("position", -1),
+        call.read_int("offset", 0),
     )
     if at >= 0 and not edit.start <= at < edit.stop:
         raise ValueError(

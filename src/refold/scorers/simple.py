@@ -70,15 +70,15 @@ class Emphasis:
 
     def __call__(self, view: View) -> Sequence[float]:
         """A score for each message."""
-        return [float(self.holds(message)) for message in view.transcript.messages]
+        return [float(self.is_emphatic(message)) for message in view.transcript.messages]
 
-    def holds(self, message: Message) -> bool:
+    def is_emphatic(self, message: Message) -> bool:
         """Does this message say that something matters? Also good as a predicate of messages to pin."""
         if message.role not in self.roles:
             return False
         text = message.text[:MAX_SCANNED]
         if not self.words:
-            return STRESSING.within(text)
+            return STRESSING.is_in(text)
         lower = text.lower()
         return any(word.lower() in lower for word in self.words)
 
@@ -94,9 +94,9 @@ class Roles:
 
     def __call__(self, view: View) -> Sequence[float]:
         """A score for each message."""
-        return [self._of(message) for message in view.transcript.messages]
+        return [self._score(message) for message in view.transcript.messages]
 
-    def _of(self, message: Message) -> float:
+    def _score(self, message: Message) -> float:
         match "tool" if message.role == "user" and message.results else message.role:
             case "user":
                 return self.user

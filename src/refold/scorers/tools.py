@@ -19,11 +19,11 @@ class Exchange(NamedTuple):
     """A call that was answered."""
 
     call: ToolCall
-    made: int
+    call_position: int
     """Position of the call."""
-    answered: int
+    result_position: int
     """Position of the result."""
-    failed: bool
+    is_failure: bool
     """Does the result report a failure?"""
 
 
@@ -65,10 +65,10 @@ class Errors:
         worked = set[tuple[str, ...]]()
         for one in reversed(find_exchanges(view)):
             key = _attempt_key(one)
-            score = 0.5 if not one.failed else self.resolved if key in worked else 1.0
-            for at in (one.made, one.answered):
+            score = 0.5 if not one.is_failure else self.resolved if key in worked else 1.0
+            for at in (one.call_position, one.result_position):
                 best[at] = max(best.get(at, score), score)
-            if not one.failed:
+            if not one.is_failure:
                 worked.add(key)
         for at, score in best.items():
             found[at] = score
@@ -104,9 +104,9 @@ class Freshness:
         later = _Later()
         for one in reversed(find_exchanges(view)):
             score = self._of(one, later)
-            for at in (one.made, one.answered):
+            for at in (one.call_position, one.result_position):
                 found[at] = max(found.get(at, score), score)
-            if not one.failed:
+            if not one.is_failure:
                 later.note(one)
         return [found.get(at, 1.0) for at in range(len(view.transcript))]
 

@@ -37,7 +37,7 @@ class Verbatim(NamedTuple):
     """Orders told as a dialogue, with the answers: they stand at the beginning, before a summary."""
     request: frozenset[int] = frozenset()
     """Positions of the words of the current request."""
-    left_out: int = 0
+    omitted: int = 0
     """Segments that found no room: steering between an open task and the newest words, or context of unknown kinds."""
 
 
@@ -168,12 +168,12 @@ class _TokenRoom:
     """Tokens that are left."""
 
     count: Counter
-    left: int
+    remaining: int
 
     def takes(self, spoken: Sequence[Segment]) -> bool:
         """Is there room for these? They take it; what is older than one that finds none has none, either."""
-        self.left -= sum(self.count(Message("user", (Text(segment.text),))) for segment in spoken)
-        return self.left >= 0
+        self.remaining -= sum(self.count(Message("user", (Text(segment.text),))) for segment in spoken)
+        return self.remaining >= 0
 
 
 def _count_nothing(message: Message) -> int:  # noqa: ARG001 - the shape

@@ -54,10 +54,10 @@ class SummarizeTo:
         summarize = Summarize(share, 1, self.summarizer, self.place, self.pin)
         room = self._room(view, stop)
         surroundings = summarize.surround(view, stop, room // 2)
-        if surroundings.left_out:  # what a person said goes before the oldest of the tail
+        if surroundings.omitted:  # what a person said goes before the oldest of the tail
             shorter = tail_start(view, share * 2 / 3)
             roomier = summarize.surround(view, shorter, self._room(view, shorter) // 2)
-            if roomier.left_out < surroundings.left_out:
+            if roomier.omitted < surroundings.omitted:
                 stop, room, surroundings = shorter, self._room(view, shorter), roomier
         stay = surroundings.tokens(view)
         cap = min(room - stay, int(self.tokens * self.at_most))

@@ -80,7 +80,7 @@ class FactSummary:
                 ),
             )
         for part in parts:
-            found = yield from self._look(form, part)
+            found = yield from self._ask_part(form, part)
             if found.facts is None:
                 return Summary("", Ending(found.outcome, found.reason))
             facts = form.merge(facts, found.facts)
@@ -92,7 +92,7 @@ class FactSummary:
             form, facts, describe_status(view.transcript.messages[start:stop]), view, max_tokens
         )
 
-    def _look(
+    def _ask_part(
         self, form: FactsForm, part: Sequence[Element]
     ) -> Generator[Ask, Answer | None, _FactsAnswer]:
         """The facts in one part: one question, and one more where the answer is off template."""
@@ -126,7 +126,7 @@ def _read_span(
     record = list[Element]()
     for at, message in _messages_or_summaries(view, start, stop):
         text = summary_in(message)
-        facts = None if text is None else form.written(text, STATUS_TITLE)
+        facts = None if text is None else form.read_rendered(text, STATUS_TITLE)
         if facts is not None:
             known = form.merge(known, facts)
         elif text is not None:
@@ -180,7 +180,7 @@ def _fit_facts(form: FactsForm, facts: Sections, note: str, view: View, max_toke
                 if cut
                 else None,
             )
-        less, cut = form.shorter(facts), True
+        less, cut = form.shorten(facts), True
         if less is None:
             return Summary("", Ending("rejected", f"the facts do not fit into {max_tokens} tokens"))
         facts = less

@@ -104,7 +104,7 @@ class Surroundings(NamedTuple):
     after: tuple[Message, ...]
     role: str = "user"
     """In whose voice the summary stands."""
-    left_out: int = 0
+    omitted: int = 0
     """How many texts should stay word for word and found no room."""
     ends_view: bool = False
     """Whether nothing follows, so that the user has to speak last (C3-4)."""
@@ -169,7 +169,7 @@ def keep_behind(
     next_speaker = after[0].role if after else _next_speaker(view, stop)
     bridge = _bridge(placement, next_speaker)
     return Surroundings(
-        0, stop, (*dialogue, *head), (*bridge, *after), placement.role, stays.left_out
+        0, stop, (*dialogue, *head), (*bridge, *after), placement.role, stays.omitted
     )
 
 
@@ -301,8 +301,8 @@ def summarize_span(
 
 
 def _crowded(surroundings: Surroundings) -> Ending | None:
-    if not surroundings.left_out:
+    if not surroundings.omitted:
         return None
     return Ending(
-        "degraded", f"{surroundings.left_out} texts that should stay word for word found no room"
+        "degraded", f"{surroundings.omitted} texts that should stay word for word found no room"
     )

@@ -109,7 +109,7 @@ class FactsForm:
             }
         )
 
-    def written(self, text: str, *others: str) -> Sections | None:
+    def read_rendered(self, text: str, *others: str) -> Sections | None:
         """The facts in a text that this form rendered, with sections titled *others* behind them; None
         for every other text, one with facts on other concepts too."""
         titles = {title.strip() for title in re.findall(r"^## (.*)$", text, re.MULTILINE)}
@@ -141,7 +141,7 @@ class FactsForm:
             }
         )
 
-    def shorter(self, value: Sections) -> Sections | None:
+    def shorten(self, value: Sections) -> Sections | None:
         """Without the oldest fact of the concept with most facts; None where each has one at most."""
         longest = max(self.concepts, key=lambda concept: len(value[concept.keyword])).keyword
         if len(value[longest]) < 2:

@@ -31,5 +31,5 @@ class Form(Protocol[Value]):
         """What is known after *new* is told to who knew *previous*; None where *new* cannot be
         applied to it."""
 
-    def shorter(self, value: Value, /) -> Value | None:
+    def shorten(self, value: Value, /) -> Value | None:
         """The value without the one thing that matters least; None where the rest must stay."""

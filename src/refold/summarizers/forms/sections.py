@@ -146,7 +146,7 @@ class SectionsForm:
             for h in self.headings
         )
 
-    def shorter(self, value: Sections) -> Sections | None:
+    def shorten(self, value: Sections) -> Sections | None:
         """Without the oldest entry of the longest section of kind `log`."""
         logs = {h.title: len(value[h.title]) for h in self.headings if h.kind == "log"}
         longest = max(logs, key=lambda title: logs[title], default="")
@@ -180,9 +180,9 @@ class SectionsForm:
         marked, rest = found[1] or found[2] or found[3], found[6].strip()
         if rest and not (marked and found[5]):
             return None
-        return self._known()[re.sub(r"[ _-]", " ", found[4]).casefold()], rest
+        return self._titles_by_word()[re.sub(r"[ _-]", " ", found[4]).casefold()], rest
 
-    def _known(self) -> dict[str, str]:
+    def _titles_by_word(self) -> dict[str, str]:
         words = ((word, h.title) for h in self.headings for word in (h.title, *h.aliases))
         return {re.sub(r"[ _-]", " ", word).casefold(): title for word, title in words}
 

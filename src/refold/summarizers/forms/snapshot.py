@@ -161,7 +161,7 @@ class SnapshotForm:
             _merge_steps(previous.current_plan, new.current_plan),
         )
 
-    def shorter(self, value: Snapshot) -> Snapshot | None:
+    def shorten(self, value: Snapshot) -> Snapshot | None:
         """Without its oldest action, else the oldest finished step, file that was only read, or
         piece of knowledge. Goal, changed files and unfinished steps stay."""
         if value.recent_actions:

@@ -126,7 +126,7 @@ class StateForm:
             )
         return apply_delta(State(), new) if previous is None else state and apply_delta(state, new)
 
-    def shorter(self, value: State | Delta) -> State | None:
+    def shorten(self, value: State | Delta) -> State | None:
         """Without its oldest finished action item, topic, file that was only read, entity, or
         decision, in this order. Goal, constraints, changed files and what is open stay."""
         if isinstance(value, Delta):

@@ -42,11 +42,11 @@ class RuleSummary:
 
 def digest_material(found: SourceSpan) -> Digest:
     """What earlier summaries tell, joined with what was said since."""
-    messages = [message for _, message in found.said]
+    messages = [message for _, message in found.messages]
     said = collect(messages)
     known = replace(said, talk=assistant_lines(messages) if said.calls else chat_lines(messages))
     joined = merge(merge_all([*map(parse_summary, found.earlier)]), known)
-    return without_answered(joined) if found.answered else joined
+    return without_answered(joined) if found.is_answered else joined
 
 
 def fit_digest(

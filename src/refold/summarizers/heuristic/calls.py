@@ -53,7 +53,7 @@ class CallEffect(NamedTuple):
     """(path, state), in order."""
     command: str = ""
     todos: tuple[Todo, ...] | None = None
-    said: str = ""
+    text: str = ""
     """Everything its arguments say, for the index of names."""
 
 

@@ -86,7 +86,7 @@ def collect(messages: Iterable[Message]) -> Digest:
         _collect_message(notes, message, spoken, at)
     return Digest(
         requests=tuple(notes.requests),
-        repeated=repeated_requests(notes.requests),
+        repeats=repeated_requests(notes.requests),
         constraints=unique(notes.constraints),
         decisions=strongest(notes.conclusions, MAX_DECISIONS),
         todos=notes.todos,
@@ -94,7 +94,7 @@ def collect(messages: Iterable[Message]) -> Digest:
             *unique(UNANSWERED + one_line(text, 120) for text in notes.unanswered),
             *_last_error(notes),
         ),
-        answered=notes.answered,
+        answers_earlier=notes.answered,
         files=notes.files,
         commands=notes.commands,
         index=rank_identifiers(notes.tally, count, notes.files),
@@ -181,7 +181,7 @@ def _collect_call(notes: _Collector, call: ToolCall, at: int) -> None:
     notes.pending[call.id] = done
     if done.todos is not None:
         notes.todos = done.todos
-    note_identifiers(notes.tally, done.said, at, "call")
+    note_identifiers(notes.tally, done.text, at, "call")
 
 
 def _collect_observation(notes: _Collector, text: str, at: int) -> None:
@@ -233,9 +233,9 @@ class SourceSpan(NamedTuple):
 
     earlier: tuple[str, ...]
     """Texts of earlier summaries, oldest first."""
-    said: tuple[tuple[int, Message], ...]
+    messages: tuple[tuple[int, Message], ...]
     """Messages as they were said, with their positions; without what only carries a summary."""
-    answered: bool = False
+    is_answered: bool = False
     """Whether what was asked in it is answered behind it."""
 
 

@@ -90,7 +90,7 @@ def find_constraints(text: str) -> Iterator[str]:
         if (
             long_enough
             and not sentence.endswith(("?", "？"))
-            and BINDING.within(sentence[: 2 * MAX_SENTENCE])
+            and BINDING.is_in(sentence[: 2 * MAX_SENTENCE])
         ):
             yield one_line(sentence, MAX_SENTENCE)
 

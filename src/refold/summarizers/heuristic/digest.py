@@ -28,7 +28,7 @@ class Digest:
 
     requests: tuple[str, ...] = ()
     """What the user asked, verbatim; what was asked in the same words several times once, where it was asked last."""
-    repeated: Mapping[str, int] = field(default_factory=dict)
+    repeats: Mapping[str, int] = field(default_factory=dict)
     """How often, of requests that were made more than once."""
     constraints: tuple[str, ...] = ()
     """Standing rules out of the user's own words."""
@@ -38,7 +38,7 @@ class Digest:
     """The latest plan; None where none was written down."""
     open: tuple[str, ...] = ()
     """Requests nobody has answered yet, and the last error."""
-    answered: bool = False
+    answers_earlier: bool = False
     """Did this stretch answer what was open before it? Not rendered: it says how to merge."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Path to last state (`read`, `created`, `modified`, `deleted`), last touched last."""
@@ -65,12 +65,12 @@ def merge(old: Digest, new: Digest) -> Digest:
     requests = _merge_requests(old, new)
     return Digest(
         requests=tuple(requests),
-        repeated=repeated_requests(requests),
+        repeats=repeated_requests(requests),
         constraints=unique(old.constraints + new.constraints),
         decisions=unique(old.decisions + new.decisions),
         todos=old.todos if new.todos is None else new.todos,
-        open=unique((() if new.answered else old.open) + new.open),
-        answered=old.answered or new.answered,
+        open=unique((() if new.answers_earlier else old.open) + new.open),
+        answers_earlier=old.answers_earlier or new.answers_earlier,
         files=files,
         commands=merge_latest(old.commands, new.commands),
         index=tuple(entry for entry in interleave(new.index, old.index) if entry.text not in files),
@@ -95,9 +95,9 @@ def merge_all(digests: Sequence[Digest]) -> Digest:
 def _merge_requests(old: Digest, new: Digest) -> dict[str, int]:
     """How often each request of both was made, in the order of the latest. A long one that is told of again was
     not made again: a caller who feeds a view back as history shows what stands beside the summary a second time."""
-    requests = {text: old.repeated.get(text, 1) for text in old.requests}
+    requests = {text: old.repeats.get(text, 1) for text in old.requests}
     for text in new.requests:
-        before, now = requests.pop(text, 0), new.repeated.get(text, 1)
+        before, now = requests.pop(text, 0), new.repeats.get(text, 1)
         requests[text] = max(before, now) if len(text) >= LONG else before + now
     return requests
 

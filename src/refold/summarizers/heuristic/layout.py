@@ -71,7 +71,7 @@ def render(
     """*digest* in about *room* tokens by *cost*; what is newest or most useful stays. *talk* is its talk, ranked."""
     counts = _section("Counts", [_counts(digest)])
     left = room - cost(counts)
-    said = [add_count(text, digest.repeated.get(text, 1)) for text in digest.requests]
+    said = [add_count(text, digest.repeats.get(text, 1)) for text in digest.requests]
     latest = _fit_text(said[-1], int(left * LATEST_SHARE), cost) if said else ""
     left = max(0, left - cost(latest))
     wanted = cost("\n".join(said[:-1])) + len(said[:-1])

@@ -163,7 +163,7 @@ class WordPattern:
 
     kinds: tuple[str, ...]
 
-    def within(self, text: str) -> bool:
+    def is_in(self, text: str) -> bool:
         """Is one of the words in *text*?"""
         text = text.lower()  # three times as fast as a pattern that ignores case
         return bool(self._spaced.search(text) or (not text.isascii() and self._dense.search(text)))

@@ -39,7 +39,7 @@ def parse_summary(text: str) -> Digest:
     messages, calls = _counts(sections.get("Counts", ""))
     return Digest(
         requests=tuple(requests),
-        repeated=repeated_requests(requests),
+        repeats=repeated_requests(requests),
         constraints=tuple(get("Constraints")),
         decisions=tuple(get("Decisions")),
         todos=todos or None,

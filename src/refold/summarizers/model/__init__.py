@@ -74,22 +74,22 @@ class ModelSummary:
     ) -> Generator[Ask, Answer | None, Summary]:
         """The summary of `messages[start:stop]`, wrapped at most *max_tokens* tokens."""
         job = plan_job(view, start, stop, max_tokens, record=self.record)
-        told = yield from self._tell(job)
+        told = yield from self._write(job)
         if told.kind == "good":
-            made = self._finished(job, told)
+            made = self._finish(job, told)
             if made.text:
                 return made
             told = WriterResult("rejected", made.ending.reason if made.ending else "")
         return (yield from self._fall_back(job, told))
 
-    def _tell(self, job: Job) -> Generator[Ask, Answer | None, WriterResult]:
-        if not job.found.said:
+    def _write(self, job: Job) -> Generator[Ask, Answer | None, WriterResult]:
+        if not job.span.messages:
             return WriterResult("failed", "nothing was said since the earlier summary")
         if job.room < MIN_TOKENS:
             return WriterResult(
                 "failed", f"{job.max_tokens} tokens leave no room for a model's words"
             )
-        return (yield from self._writer(job).tell(CallBudget(self.max_calls)))
+        return (yield from self._writer(job).write(CallBudget(self.max_calls)))
 
     def _writer(self, job: Job) -> Writer:
         form = self.form or Headings(self.headings)
@@ -97,28 +97,28 @@ class ModelSummary:
         closing = as_prompt(self.closing or load_prompt("whole"))
         return Writer(job, form, system, closing, self.window, self.same_model, job.value(form))
 
-    def _finished(self, job: Job, told: WriterResult) -> Summary:
+    def _finish(self, job: Job, told: WriterResult) -> Summary:
         """The model's words, checked, with the record beside them."""
-        checked = check_quotes(told.text, job.heard())
+        checked = check_quotes(told.text, job.user_texts())
         if self.form is not None and self.form.parse(checked.text) is None:
             return Summary("", Ending("rejected", "nothing is left without invented quotations"))
         text = with_record(job, checked.text, record=self.record)
         if not text:
             return Summary("", Ending("rejected", "the model's words leave no room in the cap"))
         struck = (
-            f"quotations struck out that no message of the user holds: {checked.struck}"
-            if checked.struck
+            f"quotations struck out that no message of the user holds: {checked.struck_count}"
+            if checked.struck_count
             else ""
         )
-        missing = describe_left_out(job.known, text) if self.record else ""
-        notes = [note for note in (told.rung, struck, missing and f"no room for {missing}") if note]
+        missing = describe_left_out(job.digest, text) if self.record else ""
+        notes = [note for note in (told.detour, struck, missing and f"no room for {missing}") if note]
         return Summary(text, Ending("degraded", "; ".join(notes)) if notes else None)
 
     def _fall_back(self, job: Job, why: WriterResult) -> Generator[Ask, Answer | None, Summary]:
         outcome: Outcome = (
             "rejected" if why.kind in ("rejected", "cut off", "off template") else "failed"
         )
-        reason = f"{why.text} ({why.rung})" if why.rung else why.text
+        reason = f"{why.text} ({why.detour})" if why.detour else why.text
         if self.fallback is None:
             return Summary("", Ending(outcome, reason))
         made = yield from self.fallback(job.view, job.start, job.stop, job.max_tokens)

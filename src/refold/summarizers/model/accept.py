@@ -119,7 +119,7 @@ class Headings:
         """The new text: a model has brought it up to date."""
         return new
 
-    def shorter(self, value: str, /) -> str | None:  # noqa: ARG002 - a form's
+    def shorten(self, value: str, /) -> str | None:  # noqa: ARG002 - a form's
         """None: nothing here knows what matters least."""
         return None
 
@@ -165,7 +165,7 @@ class CheckedText(NamedTuple):
     """A text whose quotations of the user are the user's."""
 
     text: str
-    struck: int
+    struck_count: int
     """How many quotations were struck out."""
 
 

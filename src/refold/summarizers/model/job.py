@@ -37,16 +37,16 @@ class Job:
     start: int
     stop: int
     max_tokens: int
-    found: SourceSpan
-    known: Digest
+    span: SourceSpan
+    digest: Digest
     """What is kept without the model: requests, constraints, open work, files, identifiers."""
     room: int
     """Tokens for the model's own words."""
 
     @property
-    def before(self) -> str:
+    def earlier_summary(self) -> str:
         """The earlier summary, as the model is shown it."""
-        return "\n\n".join(self.found.earlier)
+        return "\n\n".join(self.span.earlier)
 
     @property
     def question(self) -> str:
@@ -54,17 +54,17 @@ class Job:
         found = current_request(self.view.transcript.messages, view_segments(self.view))
         return "\n\n".join(own_words(segment) for at in sorted(found) for segment in found[at])
 
-    def heard(self) -> list[str]:
+    def user_texts(self) -> list[str]:
         """Everything that the user said and that is still known."""
         spoken = chain.from_iterable(view_segments(self.view))
         return [
             *(own_words(segment) for segment in spoken if segment.voice == "person"),
-            *self.known.requests,
+            *self.digest.requests,
         ]
 
     def value(self, form: Form[Any]) -> Any:
         """The earlier summary as *form* reads it; None where it is in another shape."""
-        told = ((split_record(text) or (text, ""))[0] for text in self.found.earlier)
+        told = ((split_record(text) or (text, ""))[0] for text in self.span.earlier)
         values = [value for value in map(form.parse, told) if value is not None]
         return reduce(form.merge, values) if values else None
 
@@ -110,7 +110,7 @@ def with_record(job: Job, told: str, *, record: bool) -> str:
         return told if count(wrap_summary(told)) <= room else ""
     room -= count(wrap_summary(join_record(told, ""))) - count(wrap_summary(""))
     for _ in range(MAX_TRIES):
-        kept = fit_digest(job.known, job.view, room, RECORD_SHARES) if room > 0 else None
+        kept = fit_digest(job.digest, job.view, room, RECORD_SHARES) if room > 0 else None
         text = join_record(told, kept or "")
         over = count(wrap_summary(text)) - job.max_tokens
         if over <= 0:

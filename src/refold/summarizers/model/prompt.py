@@ -26,7 +26,7 @@ class Prompt:
             self.name, "\n\n".join(text.strip() for text in (self.text, *texts) if text.strip())
         )
 
-    def filled(self, **values: object) -> "Prompt":
+    def fill(self, **values: object) -> "Prompt":
         """This prompt with `{name}` replaced by each of *values*; any other brace stays as it is."""
         text = self.text
         for name, value in values.items():

@@ -30,7 +30,7 @@ class WriterResult(NamedTuple):
     text: str = ""
     """The model's words, or why there are none."""
     value: Any = None
-    rung: str = ""
+    detour: str = ""
     """By what detour, if by one."""
 
 
@@ -38,8 +38,8 @@ class WriterResult(NamedTuple):
 class CallBudget:
     """How many questions may still be put, and how heavy the last one was."""
 
-    left: int
-    last: int = 0
+    remaining: int
+    last_weight: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +57,16 @@ class Writer:
     before: Any
     """The earlier summary as the form's value; None if there is none of that form."""
 
-    def tell(self, calls: CallBudget) -> WriterSteps:
+    def write(self, calls: CallBudget) -> WriterSteps:
         """The model's words for the whole span. A request that proves too long is put again with half
         the record, as long as there are calls left (conformance 36)."""
         limit, cause = self.job.capacity(self.window), ""
-        while calls.left:
+        while calls.remaining:
             told = yield from self._within(limit, calls, retry=bool(cause))
             if told.kind != "overflow":
-                return told._replace(rung="; ".join(filter(None, (told.rung, cause))))
+                return told._replace(detour="; ".join(filter(None, (told.detour, cause))))
             cause = f"too long for the model: {told.text}"
-            limit = (min(limit, calls.last) + self._frame()) // 2
+            limit = (min(limit, calls.last_weight) + self._frame()) // 2
         return WriterResult("failed", cause or "no calls left")
 
     def _frame(self) -> int:
@@ -77,15 +77,15 @@ class Writer:
         ask = self._whole(limit, in_place=self.same_model and not retry)
         if ask is None:
             return (yield from self._in_parts(limit, calls))
-        told = yield from self._put(ask, self._read, calls)
-        return told._replace(rung="clipped") if retry and told.kind == "good" else told
+        told = yield from self._put_with_retry(ask, self._read, calls)
+        return told._replace(detour="clipped") if retry and told.kind == "good" else told
 
     # --- one request -----------------------------------------------------------------------------
 
     def _whole(self, limit: int, *, in_place: bool) -> Ask | None:
         """One request for everything, told in as much detail as fits; None if none fits."""
         for detail in DETAILS:
-            body = _conversation_tag(record_elements(self.job.found.said, detail))
+            body = _conversation_tag(record_elements(self.job.span.messages, detail))
             if len(body) > limit * MAX_CHARS_PER_TOKEN:
                 continue
             ask = self._ask(body, self.closing, self.job.room)
@@ -108,14 +108,14 @@ class Writer:
     ) -> Ask:
         question = clip_middle(self.job.question, MAX_QUESTION)
         shown = (
-            in_tags("previous-summary", self.job.before) if anchored and self.job.before else "",
+            in_tags("previous-summary", self.job.earlier_summary) if anchored and self.job.earlier_summary else "",
             body,
             "The latest request of the user, to which all of this leads:\n"
             + in_tags("request", question)
             if question
             else "",
         )
-        closing_text = closing.filled(
+        closing_text = closing.fill(
             tokens=tokens * 4 // 5, question=in_tags("request", question), **values
         ).text
         return Ask(
@@ -133,9 +133,9 @@ class Writer:
         joins = isinstance(self.form, Headings)
         for detail in DETAILS[2:]:
             asks = self._parts(
-                list(record_elements(self.job.found.said, detail)),
+                list(record_elements(self.job.span.messages, detail)),
                 limit,
-                calls.left - joins,
+                calls.remaining - joins,
                 joins=joins,
             )
             if asks:
@@ -143,21 +143,21 @@ class Writer:
         else:
             return WriterResult(
                 "failed",
-                f"more than {calls.left} requests within a window of {self.window} tokens would be needed",
+                f"more than {calls.remaining} requests within a window of {self.window} tokens would be needed",
             )
         parts = list[WriterResult]()
         for ask in asks:
-            parts.append((yield from self._put(ask, self._read_part, calls)))
+            parts.append((yield from self._put_with_retry(ask, self._read_part, calls)))
             if parts[-1].kind != "good":
                 return parts[-1]
         rung = f"in {len(parts)} parts"
         if not joins:
-            return self._joined([part.value for part in parts])._replace(rung=rung)
+            return self._merge_values([part.value for part in parts])._replace(detour=rung)
         body = "\n".join(in_tags("part", part.text) for part in parts)
-        told = yield from self._put(
+        told = yield from self._put_with_retry(
             self._ask(body, load_prompt("reduce"), self.job.room), self._read, calls
         )
-        return told._replace(rung=rung)
+        return told._replace(detour=rung)
 
     def _parts(self, record: list[Element], limit: int, most: int, *, joins: bool) -> list[Ask]:
         """A request for each part; none if more than *most* are needed, or if the answers could not
@@ -205,14 +205,14 @@ class Writer:
 
     # --- reading answers -------------------------------------------------------------------------
 
-    def _put(self, ask: Ask, read: Callable[[str], WriterResult], calls: CallBudget) -> WriterSteps:
+    def _put_with_retry(self, ask: Ask, read: Callable[[str], WriterResult], calls: CallBudget) -> WriterSteps:
         """Ask; once more, if the answer is off the template (conformance 34), or was cut off by its length (F26)."""
         told = yield from self._once(ask, read, calls)
-        if told.kind == "cut off" and calls.left:
+        if told.kind == "cut off" and calls.remaining:
             shorter = f"{ask.prompt}\n\nAn earlier answer was cut off: it must end within {ask.max_tokens // 2} tokens."
             second = yield from self._once(replace(ask, prompt=shorter), read, calls)
             return second if second.kind == "good" else told
-        if told.kind != "off template" or not calls.left:
+        if told.kind != "off template" or not calls.remaining:
             return told
         again = f"{ask.prompt}\n\nAn earlier answer could not be used: {told.text}. Keep to the form that was asked for."
         return (yield from self._once(replace(ask, prompt=again), read, calls))
@@ -220,10 +220,10 @@ class Writer:
     def _once(
         self, ask: Ask, read: Callable[[str], WriterResult], calls: CallBudget
     ) -> WriterSteps:
-        if not calls.left:
+        if not calls.remaining:
             return WriterResult("failed", "no calls left")
-        calls.left -= 1
-        calls.last = self.job.weight(ask)
+        calls.remaining -= 1
+        calls.last_weight = self.job.weight(ask)
         got = judge_answer((yield ask))
         return read(got.text) if got.kind == "good" else WriterResult(got.kind, got.text)
 
@@ -235,9 +235,9 @@ class Writer:
 
     def _read(self, text: str) -> WriterResult:
         told = self._read_part(text)
-        return self._joined([told.value]) if told.kind == "good" else told
+        return self._merge_values([told.value]) if told.kind == "good" else told
 
-    def _joined(self, values: Iterable[Any]) -> WriterResult:
+    def _merge_values(self, values: Iterable[Any]) -> WriterResult:
         """The earlier value brought up to date, as text that fits."""
         value = self.before
         for new in values:
@@ -246,7 +246,7 @@ class Writer:
                 return WriterResult("off template", "it cannot be applied to the earlier summary")
         text = self.form.render(value)
         while self.job.cost(text) > self.job.room:
-            value = self.form.shorter(value)
+            value = self.form.shorten(value)
             if value is None:
                 return WriterResult("off template", "it is too long")
             text = self.form.render(value)
