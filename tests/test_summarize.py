@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
-from refold import Compactor, check, demo
+from refold import Compactor, check
 from refold.budget.budget import Budget
 from refold.compactor import signed_thinking as settle
 from refold.compactor.engine import compact_if_due
@@ -20,6 +20,7 @@ from refold.messages import Message, Text, user
 from refold.models.driver import drive
 from refold.rules import anthropic, openai_chat
 from refold.rules.rule import Rules
+from refold.session_files import demo_session
 from refold.strategies.summarize import Summarize
 from refold.strategies.summarize_to import SummarizeTo
 from refold.summarizers.heuristic import RuleSummary, parse_summary
@@ -199,13 +200,13 @@ def test_figures_that_leave_nothing_to_fill_are_refused(wrong: dict):
 def test_a_summary_that_fills_a_budget_is_booked_under_its_own_name():
     """Its edits bear the name of the strategy whose attempts are in the ledger."""
     strategy = SummarizeTo(2_000)
-    view = refold.Compactor([strategy], refold.Budget(2_000, 2_000))(demo.session(20))
+    view = refold.Compactor([strategy], refold.Budget(2_000, 2_000))(demo_session(20))
     assert [edit.by for edit in view.edits if edit.by != settle.BY] == [repr(strategy)] == [view.attempts[0].by]
 
 
 @pytest.mark.parametrize("to", [100_000, 60_000, 30_000, 20_000, 10_000])
 def test_the_default_strategies_use_the_most_of_a_budget(to):
-    view = refold.compact(demo.session(), to=to)
+    view = refold.compact(demo_session(), to=to)
     assert 0.45 * to < view.tokens <= to
 
 
