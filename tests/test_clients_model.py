@@ -44,9 +44,9 @@ def test_a_client_that_keeps_only_the_latest_messages_finishes(tmp_path, kept: i
     """What the model knows stands in its request alone: its own notes carry it on."""
     task.lay_out(tmp_path)
     one, messages = model(), [{"role": "user", "content": task.PROMPT}]
-    while (reply := one(asked([messages[0], *messages[1:][-kept:]]))).calls_by_id:
+    while (reply := one(asked([messages[0], *messages[1:][-kept:]]))).calls:
         messages.append({"role": "assistant", "content": reply.text})
-        messages += [{"role": "tool", "content": run(call, tmp_path)} for call in reply.calls_by_id]
+        messages += [{"role": "tool", "content": run(call, tmp_path)} for call in reply.calls]
     assert task.is_done(tmp_path)
     assert len(one.requests) == task.PARTS + 2 and one.refused == 0
 
@@ -56,14 +56,14 @@ def test_a_client_that_keeps_everything_is_refused(tmp_path) -> None:
     one, messages = model(), [{"role": "user", "content": task.PROMPT}]
     while (reply := one(asked(messages))).status == 200:
         messages.append({"role": "assistant", "content": reply.text})
-        messages += [{"role": "tool", "content": run(call, tmp_path)} for call in reply.calls_by_id]
+        messages += [{"role": "tool", "content": run(call, tmp_path)} for call in reply.calls]
     assert one.refused == 1 and not task.is_done(tmp_path)
 
 
 def test_it_gives_up_on_a_file_that_cannot_be_read() -> None:
     one, messages = model(), [{"role": "user", "content": task.PROMPT}]
     replies = [one(asked(messages)) for _ in range(4)]
-    assert [bool(reply.calls_by_id) for reply in replies] == [True, True, True, False]
+    assert [bool(reply.calls) for reply in replies] == [True, True, True, False]
 
 
 @pytest.mark.parametrize("api", PATHS)

@@ -575,7 +575,7 @@ def test_four_goals():
 
 
 def test_koog_has_no_other_names():
-    assert isinstance(koog.tldr().form.edit_name, str)
+    assert isinstance(koog.tldr().form.name, str)
     with pytest.raises(AttributeError, match="no attribute"):
         koog.nothing  # noqa: B018 - reading it is the test
 

@@ -435,7 +435,7 @@ def test_what_was_compacted_away_can_be_had_back():
     compactor = ContextCompactor(small(), ScriptedModel([SUMMARY]))
     view = compactor.compact(messages)
     assert compactor.originals(messages) == turns(8)
-    summary = next(edit for edit in view.edits_applied if summary_in(edit.insert[0]))
+    summary = next(edit for edit in view.edits if summary_in(edit.insert[0]))
     assert view.unfold(summary.id) == turns(8)[1 : 1 + summary.stop]
     messages.append(user("还有一个问题"))
     compactor.revert(messages, summary.id)

@@ -82,7 +82,7 @@ def test_a_long_string_keeps_its_beginning_and_a_note() -> None:
     note = f"{opening} [… 1,200 characters in all (edit {edit.id[:8]})]"
     assert json.loads(view.messages[1].parts[0].arguments) == {"content": note, "path": "a.py"}
     assert view.messages[1].calls == ("c0",)
-    assert view.messages[1].parts[0].edit_name == "write"
+    assert view.messages[1].parts[0].name == "write"
 
 
 def test_numbers_and_spelling_of_everything_else_stay() -> None:

@@ -43,7 +43,11 @@ def break_down(view: View, *, said: bool = False, part: PartCounter = part_token
     together with a profile that counts the same way.
     """
     transcript = view.transcript
-    messages = tuple(transcript.messages) if said else tuple(m for item in view.iter_items() for m in item.messages)
+    messages = (
+        tuple(transcript.messages)
+        if said
+        else tuple(m for item in view.iter_items() for m in item.messages)
+    )
     counts = tuple(map(view.profile.count, messages))
     system, tools = _fixed(view)
     fixed = {"system": system, "tools": tools}
@@ -54,11 +58,19 @@ def break_down(view: View, *, said: bool = False, part: PartCounter = part_token
         system,
         tools,
         counts,
-        _sorted(fixed, ((message.role, tokens) for message, tokens in zip(messages, counts, strict=True))),
-        _sorted(fixed, [("framing", framing), *((_kind(piece), tokens) for piece, tokens in parts)]),
+        _sorted(
+            fixed,
+            ((message.role, tokens) for message, tokens in zip(messages, counts, strict=True)),
+        ),
+        _sorted(
+            fixed, [("framing", framing), *((_kind(piece), tokens) for piece, tokens in parts)]
+        ),
         _sorted(
             {},
-            [("", system + tools + framing), *((_tool(piece, tools_of), tokens) for piece, tokens in parts)],
+            [
+                ("", system + tools + framing),
+                *((_tool(piece, tools_of), tokens) for piece, tokens in parts),
+            ],
         ),
     )
 

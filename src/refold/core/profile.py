@@ -1,4 +1,4 @@
-"""What every view of one transcript shares."""
+"""How a conversation is counted and cut, and its transcript counted that way."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from refold.transcript import AppendLog, Transcript
 
 
 def keep_estimate(tokens: int) -> int:
-    """No calibration: the estimate is the figure."""
+    """Calibrate nothing: the estimate is the figure."""
     return tokens
 
 
@@ -28,9 +28,9 @@ class Profile:
     fixed_tokens: int = 0
     """Tokens of the system prompt and the tool definitions, which no edit touches."""
     calibrate: Callable[[int], int] = keep_estimate
-    """From estimated tokens of a whole request to expected ones (see `refold.compactor.calibration`)."""
+    """From estimated tokens of a whole request to expected ones (`refold.compactor.calibration`)."""
     model: str = ""
-    """The model that the conversation goes to, where its request names none."""
+    """The model that the conversation goes to, if its request names none."""
 
 
 T = TypeVar("T")
@@ -42,33 +42,40 @@ class CountedTranscript:
     """A transcript with its token sums and legal cuts, each worked out once."""
 
     def __init__(
-        self, transcript: Transcript, profile: Profile, sums: AppendLog[int], columns: Columns = NO_COLUMNS
+        self,
+        transcript: Transcript,
+        profile: Profile,
+        token_sums: AppendLog[int],
+        columns: Columns = NO_COLUMNS,
     ) -> None:
-        self.transcript, self.profile, self.token_sums = transcript, profile, sums
+        """*token_sums*: tokens before each message, and of all of them at the end."""
+        self.transcript, self.profile, self.token_sums = transcript, profile, token_sums
         self._columns = dict(columns)
 
     @classmethod
     def of(cls, transcript: Transcript, profile: Profile) -> "CountedTranscript":
         """Count a transcript from its beginning."""
-        return cls(transcript, profile, AppendLog(accumulate(map(profile.count, transcript.messages), initial=0)))
+        tokens = map(profile.count, transcript.messages)
+        return cls(transcript, profile, AppendLog(accumulate(tokens, initial=0)))
 
     def extend(self, messages: Sequence[Message]) -> "CountedTranscript":
-        """The base of the transcript followed by *messages*, in the time of what is added."""
-        sums = list(accumulate(map(self.profile.count, messages), initial=self.token_sums[-1]))[1:]
-        return CountedTranscript(
-            self.transcript.extend(messages), self.profile, self.token_sums.extend(sums), self._columns
-        )
+        """Return the transcript followed by *messages*, in the time of what is added."""
+        tokens = map(self.profile.count, messages)
+        _, *sums = accumulate(tokens, initial=self.token_sums[-1])
+        transcript, token_sums = self.transcript.extend(messages), self.token_sums.extend(sums)
+        return CountedTranscript(transcript, self.profile, token_sums, self._columns)
 
     def with_profile(self, profile: Profile) -> "CountedTranscript":
-        """The same transcript with the same sums, through another profile."""
+        """Return the same transcript with the same sums and another profile."""
         return CountedTranscript(self.transcript, profile, self.token_sums, self._columns)
 
-    def map_cached(self, of: Callable[[Message], T]) -> AppendLog[T]:
-        """*of* of every message, worked out once for each while the transcript grows. *of* must be pure."""
-        known: AppendLog[T] = self._columns.get(of, AppendLog())
-        if len(known) < len(self.transcript):
-            known = self._columns[of] = known.extend(map(of, self.transcript.messages[len(known) :]))
-        return known
+    def map_cached(self, function: Callable[[Message], T]) -> AppendLog[T]:
+        """Map the messages, each only once while the transcript grows. *function* is pure."""
+        column: AppendLog[T] = self._columns.get(function, AppendLog())
+        if len(column) < len(self.transcript):
+            new = self.transcript.messages[len(column) :]
+            column = self._columns[function] = column.extend(map(function, new))
+        return column
 
     @cached_property
     def cuts(self) -> frozenset[int]:
@@ -76,5 +83,5 @@ class CountedTranscript:
         return self.profile.rules.cuts(self.transcript.messages)
 
     def tokens(self, start: int, stop: int) -> int:
-        """Tokens of `messages[start:stop]` as they were said."""
+        """Return the tokens of `messages[start:stop]`, unedited."""
         return self.token_sums[stop] - self.token_sums[start]

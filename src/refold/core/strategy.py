@@ -63,7 +63,17 @@ class Ask:
 
 
 FailureKind = Literal[
-    "rate", "overload", "timeout", "connection", "reply", "overflow", "auth", "quota", "request", "breaker", "other"
+    "rate",
+    "overload",
+    "timeout",
+    "connection",
+    "reply",
+    "overflow",
+    "auth",
+    "quota",
+    "request",
+    "breaker",
+    "other",
 ]
 
 
@@ -141,7 +151,8 @@ def full_repr(strategy: Any) -> str:
     ordered = sorted(fields(strategy), key=lambda setting: bool(setting.kw_only))
     settings = ((setting.name, getattr(strategy, setting.name)) for setting in ordered)
     spelled = (
-        f"{name}={value.__qualname__ if isinstance(value, FunctionType) else repr(value)}" for name, value in settings
+        f"{name}={value.__qualname__ if isinstance(value, FunctionType) else repr(value)}"
+        for name, value in settings
     )
     return f"{type(strategy).__name__}({', '.join(spelled)})"
 

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
@@ -20,14 +20,15 @@ from refold.transcript import Transcript
 
 
 class ViewItem(NamedTuple):
-    """A run of the transcript and what is shown for it; untouched messages come one by one."""
+    """A run of the transcript and what shows for it; unedited messages come one by one."""
 
     start: int
     stop: int
     messages: tuple[Message, ...]
+    """What shows."""
     edit: Edit | None
     tokens: int
-    """Tokens of what is shown, as estimated."""
+    """Estimated tokens of what shows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,15 +37,15 @@ class View:
 
     base: CountedTranscript = field(repr=False)
     edits: tuple[Edit, ...] = ()
-    """All edits, hidden ones included, in the order in which they were made."""
+    """All edits, in the order in which they were made; later ones may cover earlier ones."""
     source: Payload | None = field(default=None, repr=False)
-    """Where the messages came from, if they came from a payload."""
+    """The payload that the messages came from, if they came from one."""
     visible_edits: tuple[VisibleEdit, ...] = field(default=(), repr=False)
-    """The edits that show, by position."""
+    """The edits that no other covers, by position."""
     estimate: int = field(default=0, repr=False)
     """Tokens of the messages shown, not calibrated, without system prompt and tools."""
     attempts: tuple[Attempt, ...] = field(default=(), repr=False)
-    """How the strategies' runs ended that led here from the view before; empty if none ran."""
+    """How the strategies' runs ended that led to this view; empty if none ran."""
 
     @classmethod
     def of(
@@ -54,7 +55,7 @@ class View:
         profile: Profile | None = None,
         source: Payload | None = None,
     ) -> "View":
-        """Look at a transcript. Raises `EditError` when an edit does not belong to it."""
+        """View a transcript. Raises `EditError` when an edit does not belong to it."""
         if not isinstance(transcript, Transcript):
             transcript = Transcript.of(transcript)
         base = CountedTranscript.of(transcript, profile or Profile())
@@ -64,7 +65,8 @@ class View:
         if not isinstance(other, View):
             return NotImplemented
         mine, theirs = self.transcript, other.transcript
-        return mine.tips[-1] == theirs.tips[-1] and len(mine) == len(theirs) and self.edits == other.edits
+        is_same_history = mine.tips[-1] == theirs.tips[-1] and len(mine) == len(theirs)
+        return is_same_history and self.edits == other.edits
 
     def __hash__(self) -> int:
         return hash((self.transcript.tips[-1], self.edits))
@@ -84,7 +86,7 @@ class View:
     @property
     def tokens(self) -> int:
         """Tokens of the request this view makes: system prompt, tools and what is shown."""
-        return self.profile.calibrate(self.profile.fixed_tokens + self.estimate)
+        return self.profile.calibrate(self.tokens_uncalibrated)
 
     @property
     def tokens_unedited(self) -> int:
@@ -93,23 +95,30 @@ class View:
 
     @property
     def tokens_uncalibrated(self) -> int:
-        """As `tokens`, but by our own counter alone, whatever was learned from usage: figures of different times can be
-        compared, and a history that grows never counts for less."""
+        """As `tokens`, but by our own counter alone, whatever was learned from usage.
+
+        Figures of different times can be compared, and a history that grows never counts for less.
+        """
         return self.profile.fixed_tokens + self.estimate
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:
         """What to send."""
-        said = self.transcript.messages
-        pieces = (said[p] if isinstance(p, slice) else (join_messages(p),) for p in self._pieces())
-        return tuple(chain.from_iterable(pieces))
+        unedited, messages = self.transcript.messages, list[Message]()
+        for segment in self._segments():
+            if isinstance(segment, slice):
+                messages += unedited[segment]
+            else:
+                messages.append(join_messages(segment))
+        return tuple(messages)
 
     @cached_property
     def payload(self) -> Any:
-        """What to send, in the form in which the history came; untouched entries are the same objects."""
+        """What to send, in the form in which the history came; unedited entries are the same."""
         if self.source is None:
             return list(self.messages)
-        return self.source.join(p if isinstance(p, slice) else self._wire(p) for p in self._pieces())
+        encode = partial(self._encode, self.source)
+        return self.source.join(s if isinstance(s, slice) else encode(s) for s in self._segments())
 
     @property
     def items(self) -> tuple[ViewItem, ...]:
@@ -117,59 +126,65 @@ class View:
         return tuple(self.iter_items())
 
     def iter_items(self) -> Iterator[ViewItem]:
-        """The items one at a time: all of them together take a quarter of the room of what was said."""
+        """Yield the items: together they would take a quarter of the transcript's memory."""
         at = 0
         for edit, tokens in self.visible_edits:
-            yield from self._said(at, edit.start)
+            yield from self._iter_unedited(at, edit.start)
             yield ViewItem(edit.start, edit.stop, edit.insert, edit, tokens)
             at = edit.stop
-        yield from self._said(at, len(self.transcript))
+        yield from self._iter_unedited(at, len(self.transcript))
 
     @cached_property
     def cuts(self) -> frozenset[int]:
-        """Positions between which messages may be hidden: nothing that belongs together is parted,
-        and no edit that shows is cut through."""
-        inside = chain.from_iterable(range(edit.start + 1, edit.stop) for edit, _ in self.visible_edits)
-        return self.base.cuts.difference(inside)
+        """Positions between which messages may be hidden.
 
-    def _said(self, start: int, stop: int) -> Iterator[ViewItem]:
-        """Untouched messages as items."""
+        Nothing that belongs together is parted, and no visible edit is cut through.
+        """
+        insides = (range(edit.start + 1, edit.stop) for edit, _ in self.visible_edits)
+        return self.base.cuts.difference(chain.from_iterable(insides))
+
+    def _iter_unedited(self, start: int, stop: int) -> Iterator[ViewItem]:
+        messages = self.transcript.messages[start:stop]
         sums = pairwise(self.base.token_sums[start : stop + 1])
-        for at, (message, (before, after)) in enumerate(
-            zip(self.transcript.messages[start:stop], sums, strict=True), start
-        ):
+        for at, (message, (before, after)) in enumerate(zip(messages, sums, strict=True), start):
             yield ViewItem(at, at + 1, (message,), None, after - before)
 
-    def _pieces(self) -> Iterator[Segment]:
+    def _segments(self) -> Iterator[Segment]:
         edits = (edit for edit, _ in self.visible_edits)
         return render(self.transcript.messages, edits, alternate=self.profile.rules.alternate)
 
-    def _wire(self, shown: list[RenderedMessage]) -> Wire:
-        envelope = self.source
-        assert envelope is not None  # noqa: S101 - `payload` asked
-        return reduce(envelope.codec.merge, (self._one(envelope, one) for one in shown))
+    def _encode(self, source: Payload, messages: list[RenderedMessage]) -> Wire:
+        """Encode messages as one entry, over the entries that they stand for."""
+        entries = (self._encode_one(source, message) for message in messages)
+        return reduce(source.codec.merge, entries)
 
-    def _one(self, envelope: Payload, shown: RenderedMessage) -> Wire:
-        if shown.origin is None:
-            return envelope.codec.encode(shown.message)
-        item = envelope.entry(shown.origin)
-        if shown.message == self.transcript.messages[shown.origin]:
-            return item
-        return envelope.codec.patch(item, shown.message)
+    def _encode_one(self, source: Payload, rendered: RenderedMessage) -> Wire:
+        message, origin = rendered
+        if origin is None:
+            return source.codec.encode(message)
+        entry = source.entry(origin)
+        if message == self.transcript.messages[origin]:
+            return entry
+        return source.codec.patch(entry, message)
 
     # --- other views --------------------------------------------------------------------------
 
     def apply(self, *edits: Edit) -> "View":
-        """This view with more edits. Raises `EditError` for an edit that was made for another
-        history, parts what belongs together, or cuts through another edit."""
+        """Return this view with more edits.
+
+        Raises `EditError` for an edit that was made for another history, parts what belongs
+        together, or cuts through another edit.
+        """
         stack = self.edit_stack()
         for edit in edits:
             stack.add(edit)
         return self.with_stack(stack)
 
     def apply_valid(self, edits: Iterable[Edit]) -> "View":
-        """This view with those of *edits* that belong to it: the rest is passed over, not refused.
-        For edits out of a store, where other writers and other branches put theirs too."""
+        """Return this view with those of *edits* that belong to it.
+
+        For edits out of a store, where other writers and other branches put theirs too.
+        """
         if not (edits := tuple(edits)):
             return self
         stack = self.edit_stack()
@@ -179,76 +194,90 @@ class View:
         return self.with_stack(stack)
 
     def apply_counted(self, other: "View", edits: Iterable[Edit]) -> "View":
-        """This view with *edits* that *other*, a view of the same transcript, has too: what shows there is
-        not looked at and counted again. Raises `EditError`."""
-        known = {id(placed.edit): placed.tokens for placed in other.visible_edits}
+        """Return this view with *edits*, without checking and counting those that *other* shows.
+
+        *other* is a view of the same transcript. Raises `EditError`.
+        """
+        tokens = {id(visible.edit): visible.tokens for visible in other.visible_edits}
         stack = self.edit_stack()
         for edit in edits:
-            stack.add(edit, known.get(id(edit)))
+            stack.add(edit, tokens.get(id(edit)))
         return self.with_stack(stack)
 
     def revert(self, *ids: str) -> "View":
-        """This view without the edits of these ids (or unique beginnings of ids); without any, if
-        none is given. Raises `EditError` for an id that is none of its edits."""
-        gone = {edit.id for edit in (self.find_all(ids) if ids else self.edits)}
+        """Return this view without the edits of these ids or unique beginnings of ids.
+
+        Without ids all edits go. Raises `EditError` for an id that is none of its edits.
+        """
+        reverted = {edit.id for edit in (self.find_all(ids) if ids else self.edits)}
         bare = replace(self, edits=(), visible_edits=(), estimate=self.base.token_sums[-1])
-        return bare.apply(*(edit for edit in self.edits if edit.id not in gone))
+        return bare.apply(*(edit for edit in self.edits if edit.id not in reverted))
 
     def extend(self, messages: Sequence[Message], source: Payload | None = None) -> "View":
-        """The view of a longer transcript, in the time of what is added; the same edits show."""
+        """Return the view of a longer transcript, in the time of what is added."""
         return self.rebase(self.base.extend(messages), source)
 
     def rebase(self, base: CountedTranscript, source: Payload | None) -> "View":
-        """This view's edits on the base of a transcript that continues this one."""
-        added = base.token_sums[-1] - self.base.token_sums[-1]
-        return View(base, self.edits, source, self.visible_edits, self.estimate + added, self.attempts)
+        """Return this view's edits on a transcript that continues this one."""
+        estimate = self.estimate + base.token_sums[-1] - self.base.token_sums[-1]
+        return View(base, self.edits, source, self.visible_edits, estimate, self.attempts)
 
     def edit_stack(self) -> EditStack:
-        """This view's edits to put more on, one by one, in the time of what is put on."""
+        """Return this view's edits as a stack to add more, in the time of what is added."""
         return EditStack(self.base, self.edits, self.visible_edits, self.estimate)
 
     def with_stack(self, stack: EditStack) -> "View":
-        """This view with the edits of *stack*, which began as its own."""
+        """Return this view with the edits of *stack*, which began as its own."""
         if len(stack.edits) == len(self.edits):
             return self
         return replace(
-            self, edits=tuple(stack.edits), visible_edits=tuple(stack.visible_edits), estimate=stack.estimate
+            self,
+            edits=tuple(stack.edits),
+            visible_edits=tuple(stack.visible_edits),
+            estimate=stack.estimate,
         )
 
     # --- making and finding edits -------------------------------------------------------------
 
     def fold(self, start: int, stop: int, *insert: Message, by: str = "") -> Edit:
-        """An edit that hides `messages[start:stop]`, two legal cuts. Raises `EditError` otherwise."""
+        """Return an edit that shows *insert* instead of `messages[start:stop]`.
+
+        Raises `EditError` unless both are legal cuts.
+        """
         edit = Edit(start, stop, insert, self._tip(stop), by)
         check_edit(self.base, edit)
         return edit
 
     def replace(self, at: int, message: Message, by: str = "") -> Edit:
-        """An edit that shows the message at *at* with other contents; its calls and results stay."""
+        """Return an edit that shows *message* at *at*, which makes the same calls and results."""
         return Edit(at, at + 1, (message,), self._tip(at + 1), by)
 
     def edit_name(self, start: int, stop: int, by: str) -> str:
-        """The short name an edit will have, for a stub that says how to bring back what it hides."""
+        """Return the short id an edit will have, for a stub that says how to bring back its span."""
         return edit_id(start, stop, self._tip(stop), by)[:8]
 
     def find(self, id: str) -> Edit:
-        """The edit with this id or unique beginning of an id. Raises `EditError`."""
+        """Return the edit with this id or unique beginning of an id. Raises `EditError`."""
         return self.find_all((id,))[0]
 
     def find_all(self, ids: Iterable[str]) -> list[Edit]:
-        """The edits with these ids or unique beginnings of ids, in this order. Raises `EditError`."""
+        """Return the edits with these ids or unique beginnings of ids. Raises `EditError`."""
         edits = {edit.id: edit for edit in self.edits}
-        names, found = sorted(edits), list[Edit]()
+        names, matches = sorted(edits), list[Edit]()
         for id in ids:
             at = bisect_left(names, id)
             alike = [name for name in names[at : at + 2] if id and name.startswith(id)]
             if len(alike) != 1:
-                raise EditError(f"{'no edit' if not alike else 'more than one edit'} of this view starts with {id!r}")
-            found.append(edits[alike[0]])
-        return found
+                count = "no edit" if not alike else "more than one edit"
+                raise EditError(f"{count} of this view starts with {id!r}")
+            matches.append(edits[alike[0]])
+        return matches
 
     def unfold(self, id: str) -> list[Any]:
-        """What an edit hides, exactly as it was said: wire entries if the view came from a payload."""
+        """Return what an edit hides: wire entries if the view came from a payload, else messages.
+
+        Raises `EditError`.
+        """
         edit = self.find(id)
         if self.source is None:
             return list(self.transcript.messages[edit.start : edit.stop])
@@ -256,5 +285,6 @@ class View:
 
     def _tip(self, stop: int) -> str:
         if not 1 <= stop < len(self.transcript.tips):  # no edit ends at 0
-            raise EditError(f"position {stop} is not in a transcript of {len(self.transcript)} messages")
+            size = len(self.transcript)
+            raise EditError(f"position {stop} is not in a transcript of {size} messages")
         return self.transcript.tips[stop]

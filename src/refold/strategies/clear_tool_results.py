@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from refold.core.message_slots import MessageSlot, iter_slots, last_fold_end, map_parts
-from refold.core.refetched import find_refetched
+from refold.core.refetches import find_refetched
 from refold.core.strategy import Edits
 from refold.core.tool_groups import ToolGroup, clearable_groups, first_unseen, group_calls, with_results
 from refold.core.view import View

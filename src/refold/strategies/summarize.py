@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from refold.core.refetched import find_refetched
+from refold.core.refetches import find_refetched
 from refold.core.strategy import Steps, Summarizer, full_repr
 from refold.core.view import View
 from refold.errors import require_callable, require_callable_or_none, require_int, require_number

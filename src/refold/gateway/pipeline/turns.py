@@ -11,7 +11,7 @@ from refold.compactor.hooks import OnEvent
 from refold.compactor.preview import Preview
 from refold.compactor.state import copy_json
 from refold.compactor.unanswered import is_premature
-from refold.core.refetched import find_refetched
+from refold.core.refetches import find_refetched
 from refold.core.strategy import is_local
 from refold.core.view import View
 from refold.economics.session_length import Survival
