@@ -73,8 +73,8 @@ def refold(context: click.Context, as_json: bool) -> None:
     terminal.warn_all(f"{why}; left out" for why in refused.values())
     if as_json:
         skipped = [{"path": path, "reason": why} for path, why in refused.items()]
-        found = list(map(json_output.found_session, sessions))
-        terminal.print_json({"found": found, "skipped": skipped})
+        documents = list(map(json_output.session_on_disk, sessions))
+        terminal.print_json({"found": documents, "skipped": skipped})
     else:
         read_output.show_sessions(sessions)
 

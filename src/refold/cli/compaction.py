@@ -121,15 +121,15 @@ def find_drafts(sessions: Sequence[EditedSession]) -> list[tuple[EditedSession, 
 
     Raises `EditError` if there is none, or one that does not fit any more.
     """
-    found = [(edited, draft) for edited in sessions if (draft := drafts.find_draft(edited))]
-    if not found:
+    pairs = [(edited, draft) for edited in sessions if (draft := drafts.find_draft(edited))]
+    if not pairs:
         name = sessions[0].name
         raise EditError(
             f"there is no draft of {name}: refold compact {name} --to TOKENS --preview makes one"
         )
     return [
         (edited, drafts.resume_draft(edited, draft), _messages_since(edited, draft))
-        for edited, draft in found
+        for edited, draft in pairs
     ]
 
 

@@ -265,19 +265,21 @@ def _show_chart(console: Console, requests: Sequence[Request]) -> None:
     count = min(CHART_BARS, len(requests))
     for position in [round(bar * (len(requests) - 1) / max(1, count - 1)) for bar in range(count)]:
         request = requests[position]
-        sent, said = (max(1, round(44 * size / largest)) for size in (request.sent, request.said))
+        sent, unedited = (
+            max(1, round(44 * size / largest)) for size in (request.sent, request.said)
+        )
         size = f"  {tokens(request.said)}" + (
             f" → {tokens(request.sent)}" if request.sent < request.said else ""
         )
-        bars = ("█" * sent, "green"), ("░" * (said - sent), "dim")
+        bars = ("█" * sent, "green"), ("░" * (unedited - sent), "dim")
         console.print(Text.assemble((f"{position + 1:>4} ", "dim"), *bars, (size, "dim")))
 
 
 def _show_sums(console: Console, replay: Replay) -> None:
-    said, sent, breaks = _sums(replay.requests)
+    unedited, sent, breaks = _sums(replay.requests)
     console.print()
     console.print(
-        f"over all requests   {tokens(said)} tokens said, {tokens(sent)} sent: {1 - sent / said:.0%} less"
+        f"over all requests   {tokens(unedited)} tokens said, {tokens(sent)} sent: {1 - sent / unedited:.0%} less"
     )
     console.print(
         f"cache breaks        {breaks} in {len(replay.requests)} requests; "
@@ -289,11 +291,11 @@ def _show_sums(console: Console, replay: Replay) -> None:
 
 def _sums(requests: Sequence[Request]) -> tuple[int, int, int]:
     """Return the tokens said, the tokens sent and the cache breaks of all requests."""
-    said, sent = (
+    unedited, sent = (
         sum(request.said for request in requests),
         sum(request.sent for request in requests),
     )
-    return said, sent, sum(request.broke for request in requests)
+    return unedited, sent, sum(request.broke for request in requests)
 
 
 def _show_edit(console: Console, view: View, edit: Edit, heading: str, most: int) -> None:
@@ -342,12 +344,12 @@ def _show_proofs(console: Console, proofs: Iterable[Proof]) -> None:
 
 def json_answer(replay: Replay) -> dict[str, Any]:
     """Return what `refold demo --json` prints."""
-    said, sent, breaks = _sums(replay.requests)
+    unedited, sent, breaks = _sums(replay.requests)
     return {
         "messages": len(replay.history),
         "budget": {"trigger": TRIGGER, "target": TARGET},
         "requests": [asdict(request) for request in replay.requests],
-        "tokens": {"said": said, "sent": sent},
+        "tokens": {"said": unedited, "sent": sent},
         "cache_breaks": breaks,
         "strategies": [asdict(share) for share in replay.shares],
         "proofs": [asdict(proof) for proof in replay.proofs],

@@ -130,8 +130,8 @@ class Inputs:
         return open_store(self.store, read_only=self.use in ("read", "try"))
 
 
-def _is_same_file(path: str, other: str | Path) -> bool:
-    return Path(path).exists() and Path(other).exists() and Path(path).samefile(other)
+def _is_same_file(path: str, file: str | Path) -> bool:
+    return Path(path).exists() and Path(file).exists() and Path(path).samefile(file)
 
 
 def _is_request(session: Session) -> bool:

@@ -141,7 +141,7 @@ def _message(message: Message) -> Document:
     return {"role": message.role, "parts": parts}
 
 
-def hidden_entries(edited: EditedSession, id: str) -> Document:
+def unfold(edited: EditedSession, id: str) -> Document:
     """Return the answer of `refold unfold`: the entries in their wire form."""
     view = edited.view
     return {**session(edited), "edit": _edit(view, view.find(id)), "entries": view.unfold(id)}
@@ -171,14 +171,14 @@ def _violation(violation: Violation) -> Document:
     return {key: value for key, value in fields if key != "unmended" or value}
 
 
-def found_session(found: FoundSession) -> Document:
+def session_on_disk(session: FoundSession) -> Document:
     """Return a session on this machine."""
     return {
-        "client": found.client,
-        "path": str(found.path),
-        "id": found.id,
-        "title": found.title,
-        "cwd": found.cwd,
-        "size_bytes": found.size_bytes,
-        "modified": found.modified.isoformat(),
+        "client": session.client,
+        "path": str(session.path),
+        "id": session.id,
+        "title": session.title,
+        "cwd": session.cwd,
+        "size_bytes": session.size_bytes,
+        "modified": session.modified.isoformat(),
     }

@@ -103,7 +103,7 @@ def unfold(inputs: Inputs, edit: str, as_json: bool) -> None:
     """
     edited = find_owner(inputs.sessions(), edit)
     if as_json:
-        print_answer(inputs, [json_output.hidden_entries(edited, edit)])
+        print_answer(inputs, [json_output.unfold(edited, edit)])
         return
     span = edited.view.find(edit)
     for message in edited.view.transcript.messages[span.start : span.stop]:

@@ -68,10 +68,10 @@ def show_sessions(sessions: Sequence[FoundSession]) -> None:
     )
 
 
-def _session_row(found: FoundSession) -> list[str]:
-    file = str(found.path) + (f" --session {found.id}" if found.id else "")
-    project = short(found.cwd or found.title, 40)
-    row = (found.client, project, _age(found.modified), _size(found.size_bytes), file)
+def _session_row(session: FoundSession) -> list[str]:
+    file = str(session.path) + (f" --session {session.id}" if session.id else "")
+    project = short(session.cwd or session.title, 40)
+    row = (session.client, project, _age(session.modified), _size(session.size_bytes), file)
     return list(map(clean, row))
 
 

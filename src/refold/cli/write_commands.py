@@ -24,7 +24,12 @@ from refold.cli.options import (
 from refold.cli.read_commands import print_answer
 from refold.edits import Edit
 from refold.session_files import drafts
-from refold.session_files.edited_session import EditedSession, find_owner, removed_edits, take_back
+from refold.session_files.edited_session import (
+    EditedSession,
+    find_owner,
+    find_removed_edits,
+    take_back,
+)
 
 ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
 
@@ -166,7 +171,7 @@ def revert(inputs: Inputs, edits: tuple[str, ...], before: str, actor: str, as_j
     rows = list[tuple[EditedSession, list[Edit], EditedSession]]()
     for edited in sessions:
         after = take_back(edited, edits, before=before, actor=actor)
-        rows.append((edited, removed_edits(edited.view, after.view), after))
+        rows.append((edited, find_removed_edits(edited.view, after.view), after))
     if as_json:
         print_answer(inputs, starmap(json_output.revert, rows))
     else:

@@ -76,14 +76,14 @@ def read_all(path: Path | str) -> Iterator[Session]:
 
 
 def _select(source: Source, id: str) -> Session:
-    found = [stored for stored in _list_sessions(source) if stored.id.startswith(id)]
-    if not found:
+    matches = [stored for stored in _list_sessions(source) if stored.id.startswith(id)]
+    if not matches:
         raise FormatError(
             f"{source.path.name} has no session {id!r}"
             if id
             else f"{source.path.name} has no sessions"
         )
-    return found[-1].load()
+    return matches[-1].load()
 
 
 def _list_sessions(source: Source) -> Sequence[StoredSession]:

@@ -58,18 +58,21 @@ def read(source: Source) -> Session:
     problems = list[Problem]()
     side = _is_subagent(source)
     log = _load(source, side, problems)
-    said = build_conversation(tuple(log.nodes.values()), _active_nodes(log, problems), problems)
-    if not said.messages:
-        problems.append(Problem(0, "no messages: the file has only records about the session"))
+    conversation = build_conversation(
+        tuple(log.nodes.values()), _active_nodes(log, problems), problems
+    )
     return Session(
         path=source.path,
         client=CLIENT,
         format="anthropic",
         id=(log.facts.get("agentId") if side else None) or log.facts.get("sessionId", ""),
-        messages=said.messages,
-        body={"model": said.model} if said.model else {},
-        compactions=(*said.compactions, *microcompactions(log.microcompactions, said.messages)),
-        usage=tuple(said.usage),
+        messages=conversation.messages,
+        body={"model": conversation.model} if conversation.model else {},
+        compactions=(
+            *conversation.compactions,
+            *microcompactions(log.microcompactions, conversation.messages),
+        ),
+        usage=tuple(conversation.usage),
         problems=tuple(problems),
         title=next((log.facts[kind] for kind in TITLES if kind in log.facts), ""),
         cwd=log.facts.get("cwd", ""),
@@ -117,15 +120,15 @@ def _note_facts(log: _Log, record: Record) -> None:
 
 
 def _add_node(log: _Log, line: int, uuid: str, record: Record) -> None:
-    said = _is_message(record) or is_boundary(record)
+    is_part = _is_message(record) or is_boundary(record)
     bridge = is_boundary(record) or is_summary(record)
     parent = (
         text_at(record, "parentUuid")
         or text_at(record, "logicalParentUuid")
         or (log.last if bridge else "")
     )
-    log.nodes[uuid] = Node(line, uuid, parent, log.last, record if said else None)
-    if said:
+    log.nodes[uuid] = Node(line, uuid, parent, log.last, record if is_part else None)
+    if is_part:
         log.last, log.leaf = uuid, ""
     if record.get("subtype") == "microcompact_boundary":
         log.microcompactions.append(record)
@@ -167,18 +170,18 @@ def _insert_cuts(log: _Log, path: list[Node]) -> list[Node]:
     """*path*, with the compactions that it walks around: the line after a compaction which kept a
     tail of messages may hang on that tail.
     """
-    known = {node.uuid for node in path}
+    uuids = {node.uuid for node in path}
     tails = dict[str, list[Node]]()
     for node in log.nodes.values():
         tail = text_at(metadata(node.record or {}), "preservedSegment", "tailUuid")
-        if node.uuid not in known and tail in known:
+        if node.uuid not in uuids and tail in uuids:
             summaries = [
-                one
-                for one in log.nodes.values()
-                if one.parent == node.uuid and is_summary(one.record or {})
+                line
+                for line in log.nodes.values()
+                if line.parent == node.uuid and is_summary(line.record or {})
             ]
             tails.setdefault(tail, []).extend([node, *summaries])
-    return [one for node in path for one in (node, *tails.get(node.uuid, ()))]
+    return [line for node in path for line in (node, *tails.get(node.uuid, ()))]
 
 
 READER = Reader(CLIENT, mismatch, single(read))

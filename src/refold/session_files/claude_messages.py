@@ -64,18 +64,22 @@ def build_conversation(
     """The messages of the active branch *path*; *nodes* are all lines that there are, since calls made
     in parallel and their results hang on side branches.
     """
-    said, parts, answers = Conversation(), _answer_lines(nodes), _first_results((*path, *nodes))
+    conversation, parts, answers = (
+        Conversation(),
+        _answer_lines(nodes),
+        _first_results((*path, *nodes)),
+    )
     for at, node in enumerate(path):
         record = node.record or {}
         if is_boundary(record):
-            _add_compaction(said, node, path[at + 1 :], problems)
+            _add_compaction(conversation, node, path[at + 1 :], problems)
         elif record.get("type") == "assistant":
-            _add_answer(said, parts.get(_message_id(record), ()), answers)
+            _add_answer(conversation, parts.get(_message_id(record), ()), answers)
         elif not is_summary(record) and record.get("isVisibleInTranscriptOnly") is not True:
-            _add_user(said, node)
+            _add_user(conversation, node)
         elif is_summary(record) and not (at and _is_cut(path[at - 1])):
-            _add_compaction(said, node, path[at:], problems)
-    return said
+            _add_compaction(conversation, node, path[at:], problems)
+    return conversation
 
 
 def _is_cut(node: Node) -> bool:
@@ -97,40 +101,45 @@ def _is_model(record: Record) -> bool:
 
 def _answer_lines(nodes: Iterable[Node]) -> dict[str, list[Node]]:
     """The lines of each of the model's messages, side branches included, in the order of the file."""
-    found = dict[str, list[Node]]()
+    lines = dict[str, list[Node]]()
     for node in nodes:
         if node.record is not None and _is_model(node.record):
-            found.setdefault(_message_id(node.record), []).append(node)
-    return found
+            lines.setdefault(_message_id(node.record), []).append(node)
+    return lines
 
 
 def _first_results(nodes: Iterable[Node]) -> dict[str, tuple[Node, Entry]]:
     """Each call's result, and the line it is on; of several the first."""
-    found = dict[str, tuple[Node, Entry]]()
+    results = dict[str, tuple[Node, Entry]]()
     for node in nodes:
         for block in objects_at(node.record, "message", "content"):
             if block.get("type") == "tool_result":
-                found.setdefault(text_at(block, "tool_use_id"), (node, block))
-    return found
+                results.setdefault(text_at(block, "tool_use_id"), (node, block))
+    return results
 
 
 def _add_answer(
-    said: Conversation, nodes: Iterable[Node], answers: Mapping[str, tuple[Node, Entry]]
+    conversation: Conversation, nodes: Iterable[Node], answers: Mapping[str, tuple[Node, Entry]]
 ) -> None:
     """One message of the model, all its lines, then the results of its calls."""
-    nodes = [node for node in nodes if node.uuid not in said.index]
+    nodes = [node for node in nodes if node.uuid not in conversation.index]
     blocks = _blocks(nodes)
     if not blocks:
         return
     for node in nodes:
-        said.index[node.uuid] = len(said.messages)
-        said.model = text_at(node.record, "message", "model") or said.model
-    said.messages.append({"role": "assistant", "content": blocks})
+        conversation.index[node.uuid] = len(conversation.messages)
+        conversation.model = text_at(node.record, "message", "model") or conversation.model
+    conversation.messages.append({"role": "assistant", "content": blocks})
     if usage := object_at(nodes[-1].record, "message", "usage"):
-        said.usage.append((len(said.messages), usage))
+        conversation.usage.append((len(conversation.messages), usage))
     calls = [text_at(block, "id") for block in blocks if text_at(block, "type") == "tool_use"]
     _add_results(
-        said, [answers[call] for call in calls if call in answers and call not in said.placed_calls]
+        conversation,
+        [
+            answers[call]
+            for call in calls
+            if call in answers and call not in conversation.placed_calls
+        ],
     )
 
 
@@ -154,52 +163,54 @@ def _is_blank(block: Record) -> bool:
     return block.get("type") == "text" and not text_at(block, "text").strip()
 
 
-def _add_results(said: Conversation, found: Sequence[tuple[Node, Entry]]) -> None:
+def _add_results(conversation: Conversation, results: Sequence[tuple[Node, Entry]]) -> None:
     """Results of one message's calls as one message, with whatever else stood on their lines."""
-    if not found:
+    if not results:
         return
-    blocks = [block for _, block in found]
-    said.placed_calls.update(text_at(block, "tool_use_id") for block in blocks)
-    for node in {node.uuid: node for node, _ in found}.values():
-        if node.uuid not in said.index:
-            said.index[node.uuid] = len(said.messages)
+    blocks = [block for _, block in results]
+    conversation.placed_calls.update(text_at(block, "tool_use_id") for block in blocks)
+    for node in {node.uuid: node for node, _ in results}.values():
+        if node.uuid not in conversation.index:
+            conversation.index[node.uuid] = len(conversation.messages)
             blocks += [
                 block for block in _content(node.record or {}) if block.get("type") != "tool_result"
             ]
-    said.messages.append({"role": "user", "content": blocks})
+    conversation.messages.append({"role": "user", "content": blocks})
 
 
 def _content(record: Record) -> list[dict[str, Any]]:
     return [block for block in objects_at(record, "message", "content") if not _is_blank(block)]
 
 
-def _add_user(said: Conversation, node: Node) -> None:
+def _add_user(conversation: Conversation, node: Node) -> None:
     """What a user's line says beyond results already placed."""
     content = dig(node.record, "message", "content")
     if isinstance(content, list):
         content = [
-            block for block in _content(node.record or {}) if not _is_placed(said, node, block)
+            block
+            for block in _content(node.record or {})
+            if not _is_placed(conversation, node, block)
         ]
     if content and (isinstance(content, list) or (isinstance(content, str) and content.strip())):
-        said.index.setdefault(node.uuid, len(said.messages))
-        said.messages.append({"role": "user", "content": content})
+        conversation.index.setdefault(node.uuid, len(conversation.messages))
+        conversation.messages.append({"role": "user", "content": content})
 
 
-def _is_placed(said: Conversation, node: Node, block: Record) -> bool:
+def _is_placed(conversation: Conversation, node: Node, block: Record) -> bool:
     if block.get("type") == "tool_result":
-        return text_at(block, "tool_use_id") in said.placed_calls
-    return node.uuid in said.index
+        return text_at(block, "tool_use_id") in conversation.placed_calls
+    return node.uuid in conversation.index
 
 
 # --- compactions -----------------------------------------------------------------------------
 
 
 def _add_compaction(
-    said: Conversation, node: Node, after: Sequence[Node], problems: list[Problem]
+    conversation: Conversation, node: Node, after: Sequence[Node], problems: list[Problem]
 ) -> None:
     """A boundary, and the summaries right after it."""
     summaries = [
-        one.record or {} for one in takewhile(lambda one: is_summary(one.record or {}), after)
+        line.record or {} for line in takewhile(lambda line: is_summary(line.record or {}), after)
     ]
     insert = [
         {"role": "user", "content": dig(record, "message", "content")} for record in summaries
@@ -211,25 +222,30 @@ def _add_compaction(
         problems.append(Problem(node.line, "a compaction without a summary; passed over"))
         return
     meta = metadata(node.record or {})
-    stop, kept = _preserved_tail(said, object_at(meta, "preservedSegment"))
-    said.compactions.append(Compaction(0, stop, (*insert, *kept), text_at(meta, "trigger"), meta))
+    stop, tail = _find_tail(conversation, object_at(meta, "preservedSegment"))
+    conversation.compactions.append(
+        Compaction(0, stop, (*insert, *tail), text_at(meta, "trigger"), meta)
+    )
 
 
-def _preserved_tail(said: Conversation, segment: Mapping[str, Any]) -> tuple[int, Sequence[Entry]]:
+def _find_tail(
+    conversation: Conversation, segment: Mapping[str, Any]
+) -> tuple[int, Sequence[Entry]]:
     """Where the summary ends, and messages before that which stayed: a tail is just not replaced."""
-    now = len(said.messages)
+    now = len(conversation.messages)
     head, tail = (
-        said.index.get(text_at(segment, "headUuid")),
-        said.index.get(text_at(segment, "tailUuid")),
+        conversation.index.get(text_at(segment, "headUuid")),
+        conversation.index.get(text_at(segment, "tailUuid")),
     )
     if head is None or tail is None or tail < head:
         return now, ()
-    calls = {text_at(block, "id") for block in objects_at(said.messages[tail], "content")}
+    calls = {text_at(block, "id") for block in objects_at(conversation.messages[tail], "content")}
     while tail + 1 < now and any(
-        text_at(b, "tool_use_id") in calls for b in objects_at(said.messages[tail + 1], "content")
+        text_at(b, "tool_use_id") in calls
+        for b in objects_at(conversation.messages[tail + 1], "content")
     ):
         tail += 1
-    return (head, ()) if tail + 1 == now else (now, said.messages[head : tail + 1])
+    return (head, ()) if tail + 1 == now else (now, conversation.messages[head : tail + 1])
 
 
 def microcompactions(records: Iterable[Record], messages: Sequence[Entry]) -> Iterator[Compaction]:
@@ -246,9 +262,9 @@ def microcompactions(records: Iterable[Record], messages: Sequence[Entry]) -> It
             or object_at(record, "compactMetadata")
             or record
         )
-        ids = {one for one in list_at(meta, "compactedToolIds") if isinstance(one, str)}
+        ids = {id for id in list_at(meta, "compactedToolIds") if isinstance(id, str)}
         cleared |= ids
-        for at in sorted({holders[one] for one in ids if one in holders}):
+        for at in sorted({holders[id] for id in ids if id in holders}):
             yield Compaction(
                 at, at + 1, (_clear_results(messages[at], cleared),), "microcompact", meta
             )

@@ -73,8 +73,6 @@ def read(source: Source) -> Session:
     for line, record in _lines(source, problems):
         _add_record(log, line, record, problems)
     messages, compactions, usage = _collect(log.entries)
-    if not messages:
-        problems.append(Problem(0, "no messages: the file has only records about the session"))
     return Session(
         path=source.path,
         client=CLIENT,
@@ -168,17 +166,17 @@ def _replacement(log: _Log, payload: Mapping[str, Any]) -> tuple[Entry, ...]:
     """What stands for everything before: as recorded, or the user's messages and the summary."""
     if isinstance(payload.get("replacement_history"), list):
         return tuple(objects_at(payload, "replacement_history"))
-    kept, left = list[Entry](), KEPT_CHARACTERS
+    newest, room = list[Entry](), KEPT_CHARACTERS
     for entry in reversed(log.entries):
-        said = _item_text(entry.wire) if _is_turn(entry) and entry.kind == "item" else ""
-        if said and left > 0:
-            kept.append(_message(said[:left]))
-            left -= len(said)
-    return (*reversed(kept), _message(text_at(payload, "message") or "(no summary available)"))
+        words = _item_text(entry.wire) if _is_turn(entry) and entry.kind == "item" else ""
+        if words and room > 0:
+            newest.append(_message(words[:room]))
+            room -= len(words)
+    return (*reversed(newest), _message(text_at(payload, "message") or "(no summary available)"))
 
 
-def _message(said: str) -> Entry:
-    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": said}]}
+def _message(words: str) -> Entry:
+    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": words}]}
 
 
 def _is_turn(entry: _Item) -> bool:
@@ -203,14 +201,14 @@ def _roll_back(entries: list[_Item], turns: int) -> list[_Item]:
     """The entries without the last *turns* turns of the user; a compaction on the way stays, and
     what it shows loses turns instead.
     """
-    kept, late = list(entries), list[_Item]()
-    while kept and turns > 0:
-        entry = kept.pop()
+    before, marks = list(entries), list[_Item]()
+    while before and turns > 0:
+        entry = before.pop()
         if _is_turn(entry):
             turns -= 1
         elif entry.kind == "compacted":
-            late.append(_Item("compacted", entry.wire, _drop_turns(entry.insert, turns)))
-    return kept + late[::-1]
+            marks.append(_Item("compacted", entry.wire, _drop_turns(entry.insert, turns)))
+    return before + marks[::-1]
 
 
 def _drop_turns(items: Sequence[Entry], turns: int) -> tuple[Entry, ...]:
@@ -259,12 +257,12 @@ def _compaction_details(payload: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _body(log: _Log) -> dict[str, Any]:
-    known = {
+    fields = {
         "model": text_at(log.turn, "model"),
         "instructions": text_at(log.meta, "base_instructions", "text")
         or text_at(log.meta, "instructions"),
     }
-    return {key: value for key, value in known.items() if value}
+    return {key: value for key, value in fields.items() if value}
 
 
 READER = Reader(CLIENT, mismatch, single(read))

@@ -44,8 +44,8 @@ def _match_rest(path: Path, rest: str, refused: OnError) -> Iterator[Path]:
 
 def _entries(directory: Path, refused: OnError) -> list[os.DirEntry[str]]:
     try:
-        with os.scandir(directory) as found:
-            return list(found)
+        with os.scandir(directory) as entries:
+            return list(entries)
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
@@ -91,20 +91,22 @@ def discover(home: Path, env: Mapping[str, str], refused: OnError = str) -> list
     GEMINI_CLI_HOME, XDG_DATA_HOME and OPENCODE_DB are heeded. What cannot be read is passed over,
     and *refused* is told of directories and files that may not be.
     """
-    files = (one for place in PLACES for one in _files(place, home, env, refused))
+    files = (session for place in PLACES for session in _files(place, home, env, refused))
     databases = [
-        one for path in _databases(home, env, refused) for one in _read_database(path, refused)
+        session
+        for path in _databases(home, env, refused)
+        for session in _read_database(path, refused)
     ]
-    moved = {one.id for one in databases}
-    stored = (
-        one
+    migrated = {session.id for session in databases}
+    single_files = (
+        session
         for path in _session_files(home, env, refused)
-        if path.stem not in moved
-        for one in _read_file(path, refused)
+        if path.stem not in migrated
+        for session in _read_file(path, refused)
     )
     return sorted(
-        [*files, *databases, *stored],
-        key=lambda one: (one.modified, str(one.path), one.id),
+        [*files, *databases, *single_files],
+        key=lambda session: (session.modified, str(session.path), session.id),
         reverse=True,
     )
 
@@ -255,7 +257,7 @@ def _read_database(path: Path, refused: OnError) -> list[FoundSession]:
             rows = base.execute("SELECT id, directory, title, time_updated FROM session").fetchall()
             sizes = _sizes(base)
         touched = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-        return [_found_session(path, row, sizes, touched) for row in rows]
+        return [_session_of_row(path, row, sizes, touched) for row in rows]
     except OSError as error:
         refused(error)
         return []
@@ -274,7 +276,7 @@ def _sizes(base: sqlite3.Connection) -> dict[Any, int]:
     )
 
 
-def _found_session(
+def _session_of_row(
     path: Path, row: tuple[Any, ...], sizes: Mapping[Any, int], touched: datetime
 ) -> FoundSession:
     named = dict(zip(("id", "cwd", "title"), row, strict=False))

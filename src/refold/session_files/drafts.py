@@ -53,7 +53,7 @@ class Draft:
 
 
 def try_strategies(
-    work: EditedSession,
+    edited: EditedSession,
     strategies: Iterable[Strategy],
     to: int,
     *,
@@ -67,51 +67,56 @@ def try_strategies(
     left as it is, and no model is asked. Unlike a compactor's, these edits hold those of local
     strategies too: whoever looks at the file later has no strategies.
     """
-    if work.view.tokens <= to:
-        return Preview(work.view, work.view, ()), ()
-    books = MemoryStore()
-    made = scratch_compactor(work, strategies, to, ask, books).preview(
-        work.payload, to=to, actor=actor
+    if edited.view.tokens <= to:
+        return Preview(edited.view, edited.view, ()), ()
+    ledger = MemoryStore()
+    preview = scratch_compactor(edited, strategies, to, ask, ledger).preview(
+        edited.payload, to=to, actor=actor
     )
-    known, fresh = {edit.id for edit in work.view.edits}, {edit.id for edit in made.edits}
-    edits = tuple(edit for edit in made.view.edits if edit.id not in known)
-    local = [edit for edit in edits if edit.id not in fresh]
-    booked = tuple(replace(row, action=action) for row in books.ledger())
-    when = booked[0].when if booked else time.time()
-    sighted = work.view.apply_valid(local)  # what comes before the others
-    return Preview(work.view, made.view, edits), (
-        *build_manual_rows(action, when, actor, sighted, local),
-        *booked,
+    old, new = {edit.id for edit in edited.view.edits}, {edit.id for edit in preview.edits}
+    edits = tuple(edit for edit in preview.view.edits if edit.id not in old)
+    local = [edit for edit in edits if edit.id not in new]
+    recorded = tuple(replace(row, action=action) for row in ledger.ledger())
+    when = recorded[0].when if recorded else time.time()
+    with_local = edited.view.apply_valid(local)  # what comes before the others
+    return Preview(edited.view, preview.view, edits), (
+        *build_manual_rows(action, when, actor, with_local, local),
+        *recorded,
     )
 
 
-def record_rows(work: EditedSession, rows: Sequence[LedgerRow]) -> None:
+def record_rows(edited: EditedSession, rows: Sequence[LedgerRow]) -> None:
     """Put rows into the session's ledger, where its store keeps one. Raises `StoreError`."""
-    if rows and (ledger := as_ledger_store(work.store)):
+    if rows and (ledger := as_ledger_store(edited.store)):
         ledger.record(rows)
 
 
-def save_compaction(work: EditedSession, made: Preview, rows: Sequence[LedgerRow]) -> EditedSession:
+def save_compaction(
+    edited: EditedSession, preview: Preview, rows: Sequence[LedgerRow]
+) -> EditedSession:
     """Keep a compaction at once: its edits and what the ledger says about it. Raises `StoreError`."""
-    if made.edits:
-        work.store.save(made.edits)
-    record_rows(work, rows)
-    return replace(work, view=made.view)
+    if preview.edits:
+        edited.store.save(preview.edits)
+    record_rows(edited, rows)
+    return replace(edited, view=preview.view)
 
 
-def accept_preview(work: EditedSession, made: Preview, actor: str = "manual") -> EditedSession:
+def accept_preview(edited: EditedSession, preview: Preview, actor: str = "manual") -> EditedSession:
     """Keep exactly the edits of a preview; the ledger says who did (S2-51, S2-53). No model is asked.
 
     Raises `EditError` when edits that were kept since stand in the way, `StoreError`; then nothing is kept.
     """
-    return replace(work, view=read_only_compactor(work).accept(made, actor=actor))
+    return replace(edited, view=read_only_compactor(edited).accept(preview, actor=actor))
 
 
-def amend_summary(made: Preview, id: str, text: str, actor: str) -> Preview:
+def amend_summary(preview: Preview, id: str, text: str, actor: str) -> Preview:
     """*made* with another text in a summary, said so in the attempt that made it. Raises `EditError`."""
-    other, edit = made.amend(id, text), made.view.find(id)
-    told = tuple(_with_amendment(one, actor) if one.by == edit.by else one for one in made.attempts)
-    return replace(other, view=replace(other.view, attempts=told))
+    amended, edit = preview.amend(id, text), preview.view.find(id)
+    attempts = tuple(
+        _with_amendment(attempt, actor) if attempt.by == edit.by else attempt
+        for attempt in preview.attempts
+    )
+    return replace(amended, view=replace(amended.view, attempts=attempts))
 
 
 def _with_amendment(attempt: Attempt, actor: str) -> Attempt:
@@ -121,77 +126,83 @@ def _with_amendment(attempt: Attempt, actor: str) -> Attempt:
 # --- drafts ----------------------------------------------------------------------------------
 
 
-def make_draft(work: EditedSession, made: Preview, to: int) -> Draft:
+def make_draft(edited: EditedSession, preview: Preview, to: int) -> Draft:
     """A preview as a draft that `resume_draft` makes a preview of again."""
-    base = tuple(edit.id for edit in work.view.edits)
-    return Draft(work.view.transcript.tips[-1], _session(work), to, base, made.edits, made.attempts)
+    base = tuple(edit.id for edit in edited.view.edits)
+    return Draft(
+        edited.view.transcript.tips[-1], _session(edited), to, base, preview.edits, preview.attempts
+    )
 
 
-def resume_draft(work: EditedSession, draft: Draft) -> Preview:
+def resume_draft(edited: EditedSession, draft: Draft) -> Preview:
     """The draft as a preview of the session as it is now; what was said since stays as it is.
 
     Raises `EditError` when the session's edits are no longer those that the draft builds on.
     """
-    if {edit.id for edit in work.view.edits} != set(draft.base):
+    if {edit.id for edit in edited.view.edits} != set(draft.base):
         raise EditError(
-            f"the edits of {work.name} have changed since the preview; preview it again"
+            f"the edits of {edited.name} have changed since the preview; preview it again"
         )
-    view = work.view.apply(*draft.edits)
-    return Preview(work.view, replace(view, attempts=draft.attempts), draft.edits)
+    view = edited.view.apply(*draft.edits)
+    return Preview(edited.view, replace(view, attempts=draft.attempts), draft.edits)
 
 
-def draft_path(work: EditedSession) -> Path | None:
+def draft_path(edited: EditedSession) -> Path | None:
     """Where the drafts of a session are: `FILE.refold-draft` beside its edits; None if those have no file."""
-    return work.place and work.place.with_name(work.place.name.removesuffix(".refold") + SUFFIX)
+    return edited.place and edited.place.with_name(
+        edited.place.name.removesuffix(".refold") + SUFFIX
+    )
 
 
-def find_draft(work: EditedSession) -> Draft | None:
+def find_draft(edited: EditedSession) -> Draft | None:
     """The draft of a session; of a file that was moved or copied, the latest of which it is a continuation.
 
     Raises `EditError` for a draft of this session whose history has changed since, `StoreError`.
     """
-    found = _find_match(work, read_drafts(draft_path(work)))
-    if found and found.tip not in work.view.transcript.tips:
+    draft = _find_match(edited, read_drafts(draft_path(edited)))
+    if draft and draft.tip not in edited.view.transcript.tips:
         raise EditError(
-            f"the history in {work.name} has changed since the preview; preview it again"
+            f"the history in {edited.name} has changed since the preview; preview it again"
         )
-    return found
+    return draft
 
 
-def write_draft(work: EditedSession, draft: Draft) -> Path:
+def write_draft(edited: EditedSession, draft: Draft) -> Path:
     """Keep a draft in place of the earlier one of the session. Raises `StoreError`."""
-    path = draft_path(work)
+    path = draft_path(edited)
     if path is None:
-        raise StoreError(f"{work.name}: there is no place for a draft; name a store")
-    left = [
-        one for one in read_drafts(path) if one.session != draft.session and one.tip != draft.tip
+        raise StoreError(f"{edited.name}: there is no place for a draft; name a store")
+    rest = [
+        entry
+        for entry in read_drafts(path)
+        if entry.session != draft.session and entry.tip != draft.tip
     ]
-    _write(path, [*left, draft])
+    _write(path, [*rest, draft])
     return path
 
 
-def delete_draft(work: EditedSession) -> bool:
+def delete_draft(edited: EditedSession) -> bool:
     """Forget the draft of a session, an outdated one too; tell if there was one. Raises `StoreError`."""
-    path = draft_path(work)
+    path = draft_path(edited)
     drafts = read_drafts(path)
-    gone = _find_match(work, drafts)
+    gone = _find_match(edited, drafts)
     if path and gone:
         _write(path, [draft for draft in drafts if draft != gone])
     return gone is not None
 
 
-def _find_match(work: EditedSession, drafts: Sequence[Draft]) -> Draft | None:
-    session, tips = _session(work), set(work.view.transcript.tips)
+def _find_match(edited: EditedSession, drafts: Sequence[Draft]) -> Draft | None:
+    session, tips = _session(edited), set(edited.view.transcript.tips)
     own = [draft for draft in drafts if draft.session == session]
-    found = own or [draft for draft in drafts if draft.tip in tips]
-    return found[-1] if found else None
+    matches = own or [draft for draft in drafts if draft.tip in tips]
+    return matches[-1] if matches else None
 
 
-def _session(work: EditedSession) -> tuple[str, str]:
+def _session(edited: EditedSession) -> tuple[str, str]:
     """Which session it is; one from standard input is known by what it says alone."""
-    if work.session.path == Path("-"):
-        return "-", work.view.transcript.tips[-1]
-    return str(work.session.path.resolve()), work.session.id
+    if edited.session.path == Path("-"):
+        return "-", edited.view.transcript.tips[-1]
+    return str(edited.session.path.resolve()), edited.session.id
 
 
 # --- the file --------------------------------------------------------------------------------
@@ -222,7 +233,8 @@ def _draft(line: bytes) -> Draft:
         base=tuple(value["base"]),
         edits=tuple(read_edit(edit) for edit in value["edits"]),
         attempts=tuple(
-            Attempt(**{k: v for k, v in one.items() if k in names}) for one in value["attempts"]
+            Attempt(**{k: v for k, v in attempt.items() if k in names})
+            for attempt in value["attempts"]
         ),
     )
 

@@ -101,15 +101,20 @@ def open_edited(
     )
 
 
-def read_only_compactor(work: EditedSession) -> Compactor:
+def read_only_compactor(edited: EditedSession) -> Compactor:
     """A compactor over the session's stored edits that makes none itself."""
     return Compactor(
-        (), NEVER, work.store, format=_codec(work), count=work.count, reports=Reports(no_prior)
+        (),
+        NEVER,
+        edited.store,
+        format=_codec(edited),
+        count=edited.count,
+        reports=Reports(no_prior),
     )
 
 
 def scratch_compactor(
-    work: EditedSession,
+    edited: EditedSession,
     strategies: Iterable[Strategy],
     to: int,
     ask: Asker | None = None,
@@ -117,9 +122,9 @@ def scratch_compactor(
 ) -> Compactor:
     """A compactor that starts from the session's edits and keeps new ones in memory alone."""
     memory = MemoryStore()
-    memory.save(work.view.edits)
+    memory.save(edited.view.edits)
     format, reports = (
-        _codec(work),
+        _codec(edited),
         Reports(no_prior),
     )  # one counter for one screen: as estimated (F15, F17)
     return Compactor(
@@ -128,18 +133,18 @@ def scratch_compactor(
         memory,
         ask=ask,
         format=format,
-        count=work.count,
+        count=edited.count,
         reports=reports,
         ledger=ledger,
     )
 
 
-def _codec(work: EditedSession) -> str | Codec:
-    return work.view.source.codec if work.view.source is not None else work.session.format
+def _codec(edited: EditedSession) -> str | Codec:
+    return edited.view.source.codec if edited.view.source is not None else edited.session.format
 
 
 def take_back(
-    work: EditedSession, ids: Sequence[str] = (), *, before: str = "", actor: str = "manual"
+    edited: EditedSession, ids: Sequence[str] = (), *, before: str = "", actor: str = "manual"
 ) -> EditedSession:
     """The session without the edits of *ids*; without *before* and all edits made after it; without any,
     if nothing is named (S2-53). They leave the store, and the ledger says so (`Compactor.revert`).
@@ -148,70 +153,80 @@ def take_back(
     one on are taken back and nothing was said since they were made, nothing is bound to them: then
     the session is exactly as it was before. Raises `EditError` for an id that is none of its edits, `StoreError`.
     """
-    edits = work.view.edits
+    edits = edited.view.edits
     if not edits:
-        return work
-    first = edits.index(work.view.find(before)) if before else 0
-    named = [edit.id for edit in work.view.find_all(ids) or edits[first:]]
-    untouched = not ids and _is_unseen(work, named)
-    view = read_only_compactor(work).revert(work.payload, *named, actor=actor)
+        return edited
+    first = edits.index(edited.view.find(before)) if before else 0
+    named = [edit.id for edit in edited.view.find_all(ids) or edits[first:]]
+    untouched = not ids and _is_unseen(edited, named)
+    view = read_only_compactor(edited).revert(edited.payload, *named, actor=actor)
     if untouched and view.edits != edits[:first]:
         stay = {edit.id for edit in edits[:first]}
-        work.store.remove(edit.id for edit in view.edits if edit.id not in stay)
-        view = read_only_compactor(work)(work.payload)
-    return replace(work, view=view)
+        edited.store.remove(edit.id for edit in view.edits if edit.id not in stay)
+        view = read_only_compactor(edited)(edited.payload)
+    return replace(edited, view=view)
 
 
-def removed_edits(before: View, after: View) -> list[Edit]:
+def find_removed_edits(before: View, after: View) -> list[Edit]:
     """The edits of one view that another has no longer."""
-    left = {edit.id for edit in after.edits}
-    return [edit for edit in before.edits if edit.id not in left]
+    ids = {edit.id for edit in after.edits}
+    return [edit for edit in before.edits if edit.id not in ids]
 
 
-def _is_unseen(work: EditedSession, ids: Iterable[str]) -> bool:
+def _is_unseen(edited: EditedSession, ids: Iterable[str]) -> bool:
     """Was nothing said since these edits were kept, as far as the ledger knows?"""
-    now = work.view.transcript.tips[-1]
-    kept = [row for row in ledger_rows(work) if row.action in ("compact", "accept")]
+    now = edited.view.transcript.tips[-1]
+    saved = [row for row in ledger_rows(edited) if row.action in ("compact", "accept")]
     late, early = (
-        {row.edit for row in kept if (row.tip == now) is is_late} for is_late in (True, False)
+        {row.edit for row in saved if (row.tip == now) is is_late} for is_late in (True, False)
     )
     return set(ids) <= late - early
 
 
-def ledger_rows(work: EditedSession) -> tuple[LedgerRow, ...]:
+def ledger_rows(edited: EditedSession) -> tuple[LedgerRow, ...]:
     """What the ledger says of the session, oldest first. Raises `StoreError`."""
-    return read_only_compactor(work).ledger_rows(work.payload)
+    return read_only_compactor(edited).ledger_rows(edited.payload)
 
 
-def find_owner(works: Iterable[EditedSession], id: str) -> EditedSession:
+def find_owner(sessions: Iterable[EditedSession], id: str) -> EditedSession:
     """The one among *works* that has the edit *id*. Raises `EditError` when none or several do."""
-    found = [work for work in works if any(edit.id.startswith(id) for edit in work.view.edits)]
-    if len(found) > 1:
+    owners = [
+        edited for edited in sessions if any(edit.id.startswith(id) for edit in edited.view.edits)
+    ]
+    if len(owners) > 1:
         raise EditError(f"more than one session has an edit that starts with {id!r}")
-    if not found:
+    if not owners:
         raise EditError(f"no edit starts with {id!r}")
-    found[0].view.find(id)
-    return found[0]
+    owners[0].view.find(id)
+    return owners[0]
 
 
 def shares(before: View, after: View, strategies: Iterable[Strategy] = ()) -> list[Share]:
     """What each strategy did on the way from one view to the next, in the order in which they ran."""
     new = {edit.id for edit in after.edits} - {edit.id for edit in before.edits}
-    told = [_local_share(before, one, new) for one in strategies if is_local(one)] if new else []
-    return told + [
+    local = (
+        [_local_share(before, strategy, new) for strategy in strategies if is_local(strategy)]
+        if new
+        else []
+    )
+    return local + [
         Share(
-            one.by, one.edits_applied, one.tokens_before - one.tokens_after, one.outcome, one.reason
+            attempt.by,
+            attempt.edits_applied,
+            attempt.tokens_before - attempt.tokens_after,
+            attempt.outcome,
+            attempt.reason,
         )
-        for one in after.attempts
+        for attempt in after.attempts
     ]
 
 
 def _local_share(before: View, strategy: Strategy, new: set[str]) -> Share:
     """A local strategy's edits that are left at the end: later ones replace what they hide too."""
-    made = make_local_edits(before, [strategy])
-    left = [tokens_saved(before, edit) for edit in made if edit.id in new]
-    reason = "" if left else "later strategies took over" if made else "nothing to do"
-    return Share(repr(strategy), len(left), sum(left), "applied" if made else "noop", reason)
+    edits = make_local_edits(before, [strategy])
+    savings = [tokens_saved(before, edit) for edit in edits if edit.id in new]
+    reason = "" if savings else "later strategies took over" if edits else "nothing to do"
+    return Share(repr(strategy), len(savings), sum(savings), "applied" if edits else "noop", reason)
 
 
 def tokens_saved(view: View, edit: Edit) -> int:
@@ -225,6 +240,6 @@ def savings_by_strategy(view: View) -> list[Share]:
     for edit, _ in view.visible_edits:
         by.setdefault(edit.by, []).append(tokens_saved(view, edit))
     return sorted(
-        (Share(name, len(saved), sum(saved)) for name, saved in by.items()),
-        key=lambda one: -one.saved,
+        (Share(name, len(savings), sum(savings)) for name, savings in by.items()),
+        key=lambda share: -share.saved,
     )

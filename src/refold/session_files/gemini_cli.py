@@ -9,7 +9,14 @@ and are left out.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from refold.session_files.json_fields import list_at, object_at, objects_at, parse_time, text_at
+from refold.session_files.json_fields import (
+    list_at,
+    object_at,
+    objects_at,
+    parse_time,
+    text_at,
+    texts_at,
+)
 from refold.session_files.session import Entry, Problem, Session
 from refold.session_files.source import Reader, Source, single
 
@@ -34,12 +41,8 @@ def read(source: Source) -> Session:
         if record.get("type") == "gemini" and object_at(record, "tokens"):
             at = len(messages) - (1 if messages and messages[-1]["role"] == "user" else 0)
             usage.append((at, object_at(record, "tokens")))
-    if not messages:
-        problems.append(Problem(0, "no messages: the file has only records about the session"))
-    stamps = [
-        text_at(record, "timestamp") for record in records.values() if text_at(record, "timestamp")
-    ]
-    models = [text_at(record, "model") for record in records.values() if text_at(record, "model")]
+    stamps = texts_at(records.values(), "timestamp")
+    models = texts_at(records.values(), "model")
     return Session(
         path=source.path,
         client=CLIENT,
@@ -50,7 +53,7 @@ def read(source: Source) -> Session:
         usage=tuple(usage),
         problems=tuple(problems),
         title=text_at(meta, "summary"),
-        cwd=next((one for one in list_at(meta, "directories") if isinstance(one, str)), ""),
+        cwd=next((path for path in list_at(meta, "directories") if isinstance(path, str)), ""),
         started=parse_time(meta.get("startTime")) or parse_time(min(stamps, default="")),
         updated=parse_time(meta.get("lastUpdated")) or parse_time(max(stamps, default="")),
     )
@@ -85,15 +88,15 @@ def _replace_messages(
     if not isinstance(object_at(record).get("messages"), list):
         return messages
     return {
-        text_at(one, "id") or f"message {at}": one
-        for at, one in enumerate(objects_at(record, "messages"))
+        text_at(message, "id") or f"message {at}": message
+        for at, message in enumerate(objects_at(record, "messages"))
     }
 
 
 def _rewind(messages: dict[str, dict[str, Any]], to: str) -> dict[str, dict[str, Any]]:
     """Without the message *to* and all that follow; without any when it is unknown."""
     ids = list(messages)
-    return {one: messages[one] for one in ids[: ids.index(to)]} if to in messages else {}
+    return {id: messages[id] for id in ids[: ids.index(to)]} if to in messages else {}
 
 
 # --- messages --------------------------------------------------------------------------------
@@ -109,9 +112,9 @@ def _entries(record: Mapping[str, Any]) -> Iterator[Entry]:
 
 
 def _answer_entries(parts: list[Entry], calls: Sequence[Mapping[str, Any]]) -> Iterator[Entry]:
-    known = {text_at(part, "functionCall", "id") for part in parts if "functionCall" in part}
+    ids = {text_at(part, "functionCall", "id") for part in parts if "functionCall" in part}
     parts += [
-        _call(call) for call in calls if not (text_at(call, "id") and text_at(call, "id") in known)
+        _call(call) for call in calls if not (text_at(call, "id") and text_at(call, "id") in ids)
     ]
     if parts:
         yield {"role": "model", "parts": parts}
@@ -122,11 +125,11 @@ def _answer_entries(parts: list[Entry], calls: Sequence[Mapping[str, Any]]) -> I
 
 def _parts(content: Any) -> Iterator[Entry]:
     """A PartListUnion: a text, a part, or a list of both."""
-    for one in content if isinstance(content, list) else [content]:
-        if isinstance(one, str) and one:
-            yield {"text": one}
-        elif isinstance(one, dict) and one:
-            yield one
+    for item in content if isinstance(content, list) else [content]:
+        if isinstance(item, str) and item:
+            yield {"text": item}
+        elif isinstance(item, dict) and item:
+            yield item
 
 
 def _call(call: Mapping[str, Any]) -> Entry:

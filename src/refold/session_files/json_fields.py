@@ -1,6 +1,6 @@
 """Looking into other people's JSON, which may have any shape anywhere."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -17,20 +17,25 @@ def dig(value: Any, *keys: str) -> Any:
 
 def text_at(value: Any, *keys: str) -> str:
     """The text under *keys*; empty when there is none."""
-    found = dig(value, *keys)
-    return found if isinstance(found, str) else ""
+    field = dig(value, *keys)
+    return field if isinstance(field, str) else ""
+
+
+def texts_at(values: Iterable[Any], *keys: str) -> list[str]:
+    """Return the texts under *keys* in all *values*, without the empty ones."""
+    return [text for value in values if (text := text_at(value, *keys))]
 
 
 def object_at(value: Any, *keys: str) -> Mapping[str, Any]:
     """The object under *keys*; empty when there is none."""
-    found = dig(value, *keys)
-    return found if isinstance(found, dict) else {}
+    field = dig(value, *keys)
+    return field if isinstance(field, dict) else {}
 
 
 def list_at(value: Any, *keys: str) -> list[Any]:
     """The list under *keys*; empty when there is none."""
-    found = dig(value, *keys)
-    return found if isinstance(found, list) else []
+    field = dig(value, *keys)
+    return field if isinstance(field, list) else []
 
 
 def objects_at(value: Any, *keys: str) -> Iterator[dict[str, Any]]:
@@ -40,8 +45,8 @@ def objects_at(value: Any, *keys: str) -> Iterator[dict[str, Any]]:
 
 def int_at(value: Any, *keys: str) -> int:
     """The whole number under *keys*; -1 when there is none."""
-    found = dig(value, *keys)
-    return found if isinstance(found, int) and not isinstance(found, bool) else -1
+    field = dig(value, *keys)
+    return field if isinstance(field, int) and not isinstance(field, bool) else -1
 
 
 def parse_time(value: Any) -> datetime | None:

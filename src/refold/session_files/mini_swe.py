@@ -37,7 +37,7 @@ def mismatch(source: Source) -> str:
     ):
         return ""
     if isinstance(object_at(document).get("history"), list) and any(
-        "role" in one for one in objects_at(document, "history")
+        "role" in message for message in objects_at(document, "history")
     ):
         return ""
     return "no trajectory_format mini-swe-agent, and no history of messages"
@@ -84,7 +84,9 @@ def _read_mini_swe(source: Source) -> Session:
 
 def _read_swe_agent(source: Source) -> Session:
     history = [
-        one for one in objects_at(source.document, "history") if text_at(one, "role") in ROLES
+        message
+        for message in objects_at(source.document, "history")
+        if text_at(message, "role") in ROLES
     ]
     return Session(
         path=source.path,
@@ -104,7 +106,7 @@ def _strip_bookkeeping(message: Mapping[str, Any]) -> Entry:
         for key in SENT_FIELDS
         if key in message and not (key == "tool_calls" and not message[key])
     }
-    ids = [one for one in list_at(message, "tool_call_ids") if isinstance(one, str)]
+    ids = [id for id in list_at(message, "tool_call_ids") if isinstance(id, str)]
     if wire.get("role") == "tool" and ids and "tool_call_id" not in wire:
         wire["tool_call_id"] = ids[0]
     return wire

@@ -159,13 +159,16 @@ def read_file(source: Source) -> Session:
     """Read a session file and the files of its messages, or an export."""
     problems = list(source.notes)
     info = object_at(source.document, "info") or source.document
-    said = (
+    messages = (
         _export_messages(source.document)
         if "info" in source.document
         else _file_messages(source, problems)
     )
     return build_session(
-        source.path, _session_row(_session_id(source), info), sorted(said, key=_sort_key), problems
+        source.path,
+        _session_row(_session_id(source), info),
+        sorted(messages, key=_sort_key),
+        problems,
     )
 
 
@@ -194,14 +197,14 @@ def _session_row(id: str, info: Mapping[str, Any]) -> Row:
     return {**info, "id": id, "time_created": created, "time_updated": updated}
 
 
-def _sort_key(said: StoredMessage) -> tuple[int, str]:
-    return int_at(said.data, "time", "created"), said.id
+def _sort_key(message: StoredMessage) -> tuple[int, str]:
+    return int_at(message.data, "time", "created"), message.id
 
 
 def _export_messages(document: Mapping[str, Any]) -> Iterator[StoredMessage]:
-    for one in objects_at(document, "messages"):
-        info = object_at(one, "info")
-        yield StoredMessage(text_at(info, "id"), info, _sort_parts(objects_at(one, "parts")))
+    for item in objects_at(document, "messages"):
+        info = object_at(item, "info")
+        yield StoredMessage(text_at(info, "id"), info, _sort_parts(objects_at(item, "parts")))
 
 
 def _file_messages(source: Source, problems: list[Problem]) -> Iterator[StoredMessage]:

@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from refold.session_files.json_fields import int_at, object_at, objects_at, parse_time, text_at
+from refold.session_files.json_fields import (
+    int_at,
+    object_at,
+    objects_at,
+    parse_time,
+    text_at,
+    texts_at,
+)
 from refold.session_files.session import Compaction, Entry, Problem, Session
 
 CLIENT = "opencode"
@@ -49,29 +56,31 @@ class _Conversation:
 
 
 def build_session(
-    path: Path, row: Row, said: list[StoredMessage], problems: list[Problem]
+    path: Path, row: Row, stored: list[StoredMessage], problems: list[Problem]
 ) -> Session:
     """The session that a row of the database, or what says the same, and its messages tell."""
-    said = _before_revert(said, object_at(row, "revert"))
-    wires, compactions = _Conversation(), list[Compaction]()
-    summaries = {text_at(one.data, "parentID"): one for one in said if _is_summary(one)}
-    for one in said:
-        if one.has_part("compaction"):
-            compactions += _compaction(one, summaries.get(one.id), wires)
-        elif one.data.get("summary") is not True:
-            _add_message(wires, one)
-    if not wires.messages:
+    stored = _before_revert(stored, object_at(row, "revert"))
+    conversation, compactions = _Conversation(), list[Compaction]()
+    summaries = {
+        text_at(message.data, "parentID"): message for message in stored if _is_summary(message)
+    }
+    for message in stored:
+        if message.has_part("compaction"):
+            compactions += _compaction(message, summaries.get(message.id), conversation)
+        elif message.data.get("summary") is not True:
+            _add_message(conversation, message)
+    if not conversation.messages:
         problems.append(Problem(0, "the session has no messages"))
-    models = [text_at(one.data, "modelID") for one in said if text_at(one.data, "modelID")]
+    models = texts_at((message.data for message in stored), "modelID")
     return Session(
         path=path,
         client=CLIENT,
         format="anthropic",
         id=text_at(row, "id"),
-        messages=wires.messages,
+        messages=conversation.messages,
         body={"model": models[-1]} if models else {},
-        compactions=(*compactions, *wires.prunings),
-        usage=tuple(wires.usage),
+        compactions=(*compactions, *conversation.prunings),
+        usage=tuple(conversation.usage),
         problems=tuple(problems),
         title=text_at(row, "title"),
         cwd=text_at(row, "directory"),
@@ -80,82 +89,89 @@ def build_session(
     )
 
 
-def _before_revert(said: list[StoredMessage], revert: Mapping[str, Any]) -> list[StoredMessage]:
+def _before_revert(stored: list[StoredMessage], revert: Mapping[str, Any]) -> list[StoredMessage]:
     """Without what the user took back."""
-    at = next((at for at, one in enumerate(said) if one.id == text_at(revert, "messageID")), None)
+    at = next(
+        (at for at, message in enumerate(stored) if message.id == text_at(revert, "messageID")),
+        None,
+    )
     if at is None:
-        return said
-    first, part = said[at], text_at(revert, "partID")
+        return stored
+    first, part = stored[at], text_at(revert, "partID")
     if not part:
-        return said[:at]
+        return stored[:at]
     return [
-        *said[:at],
+        *stored[:at],
         StoredMessage(
-            first.id, first.data, [one for one in first.parts if text_at(one, "id") < part]
+            first.id,
+            first.data,
+            [message for message in first.parts if text_at(message, "id") < part],
         ),
     ]
 
 
-def _is_summary(one: StoredMessage) -> bool:
+def _is_summary(message: StoredMessage) -> bool:
     """A summary that was finished."""
     return (
-        one.data.get("summary") is True
-        and bool(one.data.get("finish"))
-        and not one.data.get("error")
+        message.data.get("summary") is True
+        and bool(message.data.get("finish"))
+        and not message.data.get("error")
     )
 
 
 def _compaction(
-    asked: StoredMessage, summary: StoredMessage | None, wires: _Conversation
+    request: StoredMessage, summary: StoredMessage | None, conversation: _Conversation
 ) -> list[Compaction]:
     """The summary for everything before the tail that was kept; none if it was never finished."""
     if summary is None:
         return []
-    mark = next(part for part in asked.parts if part.get("type") == "compaction")
-    now = len(wires.messages)
-    told = [
+    mark = next(part for part in request.parts if part.get("type") == "compaction")
+    now = len(conversation.messages)
+    blocks = [
         block for part in summary.parts if part.get("type") == "text" for block in _blocks(part)
     ]
     insert = (
         {"role": "user", "content": [{"type": "text", "text": SUMMARY_QUESTION}]},
-        {"role": "assistant", "content": told},
+        {"role": "assistant", "content": blocks},
     )
-    stop = wires.index.get(text_at(mark, "tail_start_id"), now)
+    stop = conversation.index.get(text_at(mark, "tail_start_id"), now)
     trigger = "auto" if mark.get("auto") is True else "manual"
-    return [Compaction(0, stop, insert, trigger, mark)] if told else []
+    return [Compaction(0, stop, insert, trigger, mark)] if blocks else []
 
 
 # --- messages --------------------------------------------------------------------------------
 
 
-def _add_message(wires: _Conversation, one: StoredMessage) -> None:
-    wires.index[one.id] = len(wires.messages)
-    if text_at(one.data, "role") == "user":
-        blocks = [block for part in one.parts for block in _blocks(part)]
+def _add_message(conversation: _Conversation, message: StoredMessage) -> None:
+    conversation.index[message.id] = len(conversation.messages)
+    if text_at(message.data, "role") == "user":
+        blocks = [block for part in message.parts for block in _blocks(part)]
         if blocks:
-            wires.messages.append({"role": "user", "content": blocks})
-    elif text_at(one.data, "role") == "assistant" and not _is_failed(one):
-        _add_answer(wires, one)
+            conversation.messages.append({"role": "user", "content": blocks})
+    elif text_at(message.data, "role") == "assistant" and not _is_failed(message):
+        _add_answer(conversation, message)
 
 
-def _is_failed(one: StoredMessage) -> bool:
+def _is_failed(message: StoredMessage) -> bool:
     """An answer that ended in an error is never sent again, unless the user broke it off half-way."""
-    if not one.data.get("error"):
+    if not message.data.get("error"):
         return False
-    halfway = any(text_at(part, "type") not in {"step-start", "reasoning"} for part in one.parts)
-    return not (text_at(one.data, "error", "name") == ABORT_ERROR and halfway)
+    halfway = any(
+        text_at(part, "type") not in {"step-start", "reasoning"} for part in message.parts
+    )
+    return not (text_at(message.data, "error", "name") == ABORT_ERROR and halfway)
 
 
-def _add_answer(wires: _Conversation, one: StoredMessage) -> None:
-    at = len(wires.messages)
-    for step in _steps(one.parts):
+def _add_answer(conversation: _Conversation, message: StoredMessage) -> None:
+    at = len(conversation.messages)
+    for step in _steps(message.parts):
         blocks = [block for part in step for block in _blocks(part)]
         if blocks:
-            wires.messages.append({"role": "assistant", "content": blocks})
-            at = len(wires.messages)
-        _add_results(wires, [part for part in step if part.get("type") == "tool"])
-    if int_at(one.data, "tokens", "input") >= 0 and at > wires.index[one.id]:
-        wires.usage.append((at, object_at(one.data, "tokens")))
+            conversation.messages.append({"role": "assistant", "content": blocks})
+            at = len(conversation.messages)
+        _add_results(conversation, [part for part in step if part.get("type") == "tool"])
+    if int_at(message.data, "tokens", "input") >= 0 and at > conversation.index[message.id]:
+        conversation.usage.append((at, object_at(message.data, "tokens")))
 
 
 def _steps(parts: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
@@ -167,17 +183,19 @@ def _steps(parts: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
     return steps
 
 
-def _add_results(wires: _Conversation, tools: Sequence[Mapping[str, Any]]) -> None:
+def _add_results(conversation: _Conversation, tools: Sequence[Mapping[str, Any]]) -> None:
     """The results of a step; calls that never ended have none and stay open."""
-    done = [part for part in tools if text_at(part, "state", "status") in {"completed", "error"}]
-    if not done:
+    ended = [part for part in tools if text_at(part, "state", "status") in {"completed", "error"}]
+    if not ended:
         return
-    at = len(wires.messages)
-    wires.messages.append({"role": "user", "content": [_result(part) for part in done]})
-    pruned = [object_at(part, "state", "time").get("compacted") for part in done]
+    at = len(conversation.messages)
+    conversation.messages.append({"role": "user", "content": [_result(part) for part in ended]})
+    pruned = [object_at(part, "state", "time").get("compacted") for part in ended]
     if any(pruned):
-        shown = [_result(part, bool(gone)) for part, gone in zip(done, pruned, strict=True)]
-        wires.prunings.append(
+        shown = [
+            _result(part, bool(is_pruned)) for part, is_pruned in zip(ended, pruned, strict=True)
+        ]
+        conversation.prunings.append(
             Compaction(at, at + 1, ({"role": "user", "content": shown},), "prune")
         )
 
@@ -207,10 +225,10 @@ def _file(part: Mapping[str, Any]) -> Iterator[Entry]:
     kind = KINDS.get(mime.partition("/")[0])
     if kind is None or mime == "application/x-directory":
         return
-    _, found, data = url.partition(";base64,")
+    _, separator, data = url.partition(";base64,")
     source = (
         {"type": "base64", "media_type": mime, "data": data}
-        if found
+        if separator
         else {"type": "url", "url": url}
     )
     yield {"type": kind, "source": source}
@@ -219,7 +237,7 @@ def _file(part: Mapping[str, Any]) -> Iterator[Entry]:
 def _result(part: Mapping[str, Any], cleared: bool = False) -> Entry:
     state = object_at(part, "state")
     failed = text_at(state, "status") == "error"
-    said = (
+    content = (
         CLEARED_RESULT
         if cleared
         else text_at(state, "error")
@@ -229,11 +247,15 @@ def _result(part: Mapping[str, Any], cleared: bool = False) -> Entry:
     media = (
         []
         if cleared or failed
-        else [block for one in objects_at(state, "attachments") for block in _file(one)]
+        else [
+            block for attachment in objects_at(state, "attachments") for block in _file(attachment)
+        ]
     )
     return {
         "type": "tool_result",
         "tool_use_id": text_at(part, "callID"),
-        "content": [{"type": "text", "text": said}, *media] if media and said else media or said,
+        "content": [{"type": "text", "text": content}, *media]
+        if media and content
+        else media or content,
         **({"is_error": True} if failed else {}),
     }

@@ -8,7 +8,15 @@ the first word) are left out, as they cannot be sent; calls that were interrupte
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from refold.session_files.json_fields import dig, int_at, object_at, objects_at, parse_time, text_at
+from refold.session_files.json_fields import (
+    dig,
+    int_at,
+    object_at,
+    objects_at,
+    parse_time,
+    text_at,
+    texts_at,
+)
 from refold.session_files.session import Compaction, Entry, Problem, Session, branch_to
 from refold.session_files.source import Reader, Source, single
 
@@ -57,8 +65,6 @@ def read(source: Source) -> Session:
         answers = result
         if wire["role"] == "assistant" and _has_usage(object_at(entry, "message", "usage")):
             usage.append((len(messages), object_at(entry, "message", "usage")))
-    if not messages:
-        problems.append(Problem(0, "no messages: the file has only records about the session"))
     return Session(
         path=source.path,
         client=CLIENT,
@@ -111,8 +117,8 @@ def _has_usage(usage: Mapping[str, Any]) -> bool:
 
 
 def _body(header: Record, path: Mapping[str, Record]) -> dict[str, Any]:
-    said = (text_at(entry, "message", "model") for entry in reversed(list(path.values())))
-    model = next((one for one in said if one), "") or text_at(header, "modelId")
+    models = texts_at(path.values(), "message", "model")
+    model = models[-1] if models else text_at(header, "modelId")
     return {"model": model} if model else {}
 
 
@@ -214,16 +220,16 @@ def _result(message: Record) -> Entry:
 def _command_text(message: Record) -> str:
     """A command that the user ran, in pi's words."""
     output, code = text_at(message, "output"), dig(message, "exitCode")
-    said = f"Ran `{text_at(message, 'command')}`\n" + (
+    lines = f"Ran `{text_at(message, 'command')}`\n" + (
         f"```\n{output}\n```" if output else "(no output)"
     )
     if message.get("cancelled") is True:
-        said += "\n\n(command cancelled)"
+        lines += "\n\n(command cancelled)"
     elif isinstance(code, int) and code:
-        said += f"\n\nCommand exited with code {code}"
+        lines += f"\n\nCommand exited with code {code}"
     if message.get("truncated") is True and text_at(message, "fullOutputPath"):
-        said += f"\n\n[Output truncated. Full output: {text_at(message, 'fullOutputPath')}]"
-    return said
+        lines += f"\n\n[Output truncated. Full output: {text_at(message, 'fullOutputPath')}]"
+    return lines
 
 
 READER = Reader(CLIENT, mismatch, single(read))

@@ -39,7 +39,7 @@ def mismatch(source: Source) -> str:
     if isinstance(document, list):
         return (
             ""
-            if not document or any(_is_entry(one) for one in document)
+            if not document or any(_is_entry(item) for item in document)
             else "a list, but not of messages"
         )
     if any(_request(record) is not None or _is_entry(record) for record in source.objects()):
@@ -52,19 +52,19 @@ def sessions(source: Source) -> Sequence[StoredSession]:
     if isinstance(source.document, list):
         return [StoredSession("", lambda: _session(source, source.document, source.notes, {}, ""))]
     problems, entries = list[Problem](), list[Entry]()
-    found = list[tuple[bool, str, Mapping[str, Any]]]()
+    requests = list[tuple[bool, str, Mapping[str, Any]]]()
     for line, record in source.records(problems):
         request = _request(record)
         if request is not None:
-            found.append((record.get("kind", "main") == "main", str(line), request))
+            requests.append((record.get("kind", "main") == "main", str(line), request))
         elif _is_entry(record):
             entries.append(record)
-    if not found:
+    if not requests:
         return [StoredSession("", lambda: _session(source, entries, problems, {}, ""))]
-    found.sort(key=lambda one: one[0])
+    requests.sort(key=lambda request: request[0])
     return [
         StoredSession(line, partial(_request_session, source, line, request, problems))
-        for _, line, request in found
+        for _, line, request in requests
     ]
 
 
@@ -90,7 +90,7 @@ def _request(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def _request_session(
     source: Source, id: str, request: Mapping[str, Any], problems: Sequence[Problem]
 ) -> Session:
-    field = next(one for one in FIELDS.values() if isinstance(request.get(one), list | str))
+    field = next(name for name in FIELDS.values() if isinstance(request.get(name), list | str))
     value = request[field]
     items = [{"role": "user", "content": value}] if isinstance(value, str) else value
     name = "" if source.document is not None else id

@@ -7,7 +7,7 @@ with the whole history that took the place of everything before it.
 from collections.abc import Mapping
 from typing import Any
 
-from refold.session_files.json_fields import object_at, objects_at, parse_time, text_at
+from refold.session_files.json_fields import object_at, objects_at, parse_time, text_at, texts_at
 from refold.session_files.session import Compaction, Entry, Problem, Session, branch_to
 from refold.session_files.source import Reader, Source, single
 
@@ -49,10 +49,7 @@ def read(source: Source) -> Session:
         open_results = result
         if object_at(record, "usageMetadata"):
             usage.append((len(messages), object_at(record, "usageMetadata")))
-    if not messages:
-        problems.append(Problem(0, "no messages: the file has only records about the session"))
-    models = [text_at(record, "model") for record in path if text_at(record, "model")]
-    stamps = [text_at(record, "timestamp") for record in path if text_at(record, "timestamp")]
+    models, stamps = texts_at(path, "model"), texts_at(path, "timestamp")
     return Session(
         path=source.path,
         client=CLIENT,
@@ -63,9 +60,7 @@ def read(source: Source) -> Session:
         compactions=tuple(compactions),
         usage=tuple(usage),
         problems=tuple(problems),
-        cwd=next(
-            (text_at(record, "cwd") for record in reversed(path) if text_at(record, "cwd")), ""
-        ),
+        cwd=next(iter(texts_at(reversed(path), "cwd")), ""),
         started=parse_time(min(stamps, default="")),
         updated=parse_time(max(stamps, default="")),
     )
@@ -86,12 +81,12 @@ def _active_records(source: Source, problems: list[Problem]) -> list[Record]:
     return [records[uuid] for uuid in branch_to(last, parents)]
 
 
-def _merge(record: Record, more: Record) -> Record:
+def _merge(record: Record, later: Record) -> Record:
     """A line with what a later line of the same uuid adds: the client makes one message of them."""
-    parts = [*objects_at(record, "message", "parts"), *objects_at(more, "message", "parts")]
-    role = object_at(record, "message") or object_at(more, "message")
-    latest = {key: more[key] for key in ("usageMetadata", "timestamp") if more.get(key)}
-    model = text_at(record, "model") or text_at(more, "model")
+    parts = [*objects_at(record, "message", "parts"), *objects_at(later, "message", "parts")]
+    role = object_at(record, "message") or object_at(later, "message")
+    latest = {key: later[key] for key in ("usageMetadata", "timestamp") if later.get(key)}
+    model = text_at(record, "model") or text_at(later, "model")
     return {
         **record,
         **latest,

@@ -80,9 +80,9 @@ class Session:
     def effective(self) -> list[Entry]:
         """The entries that the client's own model saw last: every compaction applied."""
         out, at = list[Entry](), 0
-        for one in _outermost(self.compactions):
-            out += [*self.messages[at : one.start], *one.insert]
-            at = one.stop
+        for compaction in _outermost(self.compactions):
+            out += [*self.messages[at : compaction.start], *compaction.insert]
+            at = compaction.stop
         return out + self.messages[at:]
 
     @property
@@ -97,11 +97,12 @@ def _outermost(compactions: Iterable[Compaction]) -> list[Compaction]:
         enumerate(compactions), key=lambda pair: (pair[1].start, -pair[1].stop, -pair[0])
     )
     top = list[Compaction]()
-    for _, one in ordered:
+    for _, compaction in ordered:
         if not top or (
-            one.start >= top[-1].stop and (one.start, one.stop) != (top[-1].start, top[-1].stop)
+            compaction.start >= top[-1].stop
+            and (compaction.start, compaction.stop) != (top[-1].start, top[-1].stop)
         ):
-            top.append(one)
+            top.append(compaction)
     return top
 
 

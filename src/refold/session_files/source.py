@@ -3,7 +3,7 @@
 import importlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
 from itertools import islice
@@ -22,6 +22,7 @@ ZSTD = b"\x28\xb5\x2f\xfd"
 ZSTD_MODULES = ("compression.zstd", "zstandard")
 """Modules that can open a `.zst` file: in Python 3.14 and later, and on any."""
 
+NO_MESSAGES = Problem(0, "no messages: the file has only records about the session")
 Line = tuple[int, Any]
 """Line number and parsed value."""
 
@@ -76,7 +77,14 @@ class Reader:
 
 def single(read: Callable[[Source], Session]) -> Callable[[Source], Sequence[StoredSession]]:
     """Return the sessions of a file that always holds one, which *read* reads."""
-    return lambda source: [StoredSession("", partial(read, source))]
+
+    def load(source: Source) -> Session:
+        session = read(source)
+        if session.messages:
+            return session
+        return replace(session, problems=(*session.problems, NO_MESSAGES))
+
+    return lambda source: [StoredSession("", partial(load, source))]
 
 
 def open_path(path: Path) -> Source:
@@ -100,24 +108,24 @@ def open_bytes(data: bytes, name: str) -> Source:
 
 
 def _open_text(path: Path, reopen: Callable[[], BinaryIO]) -> Source:
-    found = list[Problem]()
+    problems = list[Problem]()
     with reopen() as stream:
-        sample = tuple(islice(parse_lines(stream, found), SAMPLE))
-    if len(sample) == 1 and not found:
+        sample = tuple(islice(parse_lines(stream, problems), SAMPLE))
+    if len(sample) == 1 and not problems:
         return Source(path, reopen, sample, sample[0][1])
-    if found and found[0].line == 1:
+    if problems and problems[0].line == 1:
         document, notes, broken = _parse_document(reopen)
         if document is not None:
             return Source(path, reopen, ((1, document),), document, notes)
         if broken and not any(isinstance(value, dict) for _, value in sample):
             raise FormatError(f"{path.name}: broken JSON ({broken})")
     if not sample:
-        raise FormatError(f"{path.name}: {_why_empty(found)}")
+        raise FormatError(f"{path.name}: {_why_empty(problems)}")
     return Source(path, reopen, sample)
 
 
-def _why_empty(found: Sequence[Problem]) -> str:
-    return f"neither JSON nor lines of JSON ({found[0]})" if found else "the file is empty"
+def _why_empty(problems: Sequence[Problem]) -> str:
+    return f"neither JSON nor lines of JSON ({problems[0]})" if problems else "the file is empty"
 
 
 def _parse_document(reopen: Callable[[], BinaryIO]) -> tuple[Any, tuple[Problem, ...], str]:
@@ -129,12 +137,12 @@ def _parse_document(reopen: Callable[[], BinaryIO]) -> tuple[Any, tuple[Problem,
     try:
         return _parse_json(_decode(raw, 0, notes)), tuple(notes), ""
     except json.JSONDecodeError as error:
-        told = (
+        reason = (
             f"line {error.lineno:,}, column {error.colno:,}: {error.msg}"
             if error.lineno > 1
             else ""
         )
-        return None, (), told
+        return None, (), reason
     except (ValueError, RecursionError):
         return None, (), ""
 

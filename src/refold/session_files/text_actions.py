@@ -45,9 +45,9 @@ def _action(message: Any) -> str:
     """The one action of an assistant's text; empty where there is none, or more than one."""
     if text_at(message, "role") != "assistant" or message.get("tool_calls"):
         return ""
-    said = text_at(message, "content")
-    blocks = list(islice(_blocks(said), 2))
-    return said[blocks[0].start : blocks[0].stop] if len(blocks) == 1 else ""
+    content = text_at(message, "content")
+    blocks = list(islice(_blocks(content), 2))
+    return content[blocks[0].start : blocks[0].stop] if len(blocks) == 1 else ""
 
 
 class _Block(NamedTuple):
@@ -58,11 +58,11 @@ class _Block(NamedTuple):
     stop: int
 
 
-def _blocks(said: str) -> Iterator[_Block]:
+def _blocks(content: str) -> Iterator[_Block]:
     """The blocks of a text, in time linear in its length."""
     at = 0
-    while (opening := _OPENING.search(said, at)) and (
-        stop := said.find(_CLOSING, opening.end())
+    while (opening := _OPENING.search(content, at)) and (
+        stop := content.find(_CLOSING, opening.end())
     ) >= 0:
         yield _Block(opening.start(), opening.end(), stop)
         at = stop + len(_CLOSING)
@@ -70,11 +70,11 @@ def _blocks(said: str) -> Iterator[_Block]:
 
 def _call(message: Entry, id: str, action: str) -> Entry:
     function = {"name": "bash", "arguments": json.dumps({"command": action}, ensure_ascii=False)}
-    said = message["content"]
-    block = next(_blocks(said))
-    said = f"{said[: block.opens]}{said[block.stop + len(_CLOSING) :]}".rstrip()
+    content = message["content"]
+    block = next(_blocks(content))
+    content = f"{content[: block.opens]}{content[block.stop + len(_CLOSING) :]}".rstrip()
     return {
         **message,
-        "content": said,
+        "content": content,
         "tool_calls": [{"id": id, "type": "function", "function": function}],
     }
