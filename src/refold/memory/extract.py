@@ -27,7 +27,8 @@ class Extraction(NamedTuple):
 
 
 Extractor = Callable[[View, Sequence[int]], Generator[Ask, Answer | None, Extraction]]
-"""Takes memories out of the messages of a view's transcript at some positions. It may `yield Ask`."""
+"""Takes memories out of the messages of a view's transcript at some positions. It may `yield
+Ask`."""
 
 
 def make_memory(view: View, kind: Kind, text: str, at: int, by: str, concept: str = "") -> Memory:
@@ -60,12 +61,14 @@ _STATES = re.compile(
 class RuleExtractor:
     """Takes memories out of messages by rules. Asks no model; deterministic.
 
-    Preferences and standing constraints, statements about themselves and decisions out of the user's own words;
-    decisions and findings out of the assistant's; values of id fields (`order_id: W7731`) out of results.
+    Preferences and standing constraints, statements about themselves and decisions out of the
+    user's own words; decisions and findings out of the assistant's; values of id fields (`order_id:
+    W7731`) out of results.
     """
 
     most: int = 40
-    """At most so many decisions of the assistant's, the weightiest, and so many values, of one flush."""
+    """At most so many decisions of the assistant's, the weightiest, and so many values, of one
+    flush."""
 
     def __call__(
         self, view: View, positions: Sequence[int]
@@ -90,7 +93,8 @@ class RuleExtractor:
 
 
 def _by_user(message: Message) -> Iterator[tuple[Kind, str]]:
-    """What the user's own words state, with its kind. Secrets go first: of one that is cut its beginning would stay."""
+    """What the user's own words state, with its kind. Secrets go first: of one that is cut its
+    beginning would stay."""
     own = redact(request_text(message))
     binding = set(find_constraints(own))
     for sentence in sentences(own):
@@ -117,7 +121,8 @@ def _weightiest(messages: Sequence[tuple[int, Message]], most: int) -> list[tupl
 
 
 def _values(messages: Sequence[tuple[int, Message]], most: int) -> list[tuple[int, str]]:
-    """Values of id fields in results, the likeliest to be used again first, each with where it stood last."""
+    """Values of id fields in results, the likeliest to be used again first, each with where it
+    stood last."""
     tally = IdentifierTally()
     for at, message in messages:
         for part in message.parts:

@@ -54,11 +54,11 @@ def flush(
     extract: Extractor | None = None,
     ask: Asker | None = None,
 ) -> FlushResult:
-    """Put what *extract* (by default `RuleExtractor()`) finds in the messages that *after* hides and
-    *before* does not into *sink*. Without *before*, in all that *after* hides.
+    """Put what *extract* (by default `RuleExtractor()`) finds in the messages that *after* hides
+    and *before* does not into *sink*. Without *before*, in all that *after* hides.
 
-    The same content is kept once, so a flush can be repeated. *ask* answers an extractor that needs a
-    model. Never raises: what goes wrong is in the result, and compaction goes on.
+    The same content is kept once, so a flush can be repeated. *ask* answers an extractor that needs
+    a model. Never raises: what goes wrong is in the result, and compaction goes on.
     """
     return drive(_flush(before, after, sink, extract or RuleExtractor()), ask)
 
@@ -77,7 +77,8 @@ async def aflush(
 
 @dataclass(slots=True)
 class Backlog:
-    """What could not be kept yet: it waits here, in this process, for the next chance. Usable from several threads."""
+    """What could not be kept yet: it waits here, in this process, for the next chance. Usable from
+    several threads."""
 
     memories: dict[str, Memory] = field(default_factory=dict)
     """Extracted and not stored, by id."""
@@ -127,10 +128,11 @@ class Backlog:
 class MemoryFlush:
     """What a compactor does before it hides messages: `Compactor(..., memory=MemoryFlush(sink))`.
 
-    Runs for each compaction that is kept or accepted, within the same call and before its edits are (S2-06); a preview
-    flushes nothing. What goes wrong stops nothing and loses nothing (C2-9): it is told by an attempt in the name of
-    `memory`, in the log and to *report*, waits in *backlog*, and is tried again with the next compaction, and at turns
-    in between. *ask* answers an extractor that needs a model, in place of the compactor's.
+    Runs for each compaction that is kept or accepted, within the same call and before its edits are
+    (S2-06); a preview flushes nothing. What goes wrong stops nothing and loses nothing (C2-9): it
+    is told by an attempt in the name of `memory`, in the log and to *report*, waits in *backlog*,
+    and is tried again with the next compaction, and at turns in between. *ask* answers an extractor
+    that needs a model, in place of the compactor's.
     """
 
     sink: MemorySink
@@ -200,7 +202,8 @@ class SpanResult(NamedTuple):
 
 
 def _extracted(extract: Extractor, span: Span) -> Generator[Ask | Effect, Any, SpanResult]:
-    """The memories of a span. Of one whose extractor raises for the last time, those that rules find."""
+    """The memories of a span. Of one whose extractor raises for the last time, those that rules
+    find."""
     try:
         return SpanResult(*(yield from extract(span.view, span.positions)))
     except Exception as error:  # noqa: BLE001 - whatever an extractor does, compaction goes on

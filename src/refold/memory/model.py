@@ -33,7 +33,8 @@ _KINDS = ("fact", "preference", "decision")
 
 
 class Topic(Protocol):
-    """What to look for. `refold.summarizers.forms.facts.Concept` is one; any object with these three will do."""
+    """What to look for. `refold.summarizers.forms.facts.Concept` is one; any object with these
+    three will do."""
 
     @property
     def keyword(self) -> str:
@@ -45,17 +46,17 @@ class Topic(Protocol):
 
     @property
     def fact_type(self) -> Any:
-        """`single`, if there can be only one such fact (the later wins), else `multiple`; a text, or an enum
-        whose value is one."""
+        """`single`, if there can be only one such fact (the later wins), else `multiple`; a text,
+        or an enum whose value is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelExtractor:
     """Has a model take memories out of messages, under *concepts* if any are given.
 
-    The messages go out as data, in pieces of at most *piece* characters and at most *asks* of them; the
-    message that is longer loses its middle. Secrets that `redact` knows are taken out before. What no
-    model answered, or not in the form that was asked for, *otherwise* does.
+    The messages go out as data, in pieces of at most *piece* characters and at most *asks* of them;
+    the message that is longer loses its middle. Secrets that `redact` knows are taken out before.
+    What no model answered, or not in the form that was asked for, *otherwise* does.
     """
 
     concepts: tuple[Topic, ...] = ()

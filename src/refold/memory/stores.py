@@ -20,12 +20,15 @@ Kind = Literal["fact", "preference", "decision"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """One thing worth knowing after the messages that said it are hidden, or after the conversation is over."""
+    """One thing worth knowing after the messages that said it are hidden, or after the conversation
+    is over."""
 
     kind: Kind
-    """`fact`: what is so; `preference`: what the user wants or forbids; `decision`: what was decided or found."""
+    """`fact`: what is so; `preference`: what the user wants or forbids; `decision`: what was
+    decided or found."""
     text: str
-    """A sentence, in the language in which it was said, without secrets (`refold.memory.redact`)."""
+    """A sentence, in the language in which it was said, without secrets
+    (`refold.memory.redact`)."""
     concept: str = ""
     """Keyword of the concept it belongs to, where a model was asked for one."""
     start: int = 0
@@ -40,8 +43,8 @@ class Memory:
 
     @property
     def id(self) -> str:
-        """16 hex digits of kind, concept and text: the same content is one memory, wherever it was said. Case,
-        width and spaces make no difference."""
+        """16 hex digits of kind, concept and text: the same content is one memory, wherever it was
+        said. Case, width and spaces make no difference."""
         same = " ".join(unicodedata.normalize("NFKC", self.text).casefold().split())
         body = f"{self.kind}\0{self.concept}\0{same}".encode("utf-8", "surrogatepass")
         return blake2b(body, digest_size=8).hexdigest()
@@ -51,8 +54,8 @@ class MemorySink(Protocol):
     """Where memories are kept. Two methods make a sink."""
 
     def store(self, memories: Iterable[Memory]) -> int:
-        """Keep *memories*, all or none, one of each id: what is known stays as it is. How many were new.
-        Whatever it raises is reported by `flush` and stops nothing."""
+        """Keep *memories*, all or none, one of each id: what is known stays as it is. How many were
+        new. Whatever it raises is reported by `flush` and stops nothing."""
 
     def search(self, query: str, limit: int = 10) -> Sequence[Memory]:
         """The *limit* memories that match best, best first."""
@@ -86,11 +89,13 @@ FIND = (
 
 
 class SQLiteMemories(DatabaseClient):
-    """Keeps memories in the SQLite file at *path* (`:memory:` for none), those of each *scope* apart.
+    """Keeps memories in the SQLite file at *path* (`:memory:` for none), those of each *scope*
+    apart.
 
-    A scope is whatever memories belong to: a user, a project. The file is another than a store's; it survives
-    a kill and, with *synchronous* `FULL`, a power cut. *timeout* is how many seconds to wait for other
-    writers. Usable from several threads, processes and forked children. Raises `StoreError`.
+    A scope is whatever memories belong to: a user, a project. The file is another than a store's;
+    it survives a kill and, with *synchronous* `FULL`, a power cut. *timeout* is how many seconds to
+    wait for other writers. Usable from several threads, processes and forked children. Raises
+    `StoreError`.
     """
 
     _database: SQLiteDatabase
@@ -118,14 +123,16 @@ class SQLiteMemories(DatabaseClient):
         return other
 
     def store(self, memories: Iterable[Memory]) -> int:
-        """Keep *memories*, all or none; what is known stays as it is. How many were new. Raises `StoreError`."""
+        """Keep *memories*, all or none; what is known stays as it is. How many were new. Raises
+        `StoreError`."""
         new = list(memories)
         with self._database.transaction() as connection:
             return sum(self._keep(connection, one) for one in new)
 
     def search(self, query: str, limit: int = 10) -> Sequence[Memory]:
-        """The *limit* memories that match best: those that hold *query* as it stands, then those that hold
-        words of it; the latest ones for an empty query. Nothing in *query* is syntax. Raises `StoreError`."""
+        """The *limit* memories that match best: those that hold *query* as it stands, then those
+        that hold words of it; the latest ones for an empty query. Nothing in *query* is syntax.
+        Raises `StoreError`."""
         with self._database.connection("read") as connection:
             if not query.strip():
                 return self._select(connection, LATEST, self.scope, limit)
@@ -183,7 +190,8 @@ class SQLiteMemories(DatabaseClient):
 
 
 class ProcessMemories:
-    """Keeps memories in the process, for tests and for agents that live no longer. Usable from several threads."""
+    """Keeps memories in the process, for tests and for agents that live no longer. Usable from
+    several threads."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -199,8 +207,8 @@ class ProcessMemories:
             return len(self._kept) - before
 
     def search(self, query: str, limit: int = 10) -> Sequence[Memory]:
-        """The *limit* memories that hold most of the words of *query*, later ones first; the latest for an
-        empty query."""
+        """The *limit* memories that hold most of the words of *query*, later ones first; the latest
+        for an empty query."""
         with self._lock:
             latest = list(self._kept.values())[::-1]
         if not query.strip():

@@ -1,4 +1,5 @@
-"""What answers an `Ask`: a provider's SDK, an HTTP endpoint, a function, or several of these in turn.
+"""What answers an `Ask`: a provider's SDK, an HTTP endpoint, a function, or several of these in
+turn.
 
 Names are imported when they are first used, so that importing this needs no SDK; each SDK is an
 extra of its own (`openai`, `anthropic`, `litellm`).

@@ -44,7 +44,8 @@ class AnthropicModel:
     timeout: float = TIMEOUT
     """Seconds without a sign of life from the server."""
     price: Price | None = None
-    """US dollars per million tokens: input, output, and optionally cached input and cache writes."""
+    """US dollars per million tokens: input, output, and optionally cached input and cache
+    writes."""
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Further fields of every request, such as `temperature`."""
 

@@ -98,8 +98,8 @@ def as_async(ask: Callable[[Ask], Any]) -> Callable[[Ask], Awaitable[Answer | No
 
 
 def _ask_without_stop(ask: Callable[[Ask], Any], question: Ask) -> Any:
-    """Ask in a thread. A StopIteration, as of `next` on answers that ran out, cannot leave a thread:
-    who awaits it would wait for ever."""
+    """Ask in a thread. A StopIteration, as of `next` on answers that ran out, cannot leave a
+    thread: who awaits it would wait for ever."""
     try:
         return ask(question)
     except StopIteration as error:

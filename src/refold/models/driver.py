@@ -14,7 +14,8 @@ T = TypeVar("T")
 
 
 Effect = Callable[[], Any]
-"""Something blocking, such as a store's load: the sync driver calls it, the async one in a thread."""
+"""Something blocking, such as a store's load: the sync driver calls it, the async one in a
+thread."""
 
 
 Asker = Callable[[Ask], Answer | None]
@@ -24,8 +25,8 @@ AsyncAsker = Callable[[Ask], Awaitable[Answer | None]]
 
 
 def drive(run: Generator[Ask | Effect, Any, T], ask: Asker | None = None) -> T:
-    """Run a generator to its end; without *ask* every question goes unanswered. Whatever *ask* raises is an answer
-    that failed (F6). Interrupts pass, and end the generator too."""
+    """Run a generator to its end; without *ask* every question goes unanswered. Whatever *ask*
+    raises is an answer that failed (F6). Interrupts pass, and end the generator too."""
     with closing(run):
         step = advance(run)
         while not isinstance(step, End):
@@ -38,8 +39,8 @@ def drive(run: Generator[Ask | Effect, Any, T], ask: Asker | None = None) -> T:
 
 
 async def adrive(run: Generator[Ask | Effect, Any, T], ask: Asker | AsyncAsker | None = None) -> T:
-    """As `drive`, for async code: questions are awaited, or asked in a thread where *ask* is a sync function, as
-    blocking effects are."""
+    """As `drive`, for async code: questions are awaited, or asked in a thread where *ask* is a sync
+    function, as blocking effects are."""
     with closing(run):
         step = advance(run)
         while not isinstance(step, End):
@@ -52,7 +53,8 @@ async def adrive(run: Generator[Ask | Effect, Any, T], ask: Asker | AsyncAsker |
 
 
 def call_safely(act: Callable[..., Any], *values: Any) -> None:
-    """Call a listener or a ledger. Its failure is logged, never raised: it must not lose a compaction."""
+    """Call a listener or a ledger. Its failure is logged, never raised: it must not lose a
+    compaction."""
     try:
         act(*values)
     except Exception:  # noqa: BLE001 - whatever a listener raises

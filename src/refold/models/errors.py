@@ -34,7 +34,8 @@ _SECRET = re.compile(
     r"|\b(?:sk|pk|rk|gsk|xai|hf|ghp|AIza)[-_A-Za-z0-9*]{8,}"
     r"|(?<![A-Za-z0-9_-])(?=[A-Za-z_-]*+[0-9])[A-Za-z0-9_-]{32,}"
 )
-"""What looks like a key: after words that announce one, with a known beginning, or long and random."""
+"""What looks like a key: after words that announce one, with a known beginning, or long and
+random."""
 
 _KINDS: Mapping[int, FailureKind] = {
     401: "auth",
@@ -120,7 +121,8 @@ def _headers(error: Exception) -> Mapping[str, str]:
 
 
 def retry_after(headers: Mapping[str, Any]) -> float | None:
-    """Return the seconds to wait as `retry-after-ms` or `retry-after` says, the latter in seconds or as a date."""
+    """Return the seconds to wait as `retry-after-ms` or `retry-after` says, the latter in seconds
+    or as a date."""
     lower = {str(name).lower(): str(value).strip() for name, value in headers.items()}
     milliseconds, text = _number(lower.get("retry-after-ms")), lower.get("retry-after", "")
     if milliseconds is not None:

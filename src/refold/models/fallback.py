@@ -54,7 +54,8 @@ class CircuitBreaker:
             return True
 
     def record_failure(self, error: str = "") -> None:
-        """Count a failure; also for what only the caller can judge, such as a summary that was no good."""
+        """Count a failure; also for what only the caller can judge, such as a summary that was no
+        good."""
         with self._lock:
             self.failures_in_a_row, self.last_error, self._since = (
                 self.failures_in_a_row + 1,

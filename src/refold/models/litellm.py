@@ -74,8 +74,8 @@ class LiteLLMModel:
 
 
 def _chat(reply: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The reply with its usage in OpenAI's form alone: LiteLLM adds Anthropic's fields, in which the
-    cached tokens would come on top."""
+    """The reply with its usage in OpenAI's form alone: LiteLLM adds Anthropic's fields, in which
+    the cached tokens would come on top."""
     usage = reply.get("usage")
     if not isinstance(usage, Mapping):
         return reply

@@ -12,7 +12,8 @@ class Model(Protocol):
     whose `finish` is `error`. Cancelling and `KeyboardInterrupt` pass through."""
 
     def __call__(self, ask: Ask, within: float | None = None, /) -> Answer | None:
-        """Answer, if possible within so many seconds. Raises TypeError for a model that is async only."""
+        """Answer, if possible within so many seconds. Raises TypeError for a model that is async
+        only."""
 
     async def acall(self, ask: Ask, within: float | None = None, /) -> Answer | None:
         """As calling it, for async code."""

@@ -36,8 +36,8 @@ class Request(NamedTuple):
 
 
 def standalone_request(ask: Ask, format: str, model: str, spare: int = 0, cap: str = "") -> Request:
-    """Return the ask as a request of its own, with room for *spare* tokens of reasoning. *cap* is the field
-    that caps the answer, where that is not the usual one."""
+    """Return the ask as a request of its own, with room for *spare* tokens of reasoning. *cap* is
+    the field that caps the answer, where that is not the usual one."""
     turns = [{"role": role, "content": text} for role, text in alternating_turns(ask)]
     body: dict[str, Any] = {"model": model, (cap or CAPS[format]): ask.max_tokens + spare}
     match format:
@@ -65,10 +65,10 @@ def alternating_turns(ask: Ask) -> list[tuple[str, str]]:
 def continue_request(
     ask: Ask, formats: Iterable[str], model: str, window: int | None, spare: int = 0, cap: str = ""
 ) -> Request | None:
-    """Return the request of the conversation itself, with the prompt as its last user message: what the
-    provider has cached is not sent anew. None where it cannot be: the history came as something else
-    than a request body of one of *formats*, the server holds part of it, it ends in calls that are
-    not answered yet, or request and answer would exceed *window* tokens."""
+    """Return the request of the conversation itself, with the prompt as its last user message: what
+    the provider has cached is not sent anew. None where it cannot be: the history came as something
+    else than a request body of one of *formats*, the server holds part of it, it ends in calls that
+    are not answered yet, or request and answer would exceed *window* tokens."""
     view = ask.view
     envelope = view.source if view is not None else None
     if (
@@ -146,7 +146,8 @@ def _thinking_budget(body: Mapping[str, Any]) -> int:
 
 
 def _without_form(body: dict[str, Any]) -> dict[str, Any]:
-    """Return *body* without the schema its answers had to follow (`text.format`, `output_config.format`)."""
+    """Return *body* without the schema its answers had to follow (`text.format`,
+    `output_config.format`)."""
     for name in ("text", "output_config"):
         if isinstance(body.get(name), Mapping):
             body[name] = {key: value for key, value in body[name].items() if key != "format"}
@@ -154,8 +155,8 @@ def _without_form(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_tools(body: dict[str, Any], format: str) -> dict[str, Any]:
-    """Return *body* with its tools but no wish to have one called. Anthropic caches messages under the
-    request's `tool_choice`, so there it is touched only where it forces a call."""
+    """Return *body* with its tools but no wish to have one called. Anthropic caches messages under
+    the request's `tool_choice`, so there it is touched only where it forces a call."""
     if format != MESSAGES:
         return body | {"tool_choice": "none"} if body.get("tools") else body
     choice = body.get("tool_choice")

@@ -16,9 +16,10 @@ _OPENING = re.compile(rf"<{_TAGS}>", re.IGNORECASE)
 
 
 def strip_reasoning(text: str) -> str:
-    """Return *text* without the reasoning that it begins with: `<think>…</think>`, such a block that never
-    closes (then nothing is left), or one whose opening tag the chat template swallowed. Tags further
-    down, as in a summary that speaks of them, stay. Without reasoning the text comes back as it is."""
+    """Return *text* without the reasoning that it begins with: `<think>…</think>`, such a block
+    that never closes (then nothing is left), or one whose opening tag the chat template swallowed.
+    Tags further down, as in a summary that speaks of them, stay. Without reasoning the text comes
+    back as it is."""
     at = 0
     while match := _LEADING.match(text, at):
         at = match.end()

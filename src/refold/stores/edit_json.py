@@ -1,4 +1,5 @@
-"""Edits and ledger rows as JSON: documented in docs/edit-format.md, exact, and the same in every store.
+"""Edits and ledger rows as JSON: documented in docs/edit-format.md, exact, and the same in every
+store.
 
 Field order is fixed and a field at its default is left out, so equal values give equal bytes.
 Fields that this version does not know are passed over when reading; a newer format is refused.
@@ -92,7 +93,8 @@ _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan
 
 
 def _split(value: Any) -> Any:
-    """JSON would read two neighbouring halves as one character: such a text becomes a list of pieces."""
+    """JSON would read two neighbouring halves as one character: such a text becomes a list of
+    pieces."""
     if isinstance(value, str):
         return HALVES.split(value) if HALVES.search(value) else value
     if isinstance(value, list):
@@ -120,7 +122,8 @@ def edit_fields(edit: Edit) -> Json:
 
 
 def read_edit(value: Json) -> Edit:
-    """Read what `edit_fields` made. Raises `StoreError`, also if the id is not that of the fields."""
+    """Read what `edit_fields` made. Raises `StoreError`, also if the id is not that of the
+    fields."""
     start, stop = _field(value, "start", int), _field(value, "stop", int)
     insert = tuple(_read_message(message) for message in _field(value, "insert", list))
     edit = Edit(start, stop, insert, _text(value, "tip"), _text(value, "by"))

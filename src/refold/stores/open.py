@@ -15,10 +15,10 @@ SERVER_URL = re.compile("postgres(ql)?://")
 
 
 def open_store(address: str, *, connect: bool = True, read_only: bool = False) -> Store:
-    """The store at *address*: `postgresql://...`, a text file `NAME.refold`, or any other file for SQLite, of
-    which `:memory:` is none. Without *connect* a server is asked for by the first call only. With *read_only*
-    a file must be there, and an SQLite file and its directory are not written to.
-    Raises `StoreError`, and ImportError where the extra `postgresql` is missing."""
+    """The store at *address*: `postgresql://...`, a text file `NAME.refold`, or any other file for
+    SQLite, of which `:memory:` is none. Without *connect* a server is asked for by the first call
+    only. With *read_only* a file must be there, and an SQLite file and its directory are not
+    written to. Raises `StoreError`, and ImportError where the extra `postgresql` is missing."""
     if is_server(address):
         make = import_module("refold.stores.postgresql").PostgreSQLStore
         return cast("Store", make(address, connect=connect))

@@ -1,4 +1,5 @@
-"""A store in a PostgreSQL database: shared by processes on many machines. Needs the extra `postgresql`."""
+"""A store in a PostgreSQL database: shared by processes on many machines. Needs the extra
+`postgresql`."""
 
 from collections.abc import Callable, Iterable
 
@@ -50,14 +51,15 @@ STATEMENTS = sql.Statements(
 
 
 class PostgreSQLStore(sql.SQLStore):
-    """Keeps edits and ledger in the PostgreSQL database at *url*: `postgresql://user@host:5432/database`,
-    or any other form that libpq knows, which also reads `PGPASSWORD`, `PGSERVICE` and `~/.pgpass`.
+    """Keeps edits and ledger in the PostgreSQL database at *url*:
+    `postgresql://user@host:5432/database`, or any other form that libpq knows, which also reads
+    `PGPASSWORD`, `PGSERVICE` and `~/.pgpass`.
 
     What `save` acknowledged is as safe as the server makes it. *timeout* is how many seconds a call
-    may wait for a connection, for the server, and for other writers; *connections* is how many there
-    are at most. Usable from several threads, processes and forked children. Without *connect* the
-    first call connects, so that a server that is down now can be up then.
-    Raises `StoreError`, which never holds the password.
+    may wait for a connection, for the server, and for other writers; *connections* is how many
+    there are at most. Usable from several threads, processes and forked children. Without *connect*
+    the first call connects, so that a server that is down now can be up then. Raises `StoreError`,
+    which never holds the password.
     """
 
     _database: PostgreSQLPool

@@ -27,13 +27,14 @@ T = TypeVar("T")
 _log = logging.getLogger("refold")
 Row = tuple[Any, ...]
 INCREMENT_VERSION = "UPDATE refold_version SET version = version + 1"
-"""Begins each write of edits. Its lock makes writers wait for each other, so that who reads a version has
-all edits up to it, and edits are ordered as they were committed."""
+"""Begins each write of edits. Its lock makes writers wait for each other, so that who reads a
+version has all edits up to it, and edits are ordered as they were committed."""
 INSERT_VERSION = (
     "INSERT INTO refold_version SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint "
     "WHERE NOT EXISTS (SELECT FROM refold_version)"
 )
-"""A version for a table that was emptied: beyond any before, so that nobody takes it for an old one."""
+"""A version for a table that was emptied: beyond any before, so that nobody takes it for an old
+one."""
 SELECT_VERSION = (
     "SELECT (SELECT version FROM refold_version LIMIT 1), 'refold_version'::regclass::oid::bigint, "
     "pg_relation_filenode(to_regclass('refold_edits'))::bigint"
@@ -144,7 +145,8 @@ class PostgreSQLPool:
         self._close_idle()
 
     def after_fork(self) -> None:
-        """Go on. Connections that other threads use stay with the parent, which has those threads."""
+        """Go on. Connections that other threads use stay with the parent, which has those
+        threads."""
         if self._process != os.getpid():
             self._process, self._in_use = os.getpid(), 0
         self._returned.release()

@@ -1,4 +1,5 @@
-"""The tables of a store in PostgreSQL, and how a database gets them: from nothing, or from an older version."""
+"""The tables of a store in PostgreSQL, and how a database gets them: from nothing, or from an older
+version."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,16 +30,16 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX refold_ledger_by_tip ON refold_ledger (tip)",
     ),
 )
-"""Step n brings a database from version n to version n + 1 (`refold_schema`). Steps are only ever added. The
-tip of a ledger row is NULL in the cases that `refold.stores.sqlite_schema` names."""
+"""Step n brings a database from version n to version n + 1 (`refold_schema`). Steps are only ever
+added. The tip of a ledger row is NULL in the cases that `refold.stores.sqlite_schema` names."""
 
 SCHEMA_EXISTS = "SELECT EXISTS (SELECT FROM pg_class WHERE relname = 'refold_schema' AND pg_table_is_visible(oid))"
 """Not `to_regclass`: that may remember from before the lock that there was none."""
 LOCK = "SELECT pg_advisory_xact_lock(%s)"
 NO_TIMEOUT = "SET LOCAL statement_timeout = 0"
 STEP_SECONDS = 3_600.0
-"""Seconds that a step may take: a ledger of millions of rows has to be read. Who waits for its end has a
-timeout still."""
+"""Seconds that a step may take: a ledger of millions of rows has to be read. Who waits for its end
+has a timeout still."""
 CREATE = (
     "CREATE TABLE IF NOT EXISTS refold_schema (part text PRIMARY KEY, version integer NOT NULL)"
 )
@@ -52,8 +53,9 @@ SET_VERSION = (
 def migrate(
     connection: Any, migrations: Sequence[Sequence[str]] = MIGRATIONS, part: str = "store"
 ) -> None:
-    """Give the database behind *connection* (autocommit) the tables of *migrations*; *part* is what they are for.
-    Several processes may do so at once: one does, the others wait for it. Raises `StoreError`, `psycopg.Error`."""
+    """Give the database behind *connection* (autocommit) the tables of *migrations*; *part* is what
+    they are for. Several processes may do so at once: one does, the others wait for it. Raises
+    `StoreError`, `psycopg.Error`."""
     if _version(connection, len(migrations), part) == len(migrations):
         return
     with connection.transaction():
@@ -68,7 +70,8 @@ def migrate(
 
 
 def _version(connection: Any, newest: int, part: str) -> int:
-    """Return the version of a database; 0 for none. Raises `StoreError` for one newer than we are."""
+    """Return the version of a database; 0 for none. Raises `StoreError` for one newer than we
+    are."""
     if not connection.execute(SCHEMA_EXISTS).fetchone()[0]:
         return 0
     row = connection.execute(GET_VERSION, (part,)).fetchone()

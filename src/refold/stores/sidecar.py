@@ -1,9 +1,10 @@
-"""A store in one text file beside a session file: a line for each write, and nothing ever rewritten.
+"""A store in one text file beside a session file: a line for each write, and nothing ever
+rewritten.
 
-A line is one whole `save`, `remove` or `record`, so a torn line is a write that never happened. No lock
-is needed: a line goes to the end of the file in one `write` on a descriptor opened for appending, which
-local POSIX file systems do not interleave. Where two processes may write and the file system is another
-(Windows, NFS), use `SQLiteStore`.
+A line is one whole `save`, `remove` or `record`, so a torn line is a write that never happened. No
+lock is needed: a line goes to the end of the file in one `write` on a descriptor opened for
+appending, which local POSIX file systems do not interleave. Where two processes may write and the
+file system is another (Windows, NFS), use `SQLiteStore`.
 """
 
 import logging
@@ -34,7 +35,8 @@ SUFFIX = ".refold"
 """Not `.jsonl`: agents take every `*.jsonl` in their folders for a session."""
 
 TORN = b" <torn>\n"
-"""What the next writer puts behind a line that was cut off: so it can never be read as a whole one."""
+"""What the next writer puts behind a line that was cut off: so it can never be read as a whole
+one."""
 
 START = b'{"refold":'
 
@@ -42,9 +44,9 @@ START = b'{"refold":'
 class SidecarStore:
     """Keeps edits and ledger as lines of JSON in the file at *path*, made at the first write.
 
-    What `save` acknowledged survives a kill and a power cut. Lines that cannot be read are passed over
-    and named in `problems`. The whole file is read again after each change, so this is a store for one
-    session, not for a service. Raises `StoreError`.
+    What `save` acknowledged survives a kill and a power cut. Lines that cannot be read are passed
+    over and named in `problems`. The whole file is read again after each change, so this is a store
+    for one session, not for a service. Raises `StoreError`.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -53,7 +55,8 @@ class SidecarStore:
         self._seen: int | None = None
         self._file: tuple[int, int] | None = None
         self.replacements = 0
-        """How often another file, or none, was found in the place of the one that was there before (C12)."""
+        """How often another file, or none, was found in the place of the one that was there before
+        (C12)."""
         self._content = SidecarContent()
 
     @classmethod
@@ -63,11 +66,13 @@ class SidecarStore:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Lines that were passed over, each with its number and what is wrong. Raises `StoreError`."""
+        """Lines that were passed over, each with its number and what is wrong. Raises
+        `StoreError`."""
         return tuple(self._read().problems)
 
     def load(self, tips: Sequence[str]) -> Sequence[Edit]:
-        """Every edit made for one of *tips*, in the order in which they were saved. Raises `StoreError`."""
+        """Every edit made for one of *tips*, in the order in which they were saved. Raises
+        `StoreError`."""
         wanted = set(tips)
         return tuple(edit for edit in self._read().edits.values() if edit.tip in wanted)
 
@@ -76,7 +81,8 @@ class SidecarStore:
         self._append("save", [edit_fields(edit) for edit in edits])
 
     def remove(self, ids: Iterable[str]) -> None:
-        """Forget the edits with these full ids; unknown ids are passed over. Raises `StoreError`."""
+        """Forget the edits with these full ids; unknown ids are passed over. Raises
+        `StoreError`."""
         self._append("remove", list(ids))
 
     def version(self) -> int:
@@ -92,8 +98,8 @@ class SidecarStore:
         return hash((found.st_ino, found.st_size, found.st_mtime_ns))
 
     def _notice(self, file: tuple[int, int] | None) -> None:
-        """Tell where the file, by inode and size, is another than before: one of ours only grows. A new one in the place of
-        one that was missed already is not told again."""
+        """Tell where the file, by inode and size, is another than before: one of ours only grows. A
+        new one in the place of one that was missed already is not told again."""
         before, self._file = self._file, file
         if before is not None and (file is None or before[0] != file[0] or before[1] > file[1]):
             self.replacements += 1
@@ -104,7 +110,8 @@ class SidecarStore:
         self._append("ledger", [row_fields(row) for row in rows])
 
     def ledger(self, edit: str | None = None) -> Sequence[LedgerRow]:
-        """All rows, or those about the edit with this full id, in the order of recording. Raises `StoreError`."""
+        """All rows, or those about the edit with this full id, in the order of recording. Raises
+        `StoreError`."""
         return tuple(row for row in self._read().rows if edit is None or row.edit == edit)
 
     def ledger_of(self, tips: Sequence[str]) -> Sequence[LedgerRow]:
@@ -144,7 +151,8 @@ class SidecarStore:
             self._look()
 
     def _look(self) -> None:
-        """Notice which file it is; that it cannot be looked at is said where it is read or written."""
+        """Notice which file it is; that it cannot be looked at is said where it is read or
+        written."""
         with suppress(StoreError):
             self.version()
 
@@ -181,7 +189,8 @@ class SidecarContent:
 
 
 def replay(data: bytes) -> SidecarContent:
-    """Everything a sidecar file says. Raises `StoreError` for a file that is none, or a newer one."""
+    """Everything a sidecar file says. Raises `StoreError` for a file that is none, or a newer
+    one."""
     refuse_foreign(data)
     content = SidecarContent()
     lines = data.split(b"\n")
@@ -217,7 +226,8 @@ def _items(document: dict[str, Any], kind: str) -> list[Any]:
 
 
 def append(path: Path, line: bytes, write: Callable[[int, bytes], int] = os.write) -> None:
-    """Put *line* at the end of the file, on its own, and on disk. Raises `OSError`, `StoreError`."""
+    """Put *line* at the end of the file, on its own, and on disk. Raises `OSError`,
+    `StoreError`."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
     descriptor = os.open(path, flags, 0o600)  # what was said in a session is nobody else's
     try:

@@ -31,7 +31,8 @@ class Database(ForkAware, Protocol):
         """Lend a connection to this thread alone. *doing* (`read`, `write`) is for errors."""
 
     def transaction(self, *, edits: bool = True) -> AbstractContextManager[Any]:
-        """Lend a connection in a transaction, kept whole or not at all. *edits*: are edits written?"""
+        """Lend a connection in a transaction, kept whole or not at all. *edits*: are edits
+        written?"""
 
     def version(self) -> int:
         """Return a number that changes with every write of edits, whoever wrote."""
@@ -60,7 +61,8 @@ def close_before_forks(database: ForkAware) -> None:
 
 
 class DatabaseClient:
-    """Uses a database until it is closed: by `close`, at the end of a `with` block, or with the program."""
+    """Uses a database until it is closed: by `close`, at the end of a `with` block, or with the
+    program."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -98,7 +100,8 @@ class Statements:
     ledger: str
     ledger_by_edit: str
     ledger_by_tip: str
-    """The rows of several tips, and those of unknown tip, in order. Takes tips as *keys* makes them."""
+    """The rows of several tips, and those of unknown tip, in order. Takes tips as *keys* makes
+    them."""
     claim: str
     """Takes name, owner and seconds. Changes one row if the claim succeeds, else none."""
     release: str
@@ -127,7 +130,8 @@ class SQLStore(DatabaseClient):
             connection.cursor().executemany(self._statements.save, rows)
 
     def remove(self, ids: Iterable[str]) -> None:
-        """Forget the edits with these full ids; unknown ids are passed over. Raises `StoreError`."""
+        """Forget the edits with these full ids; unknown ids are passed over. Raises
+        `StoreError`."""
         keys = self._statements.keys(ids)
         with self._database.transaction() as connection:
             connection.execute(self._statements.remove, (keys,))

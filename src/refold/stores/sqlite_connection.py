@@ -61,7 +61,8 @@ class SQLiteDatabase:
         self._rest_stamp: Stamp | None = None
         self._inodes: dict[str, Inode | None] = {}
         self.replacements = 0
-        """How often another file, or none, was found in the place of the one that was open (C12)."""
+        """How often another file, or none, was found in the place of the one that was open
+        (C12)."""
 
     def open(self) -> None:
         """Connect now instead of with the first use. Raises `StoreError`."""
@@ -122,7 +123,8 @@ class SQLiteDatabase:
         self._lock.release()
 
     def _current(self) -> sqlite3.Connection:
-        """Return the connection, another one if the file was deleted, replaced, or changed at rest."""
+        """Return the connection, another one if the file was deleted, replaced, or changed at
+        rest."""
         if self._connection is not None and self._is_replaced(self._connection):
             self._disconnect()
             self._is_gone = True  # the inode of the new one may be the same again from now on

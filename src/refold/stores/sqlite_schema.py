@@ -1,4 +1,5 @@
-"""The tables of a store in SQLite, and how a file gets them: from nothing, or from an older version."""
+"""The tables of a store in SQLite, and how a file gets them: from nothing, or from an older
+version."""
 
 import sqlite3
 import time
@@ -35,11 +36,12 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX ledger_by_tip ON ledger (tip)",
     ),
 )
-"""Step n brings a file from version n to version n + 1 (`PRAGMA user_version`). Steps are only ever added.
+"""Step n brings a file from version n to version n + 1 (`PRAGMA user_version`). Steps are only ever
+added.
 
-A row's tip is NULL where it is not known what a look-up would ask for: tips of other characters than letters and digits in
-rows that schema 3 wrote, and rows that a process which opened the file as schema 3 goes on to write. They are read with
-every look-up (`refold.stores.sql`)."""
+A row's tip is NULL where it is not known what a look-up would ask for: tips of other characters
+than letters and digits in rows that schema 3 wrote, and rows that a process which opened the file
+as schema 3 goes on to write. They are read with every look-up (`refold.stores.sql`)."""
 
 
 def prepare_schema(
@@ -102,7 +104,8 @@ def is_busy(error: sqlite3.Error) -> bool:
 
 
 def _inspect(connection: sqlite3.Connection, newest: int, application_id: int) -> None:
-    """Refuse a foreign file, as it is at one moment: another process may be giving it its tables."""
+    """Refuse a foreign file, as it is at one moment: another process may be giving it its
+    tables."""
     connection.execute("BEGIN")
     try:
         _refuse_foreign(connection, newest, application_id)
@@ -112,7 +115,8 @@ def _inspect(connection: sqlite3.Connection, newest: int, application_id: int) -
 
 
 def _refuse_foreign(connection: sqlite3.Connection, newest: int, application_id: int) -> None:
-    """Raise `StoreError` for a database of another kind, or newer than we are; nothing is written."""
+    """Raise `StoreError` for a database of another kind, or newer than we are; nothing is
+    written."""
     version = _pragma(connection, "user_version")
     actual_id = _pragma(connection, "application_id")
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]

@@ -21,7 +21,8 @@ class Store(Protocol):
         All or none of them are kept. Raises `StoreError`."""
 
     def remove(self, ids: Iterable[str]) -> None:
-        """Forget the edits with these full ids; unknown ids are passed over. Raises `StoreError`."""
+        """Forget the edits with these full ids; unknown ids are passed over. Raises
+        `StoreError`."""
 
     def version(self) -> int:
         """Return a number that changes whenever anybody else may have changed the store. Cheap."""
@@ -49,8 +50,8 @@ class ClaimStore(Protocol):
 
 
 Grade = Literal["", "exact", "recoverable", "lossy"]
-"""What an edit costs in content: nothing, it shows what was said; nothing while the transcript is kept, the model can
-ask for it; something. `""` is unknown."""
+"""What an edit costs in content: nothing, it shows what was said; nothing while the transcript is
+kept, the model can ask for it; something. `""` is unknown."""
 
 Action = Literal["compact", "preview", "accept", "revert"]
 """What was done: edits made and kept; made and not kept; kept as previewed; taken back."""
@@ -74,7 +75,8 @@ class LedgerRow:
     reason: str = ""
     """Why it ended so, in a sentence; the rung reached for `degraded`."""
     before: int = 0
-    """Tokens of the view before, as they are counted (`View.counted`): so rows of different times can be compared."""
+    """Tokens of the view before, as they are counted (`View.counted`): so rows of different times
+    can be compared."""
     after: int = 0
     """Tokens of the view after; equal to `before` where nothing was done."""
     calls: int = 0

@@ -20,7 +20,8 @@ class ClearThinking:
     Always oldest first and without a gap, as providers that sign thinking require (AN-10); their
     latest turn, everything since the last user request, keeps its thinking (AN-6). Where the rules
     say that thinking is fixed (OA-4, GE-3, DS-1), nothing is done. A message of thinking alone is
-    hidden, where the rules allow a cut on both sides of it. Raises ValueError for a negative *keep*.
+    hidden, where the rules allow a cut on both sides of it. Raises ValueError for a negative
+    *keep*.
     """
 
     keep: int = 1

@@ -36,25 +36,27 @@ class Cleared(NamedTuple):
 
 
 Stub = Callable[[Cleared], str]
-"""The text to show instead of a result; empty to leave it as it is. Its repr is part of the strategy's."""
+"""The text to show instead of a result; empty to leave it as it is. Its repr is part of the
+strategy's."""
 
 
 @dataclass(frozen=True)
 class ClearToolResults:
     """Instead of old tool results show a stub: which call it was, how much it said, and the edit
-    that brings it back. Of a failure, exit code and error lines stay; so does what a person said
-    at the end of a result while the agent worked.
+    that brings it back. Of a failure, exit code and error lines stay; so does what a person said at
+    the end of a result while the agent worked.
 
-    Left alone are results that were fetched again after an edit had hidden them, the results of the newest *keep* tool groups (one step of the model with all its
-    calls), the newest groups up to *keep_tokens* tokens of output (row S4-06), results the model has
-    not seen yet, those of the tools named in *protect* wherever they are, those under *min_tokens*
-    tokens, and any whose stub would not be smaller. Unless at least *at_least* tokens can be
-    reclaimed, nothing is done (row S4-07). What stands before a summary, or is cleared already, is
-    done with. *media* says whether images and documents in a result go with its text.
+    Left alone are results that were fetched again after an edit had hidden them, the results of the
+    newest *keep* tool groups (one step of the model with all its calls), the newest groups up to
+    *keep_tokens* tokens of output (row S4-06), results the model has not seen yet, those of the
+    tools named in *protect* wherever they are, those under *min_tokens* tokens, and any whose stub
+    would not be smaller. Unless at least *at_least* tokens can be reclaimed, nothing is done (row
+    S4-07). What stands before a summary, or is cleared already, is done with. *media* says whether
+    images and documents in a result go with its text.
 
-    Oldest first, or with a *scorer* least important first (docs/importance.md); but what refers to an
-    older result before that. With *stub* the text of each stub is yours. Raises ValueError for negative figures.
-    Conformance cases 22 to 28 and 31.
+    Oldest first, or with a *scorer* least important first (docs/importance.md); but what refers to
+    an older result before that. With *stub* the text of each stub is yours. Raises ValueError for
+    negative figures. Conformance cases 22 to 28 and 31.
     """
 
     keep: int = 3

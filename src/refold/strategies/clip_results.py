@@ -26,16 +26,16 @@ class ClipResults:
     """Of a tool result longer than *limit* characters show the head and the tail.
 
     Local: it decides on each message at first sight, from that message alone, so the bytes sent are
-    the same ever after and no prompt cache breaks. A mark in the middle says how much is left out and
-    names the edit that brings it back. Lines of the middle that say what went wrong (exit codes,
-    errors, the last line of a traceback) stay, up to an eighth of the limit. Media stay; several
-    texts of one result are cut as one. A clipped JSON result is text, no longer JSON.
+    the same ever after and no prompt cache breaks. A mark in the middle says how much is left out
+    and names the edit that brings it back. Lines of the middle that say what went wrong (exit
+    codes, errors, the last line of a traceback) stay, up to an eighth of the limit. Media stay;
+    several texts of one result are cut as one. A clipped JSON result is text, no longer JSON.
 
     *head* is the share of what stays that is taken from the start. *version* changes when the same
-    settings would cut otherwise. With a *scorer* (docs/importance.md) what matters more is cut less:
-    the limit of a message is *limit* times 1 + its score, the scorer being shown that message alone.
-    Raises ValueError for a limit under 400 and a *head* that is no share.
-    Conformance cases 28, 30, 31.
+    settings would cut otherwise. With a *scorer* (docs/importance.md) what matters more is cut
+    less: the limit of a message is *limit* times 1 + its score, the scorer being shown that message
+    alone. Raises ValueError for a limit under 400 and a *head* that is no share. Conformance cases
+    28, 30, 31.
     """
 
     limit: int = 4_000

@@ -34,17 +34,18 @@ class Summarize:
     """
 
     keep: int | float = 8
-    """What stays as it is: a number of newest messages, or as a float a share of the tokens
-    (see `refold.summarizers.tail.tail_start`). Where no more than these is left and the target is still not reached, only the
-    latest exchange stays (C14)."""
+    """What stays as it is: a number of newest messages, or as a float a share of the tokens (see
+    `refold.summarizers.tail.tail_start`). Where no more than these is left and the target is still
+    not reached, only the latest exchange stays (C14)."""
     max_tokens: int = 2_000
     """Cap of the summary message, in tokens."""
     summarizer: Summarizer = field(default_factory=RuleSummary)
     place: str | Placement = "user"
-    """How the summary is carried: a `Placement` or the name of one (`refold.summarizers.placement.PLACEMENTS`)."""
+    """How the summary is carried: a `Placement` or the name of one
+    (`refold.summarizers.placement.PLACEMENTS`)."""
     pin: Callable[[Message], bool] | None = None
-    """Messages that it accepts stay as they are behind the summary, however often the conversation is
-    compacted; a call or a result with all that belongs to it (conformance 41)."""
+    """Messages that it accepts stay as they are behind the summary, however often the conversation
+    is compacted; a call or a result with all that belongs to it (conformance 41)."""
 
     __repr__ = full_repr
 
@@ -75,15 +76,16 @@ class Summarize:
         return result.ending
 
     def surround(self, view: View, stop: int, room: int | None = None) -> Surroundings:
-        """Return what stays around the summary of everything before *stop*, in about *room* tokens."""
+        """Return what stays around the summary of everything before *stop*, in about *room*
+        tokens."""
         placement = PLACEMENTS[self.place] if isinstance(self.place, str) else self.place
         return keep_behind(
             view, stop, placement, self._pinned(view, stop), find_verbatim(view, stop, room)
         )
 
     def _pinned(self, view: View, stop: int) -> Sequence[int]:
-        """Positions before *stop* that stay, each with what it cannot be parted from: what *pin* accepts, and results
-        that were fetched again after they had been hidden (D3)."""
+        """Positions before *stop* that stay, each with what it cannot be parted from: what *pin*
+        accepts, and results that were fetched again after they had been hidden (D3)."""
         messages = view.transcript.messages
         chosen = {at for at in find_refetched(view) if at < stop}
         for at in range(stop) if self.pin is not None else ():

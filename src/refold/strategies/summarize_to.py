@@ -15,10 +15,12 @@ from refold.summarizers.tail import tail_start
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SummarizeTo:
-    """`Summarize` with the cap that the kept tail leaves of *tokens*, so that little of the budget goes unused.
+    """`Summarize` with the cap that the kept tail leaves of *tokens*, so that little of the budget
+    goes unused.
 
-    Retrospective. For chats, where what was said is what counts: the longer the summary may be, the more of it is kept in its
-    own words (docs/summaries.md). Raises ValueError for figures that leave nothing to fill.
+    Retrospective. For chats, where what was said is what counts: the longer the summary may be, the
+    more of it is kept in its own words (docs/summaries.md). Raises ValueError for figures that
+    leave nothing to fill.
     """
 
     tokens: int

@@ -31,7 +31,8 @@ class HistorySummary:
         require_callable(summarizer=self.summarizer, memory=self.memory)
 
     def replace_span(self, view: View, start: int, stop: int, since: int) -> Steps:
-        """Propose a summary of `messages[since:stop]`, and what stays, for `messages[start:stop]`."""
+        """Propose a summary of `messages[since:stop]`, and what stays, for
+        `messages[start:stop]`."""
         memory = self.memory if self.preserve_memory else None
         surroundings = keep_before(view, start, stop, memory)
         result = yield from summarize_span(
