@@ -32,15 +32,22 @@ class HistoryCompressionStrategy(ABC):
 
 
 def tldr(
-    prompt: Prompt | str | None = None, instruction: Prompt | str | None = None, *, record: bool = True
+    prompt: Prompt | str | None = None,
+    instruction: Prompt | str | None = None,
+    *,
+    record: bool = True,
 ) -> ModelSummary:
     """A TLDR by a model: objectives, tools and results, findings, status, next steps (S3-14). *prompt* and *instruction*
     take the place of its system prompt and of the last message of its request; *record* keeps what must not be lost
     beside it."""
-    return ModelSummary(prompt or named_prompt("summary"), form=TLDR, closing=instruction, record=record)
+    return ModelSummary(
+        prompt or named_prompt("summary"), form=TLDR, closing=instruction, record=record
+    )
 
 
-def _writer(summarizer: Summarizer | None, prompt: Prompt | str | None, *, record: bool = True) -> Summarizer:
+def _writer(
+    summarizer: Summarizer | None, prompt: Prompt | str | None, *, record: bool = True
+) -> Summarizer:
     """What writes TLDRs. Raises ValueError for a prompt that nobody would read."""
     if summarizer is None:
         return tldr(prompt, record=record)
@@ -81,7 +88,14 @@ class WholeHistory(HistoryCompressionStrategy):
         """One TLDR."""
         memory = Listed(tuple(memory_messages))
         told = _writer(self.summarizer, self.prompt)
-        await llm_session.compact(strategies.WholeHistory(max_tokens=self.max_tokens, summarizer=told, preserve_memory=preserve_memory, memory=memory))
+        await llm_session.compact(
+            strategies.WholeHistory(
+                max_tokens=self.max_tokens,
+                summarizer=told,
+                preserve_memory=preserve_memory,
+                memory=memory,
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +116,15 @@ class FromLastNMessages(HistoryCompressionStrategy):
         """One TLDR of the newest messages."""
         memory = Listed(tuple(memory_messages))
         told = _writer(self.summarizer, self.prompt)
-        await llm_session.compact(strategies.FromLastN(self.n, max_tokens=self.max_tokens, summarizer=told, preserve_memory=preserve_memory, memory=memory))
+        await llm_session.compact(
+            strategies.FromLastN(
+                self.n,
+                max_tokens=self.max_tokens,
+                summarizer=told,
+                preserve_memory=preserve_memory,
+                memory=memory,
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +146,15 @@ class Chunked(HistoryCompressionStrategy):
         """Several TLDRs."""
         memory = Listed(tuple(memory_messages))
         told = _writer(self.summarizer, self.prompt, record=False)
-        await llm_session.compact(strategies.Chunked(self.size, max_tokens=self.max_tokens, summarizer=told, preserve_memory=preserve_memory, memory=memory))
+        await llm_session.compact(
+            strategies.Chunked(
+                self.size,
+                max_tokens=self.max_tokens,
+                summarizer=told,
+                preserve_memory=preserve_memory,
+                memory=memory,
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True, init=False)

@@ -25,7 +25,7 @@ from refold.presets.token_formulas import chinese_and_ascii
 from refold.stores.memory import MemoryStore
 from refold.stores.store import Store
 from refold.strategies import ClearToolResults, Summarize
-from refold.strategies.clear_tool_results import Cleared
+from refold.strategies.clear_tool_results import ClearedResult
 from refold.summarizers.model import ModelSummary, Prompt
 from refold.tokens.count import Counter, count_fixed, count_message
 from refold.tokens.usage import Usage, read_usage
@@ -88,7 +88,7 @@ class Says:
 
     text: str = PLACEHOLDER
 
-    def __call__(self, cleared: Cleared) -> str:
+    def __call__(self, cleared: ClearedResult) -> str:
         """The placeholder."""
         return "\n".join((self.text, *cleared.failure))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from refold.core.strategy import Answer, Ask, Summarizer, Summary
 from refold.core.view import View
 from refold.messages import user
-from refold.strategies.clear_tool_results import Cleared
+from refold.strategies.clear_tool_results import ClearedResult
 from refold.summarizers.model import Prompt
 from refold.text.summary_wrapper import TITLES
 
@@ -38,9 +38,9 @@ class Truncated:
     longer_than: int = 200
     json: bool = False
 
-    def __call__(self, cleared: Cleared) -> str:
+    def __call__(self, cleared: ClearedResult) -> str:
         """The placeholder; empty for a result that is short enough."""
-        length = len(cleared.said.text)
+        length = len(cleared.original.text)
         if length <= self.longer_than:
             return ""
         if not self.json:

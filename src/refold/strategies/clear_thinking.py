@@ -30,41 +30,47 @@ class ClearThinking:
         require_int(0, keep=self.keep)
 
     def __call__(self, view: View) -> Edits:
-        """An edit for each message whose thinking goes."""
-        thinking = [stand for stand in iter_slots(view) if _thinks(stand.message)]
+        """Yield an edit for each message whose thinking goes."""
+        thinking = [slot for slot in iter_slots(view) if _has_thinking(slot.message)]
         free = view.profile.rules.thinking == "free"
         if view.profile.rules.thinking == "fixed":
             return
-        stop = self._stop(view, thinking)
-        for stand in thinking:
-            if stand.at >= stop:
+        stop = self._first_kept(view, thinking)
+        for slot in thinking:
+            if slot.at >= stop:
                 return
-            edit = next(iter(_without(view, stand, repr(self))), None)
+            edit = next(iter(_without_thinking(view, slot, repr(self))), None)
             if edit:
                 yield edit
             elif not free:
                 return
 
-    def _stop(self, view: View, thinking: list[MessageSlot]) -> int:
-        """The first position whose thinking stays."""
-        said = view.transcript.messages
+    def _first_kept(self, view: View, thinking: list[MessageSlot]) -> int:
+        """Return the first position whose thinking stays."""
+        messages = view.transcript.messages
         steps: list[int] = []
-        for before, stand in zip([None, *thinking], thinking, strict=False):
-            between = range(before.at + 1, stand.at) if before else ()
-            if before is None or any(said[at].role != "assistant" for at in between):
-                steps.append(stand.at)
-        stop = steps[-self.keep] if 0 < self.keep <= len(steps) else 0 if self.keep else len(said)
-        return stop if view.profile.rules.thinking == "free" else min(stop, latest_turn_start(said))
+        for before, slot in zip([None, *thinking], thinking, strict=False):
+            between = range(before.at + 1, slot.at) if before else ()
+            if before is None or any(messages[at].role != "assistant" for at in between):
+                steps.append(slot.at)
+        stop = (
+            steps[-self.keep] if 0 < self.keep <= len(steps) else 0 if self.keep else len(messages)
+        )
+        return (
+            stop
+            if view.profile.rules.thinking == "free"
+            else min(stop, latest_turn_start(messages))
+        )
 
 
-def _without(view: View, stand: MessageSlot, by: str) -> Iterator[Edit]:
-    """The edit that shows a message without its thinking, if there is a legal one."""
-    parts = tuple(p for p in stand.message.parts if not isinstance(p, Thinking) and p != Text(""))
+def _without_thinking(view: View, slot: MessageSlot, by: str) -> Iterator[Edit]:
+    """Yield the edit that shows a message without its thinking, if there is a legal one."""
+    parts = tuple(p for p in slot.message.parts if not isinstance(p, Thinking) and p != Text(""))
     if parts:
-        yield from replace_if_smaller(view, stand, replace(stand.message, parts=parts), by)
-    elif stand.at > 0 and {stand.at, stand.at + 1} <= view.cuts:
-        yield view.fold(stand.at, stand.at + 1, by=by)
+        yield from replace_if_smaller(view, slot, replace(slot.message, parts=parts), by)
+    elif slot.at > 0 and {slot.at, slot.at + 1} <= view.cuts:
+        yield view.fold(slot.at, slot.at + 1, by=by)
 
 
-def _thinks(message: Message) -> bool:
+def _has_thinking(message: Message) -> bool:
     return Thinking in map(type, message.parts)

@@ -15,7 +15,7 @@ from refold.messages import Message, Part, ToolCall
 from refold.scorers.scorer import Scorer, order_least_first
 from refold.text.clip import head
 
-LONG = 200
+DEFAULT_LONGER_THAN = 200
 """Characters from which on a string argument is long: paths and most commands are shorter."""
 OPENING = 80
 """Characters of a long string's beginning that stay, in one line."""
@@ -40,36 +40,37 @@ class ClearToolInputs:
     min_tokens: int = 200
     protect: Collection[str] = ()
     scorer: Scorer | None = None
-    longer_than: int = LONG
+    longer_than: int = DEFAULT_LONGER_THAN
 
     def __post_init__(self) -> None:
         require_int(0, keep=self.keep, min_tokens=self.min_tokens, longer_than=self.longer_than)
         require_callable_or_none(scorer=self.scorer)
-        object.__setattr__(
-            self, "protect", as_names("protect", self.protect)
-        )  # so that the repr is always the same
+        # Sorted, so that the repr is always the same.
+        object.__setattr__(self, "protect", as_names("protect", self.protect))
 
     def __call__(self, view: View) -> Edits:
-        """An edit for each message with calls to shorten."""
-        old, by = self._old(view), repr(self)
-        stands = {stand.at: stand for stand in iter_slots(view) if stand.at in old}
-        for at in order_least_first(self.scorer, view, stands):
+        """Yield an edit for each message with calls to shorten."""
+        old, by = self._clearable_calls(view), repr(self)
+        slots = {slot.at: slot for slot in iter_slots(view) if slot.at in old}
+        for at in order_least_first(self.scorer, view, slots):
             change = partial(
-                self._shortened, view=view, ids=old[at], name=view.edit_name(at, at + 1, by)
+                self._shorten_call, view=view, ids=old[at], name=view.edit_name(at, at + 1, by)
             )
-            yield from replace_if_smaller(view, stands[at], map_parts(stands[at].message, change), by)
+            yield from replace_if_smaller(view, slots[at], map_parts(slots[at].message, change), by)
 
-    def _old(self, view: View) -> dict[int, set[str]]:
-        """Ids of the calls that may be shortened, by position."""
-        said, start = view.transcript.messages, last_fold_end(view)
+    def _clearable_calls(self, view: View) -> dict[int, set[str]]:
+        """Return the ids of the calls that may be shortened, by position."""
+        messages, start = view.transcript.messages, last_fold_end(view)
         ids: dict[int, set[str]] = {}
-        for group in clearable_groups(group_calls(said[start:], start), self.keep, first_unseen(said)):
+        for group in clearable_groups(
+            group_calls(messages[start:], start), self.keep, first_unseen(messages)
+        ):
             for pair in group:
                 if pair.call.name not in self.protect:
                     ids.setdefault(pair.call_at, set()).add(pair.call.id)
         return ids
 
-    def _shortened(self, part: Part, view: View, ids: set[str], name: str) -> Part:
+    def _shorten_call(self, part: Part, view: View, ids: set[str], name: str) -> Part:
         if (
             not isinstance(part, ToolCall)
             or part.id not in ids
@@ -78,26 +79,30 @@ class ClearToolInputs:
             return part
         if view.profile.count(Message("assistant", (part,))) < self.min_tokens:
             return part
-        return replace(part, arguments=_short(part.arguments, name, self.longer_than))
+        return replace(part, arguments=_shorten_arguments(part.arguments, name, self.longer_than))
 
 
-def _short(arguments: str, name: str, limit: int) -> str:
-    """Arguments with their long strings shortened; every other character stays as it is, so that
-    numbers and key order do too."""
+def _shorten_arguments(arguments: str, name: str, limit: int) -> str:
+    """Return arguments with their long strings shortened; every other character stays as it is, so
+    that numbers and key order do too."""
     if not _is_object(arguments):
-        return json.dumps({"input": _note(arguments, name)}, ensure_ascii=False)
-    return STRING.sub(lambda found: _short_string(found, name, limit), arguments)
+        return json.dumps({"input": _length_note(arguments, name)}, ensure_ascii=False)
+    return STRING.sub(lambda match: _shorten_string(match, name, limit), arguments)
 
 
-def _short_string(found: re.Match[str], name: str, limit: int) -> str:
-    literal, colon = found.groups()
+def _shorten_string(match: re.Match[str], name: str, limit: int) -> str:
+    literal, colon = match.groups()
     if colon or len(literal) <= limit:
-        return found[0]
+        return match[0]
     value = json.loads(literal, strict=False)
-    return literal if len(value) <= limit else json.dumps(_note(value, name), ensure_ascii=False)
+    return (
+        literal
+        if len(value) <= limit
+        else json.dumps(_length_note(value, name), ensure_ascii=False)
+    )
 
 
-def _note(value: str, name: str) -> str:
+def _length_note(value: str, name: str) -> str:
     opening = " ".join(head(value, OPENING).split())
     return f"{opening} [… {len(value):,} characters in all (edit {name})]".lstrip()
 

@@ -8,7 +8,13 @@ from typing import Literal, NamedTuple
 from refold.core.message_slots import MessageSlot, iter_slots, last_fold_end, map_parts
 from refold.core.refetches import find_refetched
 from refold.core.strategy import Edits
-from refold.core.tool_groups import ToolGroup, clearable_groups, first_unseen, group_calls, with_results
+from refold.core.tool_groups import (
+    ToolGroup,
+    clearable_groups,
+    first_unseen,
+    group_calls,
+    with_results,
+)
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import as_names, require_callable_or_none, require_int
@@ -19,15 +25,15 @@ from refold.text.clip import head
 from refold.text.failures import WIDTH, failure_lines, is_failure
 from refold.text.tool_arguments import call_title
 
-ERROR_ROOM = 320
+ERROR_CHARS = 320
 """Characters of error lines that stay of a failure."""
 
 
-class Cleared(NamedTuple):
+class ClearedResult(NamedTuple):
     """A result that is cleared, for a stub in other words than ours."""
 
     call: ToolCall
-    said: ToolResult
+    original: ToolResult
     """The result as the tool gave it."""
     edit: str
     """Short name of the edit that brings it back."""
@@ -35,7 +41,7 @@ class Cleared(NamedTuple):
     """Of a failure, exit code and error lines, which are to stay (conformance case 28)."""
 
 
-Stub = Callable[[Cleared], str]
+Stub = Callable[[ClearedResult], str]
 """The text to show instead of a result; empty to leave it as it is. Its repr is part of the
 strategy's."""
 
@@ -51,7 +57,7 @@ class ClearToolResults:
     *keep_tokens* tokens of output (row S4-06), results the model has not seen yet, those of the
     tools named in *protect* wherever they are, those under *min_tokens* tokens, and any whose stub
     would not be smaller. Unless at least *at_least* tokens can be reclaimed, nothing is done (row
-    S4-07). What stands before a summary, or is cleared already, is done with. *media* says whether
+    S4-07). What is before a summary, or is cleared already, is done with. *media* says whether
     images and documents in a result go with its text.
 
     Oldest first, or with a *scorer* least important first (docs/importance.md); but what refers to
@@ -78,12 +84,11 @@ class ClearToolResults:
         require_callable_or_none(scorer=self.scorer, stub=self.stub)
         if self.media not in ("drop", "keep"):
             raise ValueError(f"media must be 'drop' or 'keep', not {self.media!r}")
-        object.__setattr__(
-            self, "protect", as_names("protect", self.protect)
-        )  # so that the repr is always the same
+        # Sorted, so that the repr is always the same.
+        object.__setattr__(self, "protect", as_names("protect", self.protect))
 
     def __call__(self, view: View) -> Edits:
-        """An edit for each message with results to clear, or none at all."""
+        """Yield an edit for each message with results to clear, or none at all."""
         plan: Iterable[tuple[int, Edit]] = self._plan(view)
         if self.at_least > 1:  # else each is made only when it is wanted
             plan = list(plan)
@@ -92,103 +97,118 @@ class ClearToolResults:
         yield from (edit for _, edit in plan)
 
     def _plan(self, view: View) -> Iterator[tuple[int, Edit]]:
-        """Each edit with the tokens it reclaims."""
+        """Yield each edit with the tokens it reclaims."""
         start, own = last_fold_end(view), type(self).__name__ + "("
-        found = group_calls(view.transcript.messages[start:], start)
-        results = {pair.result_at for group in found for pair in group}
-        stands = {s.at: s for s in iter_slots(view) if s.at in results and not s.by.startswith(own)}
-        calls, by = self._clearable(view, found, stands), repr(self)
+        groups = group_calls(view.transcript.messages[start:], start)
+        results = {pair.result_at for group in groups for pair in group}
+        slots = {s.at: s for s in iter_slots(view) if s.at in results and not s.by.startswith(own)}
+        calls, by = self._clearable(view, groups, slots), repr(self)
         order = order_least_first(self.scorer, view, calls)
-        for at in sorted(order, key=lambda at: stands[at].tokens >= self.min_tokens):
-            cleared = self._cleared(view, stands[at], calls[at], view.edit_name(at, at + 1, by))
-            gain = stands[at].tokens - view.profile.count(cleared)
+        for at in sorted(order, key=lambda at: slots[at].tokens >= self.min_tokens):
+            cleared = self._clear_message(
+                view, slots[at], calls[at], view.edit_name(at, at + 1, by)
+            )
+            gain = slots[at].tokens - view.profile.count(cleared)
             if cleared.parts and gain > 0:
                 yield gain, view.replace(at, cleared, by)
 
     def _clearable(
-        self, view: View, found: list[ToolGroup], stands: dict[int, MessageSlot]
+        self, view: View, groups: list[ToolGroup], slots: dict[int, MessageSlot]
     ) -> dict[int, dict[str, ToolCall]]:
-        """Calls whose results may be cleared, by position of the result and call id."""
+        """Return the calls whose results may be cleared, by position of the result and call id."""
         calls: dict[int, dict[str, ToolCall]] = {}
-        again = find_refetched(view)
+        refetched = find_refetched(view)
         for group in clearable_groups(
-            found, self._kept(view, found, stands), first_unseen(view.transcript.messages)
+            groups,
+            self._newest_to_keep(view, groups, slots),
+            first_unseen(view.transcript.messages),
         ):
             for pair in group:
                 if (
-                    pair.result_at in stands
-                    and pair.result_at not in again
+                    pair.result_at in slots
+                    and pair.result_at not in refetched
                     and pair.call.name not in self.protect
                 ):
                     calls.setdefault(pair.result_at, {})[pair.call.id] = pair.call
         return calls
 
-    def _kept(self, view: View, found: list[ToolGroup], stands: dict[int, MessageSlot]) -> int:
-        """How many of the newest groups stay: *keep*, or as many as hold *keep_tokens* tokens."""
-        kept, zone = 0, 0
-        for group in reversed(with_results(found)) if self.keep_tokens else ():
-            zone += sum(self._output(view, group, stands))
-            if zone > self.keep_tokens:
+    def _newest_to_keep(
+        self, view: View, groups: list[ToolGroup], slots: dict[int, MessageSlot]
+    ) -> int:
+        """Return how many of the newest groups stay: *keep*, or as many as hold *keep_tokens*
+        tokens."""
+        count, tokens = 0, 0
+        for group in reversed(with_results(groups)) if self.keep_tokens else ():
+            tokens += sum(self._output(view, group, slots))
+            if tokens > self.keep_tokens:
                 break
-            kept += 1
-        return max(self.keep, kept)
+            count += 1
+        return max(self.keep, count)
 
-    def _output(self, view: View, group: ToolGroup, stands: dict[int, MessageSlot]) -> Iterator[int]:
-        """Tokens of each result of a group that is not protected or cleared."""
+    def _output(self, view: View, group: ToolGroup, slots: dict[int, MessageSlot]) -> Iterator[int]:
+        """Yield the tokens of each result of a group that is not protected or cleared."""
         for pair in group:
-            if pair.result_at in stands and pair.call.name not in self.protect:
-                stand = stands[pair.result_at]
+            if pair.result_at in slots and pair.call.name not in self.protect:
+                slot = slots[pair.result_at]
                 yield from (
-                    _tokens(view, stand, part)
-                    for part in _results(stand.message)
+                    _tokens(view, slot, part)
+                    for part in _results(slot.message)
                     if part.id == pair.call.id
                 )
 
-    def _cleared(self, view: View, stand: MessageSlot, calls: dict[str, ToolCall], name: str) -> Message:
-        said = {result.id: result for result in _results(view.transcript.messages[stand.at])}
+    def _clear_message(
+        self, view: View, slot: MessageSlot, calls: dict[str, ToolCall], name: str
+    ) -> Message:
+        originals = {result.id: result for result in _results(view.transcript.messages[slot.at])}
 
         def change(part: Part) -> Part:
             if not isinstance(part, ToolResult) or part.id not in calls:
                 return part
-            return self._shorter(view, stand, part, said.get(part.id, part), calls[part.id], name)
+            return self._clear_result(
+                view, slot, part, originals.get(part.id, part), calls[part.id], name
+            )
 
-        return map_parts(stand.message, change)
+        return map_parts(slot.message, change)
 
-    def _shorter(
+    def _clear_result(
         self,
         view: View,
-        stand: MessageSlot,
+        slot: MessageSlot,
         shown: ToolResult,
-        said: ToolResult,
+        original: ToolResult,
         call: ToolCall,
         name: str,
     ) -> ToolResult:
-        """The stub for a result, or the result as it is shown where no stub is smaller.
+        """Return the stub for a result, or the result as it is shown if no stub is smaller.
 
         A local edit may show a long result in fewer tokens than a stub has, but only while what it
         refers to is shown (`DropDuplicates`): it gets a briefer stub, or clearing the one would
         bring back the other.
         """
-        before = _tokens(view, stand, shown)
+        before = _tokens(view, slot, shown)
         if before < self.min_tokens and (
-            not stand.by or _count(view, stand, said) < self.min_tokens
+            not slot.by or _count(view, slot, original) < self.min_tokens
         ):
             return shown
-        stub = self._stub(shown, said, call, name)
-        if stand.by and not self.stub and _count(view, stand, stub) >= before:
+        stub = self._stub(shown, original, call, name)
+        if slot.by and not self.stub and _count(view, slot, stub) >= before:
             stub = _with_steering(
                 replace(shown, content=(Text(f"[{call_title(call)}: cleared (edit {name})]"),)),
-                said,
+                original,
             )
-        alone = len(stand.message.parts) == 1  # then the message is counted, and says the same
-        return stub if alone or _count(view, stand, stub) < before else shown
+        alone = len(slot.message.parts) == 1  # then the message is counted, and says the same
+        return stub if alone or _count(view, slot, stub) < before else shown
 
-    def _stub(self, shown: ToolResult, said: ToolResult, call: ToolCall, name: str) -> ToolResult:
+    def _stub(
+        self, shown: ToolResult, original: ToolResult, call: ToolCall, name: str
+    ) -> ToolResult:
         media = tuple(
             part for part in shown.content if isinstance(part, Media) and self.media == "keep"
         )
         gone = [
-            part for part in said.content if not (isinstance(part, Media) and self.media == "keep")
+            part
+            for part in original.content
+            if not (isinstance(part, Media) and self.media == "keep")
         ]
         failure = tuple(_failure(shown))
         if self.stub is None:
@@ -196,14 +216,14 @@ class ClearToolResults:
                 (f"[{call_title(call)}: result of {_size(gone)} cleared (edit {name})]", *failure)
             )
         else:
-            text = self.stub(Cleared(call, said, name, failure))
+            text = self.stub(ClearedResult(call, original, name, failure))
         stub = ToolResult(shown.id, (Text(text), *media), shown.error, shown.name)
-        return _with_steering(stub, said) if text else shown
+        return _with_steering(stub, original) if text else shown
 
 
-def _with_steering(stub: ToolResult, said: ToolResult) -> ToolResult:
-    """A stub with what a person said at the end of the result that it stands for (D1)."""
-    blocks = steering_texts(said)
+def _with_steering(stub: ToolResult, original: ToolResult) -> ToolResult:
+    """Return a stub with what a person said at the end of the result that it replaces (D1)."""
+    blocks = steering_texts(original)
     return replace(stub, content=(*stub.content, Text("\n\n".join(blocks)))) if blocks else stub
 
 
@@ -211,13 +231,14 @@ def _results(message: Message) -> list[ToolResult]:
     return [part for part in message.parts if isinstance(part, ToolResult)]
 
 
-def _tokens(view: View, stand: MessageSlot, result: ToolResult) -> int:
-    """Tokens of one result; those of its message, where it is alone there, are known already."""
-    return stand.tokens if stand.message.parts == (result,) else _count(view, stand, result)
+def _tokens(view: View, slot: MessageSlot, result: ToolResult) -> int:
+    """Return the tokens of one result; those of its message, where it is alone there, are known
+    already."""
+    return slot.tokens if slot.message.parts == (result,) else _count(view, slot, result)
 
 
-def _count(view: View, stand: MessageSlot, result: ToolResult) -> int:
-    return view.profile.count(Message(stand.message.role, (result,)))
+def _count(view: View, slot: MessageSlot, result: ToolResult) -> int:
+    return view.profile.count(Message(slot.message.role, (result,)))
 
 
 def _size(content: Iterable[Content]) -> str:
@@ -232,5 +253,5 @@ def _failure(result: ToolResult) -> list[str]:
     """What stays of a failure: exit code and error lines (conformance case 28)."""
     text = result.text
     if result.error or is_failure(text):
-        return failure_lines(text, ERROR_ROOM) or [head(text.strip(), WIDTH)]
+        return failure_lines(text, ERROR_CHARS) or [head(text.strip(), WIDTH)]
     return []

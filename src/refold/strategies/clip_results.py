@@ -86,7 +86,7 @@ class ClipResults:
         if cut.start >= cut.stop:
             return part
         return replace(
-            part, content=tuple(_spliced(part.content, cut, _mark(text, cut, lines, name)))
+            part, content=tuple(_splice(part.content, cut, _mark(text, cut, lines, name)))
         )
 
 
@@ -103,12 +103,12 @@ def _mark(text: str, cut: Gap, lines: list[str], name: str) -> str:
     """The line that stands for what is left out, and those lines of it that stay."""
     before = "" if text[: cut.start].endswith("\n") or cut.start == 0 else "\n"
     after = "" if text.startswith("\n", cut.stop) else "\n"
-    said = f"{cut.stop - cut.start:,} characters left out (edit {name})"
-    body = "\n".join((f"[… {said}, among them:", *lines, "…]")) if lines else f"[… {said} …]"
+    note = f"{cut.stop - cut.start:,} characters left out (edit {name})"
+    body = "\n".join((f"[… {note}, among them:", *lines, "…]")) if lines else f"[… {note} …]"
     return f"{before}{body}{after}"
 
 
-def _spliced(content: tuple[Content, ...], cut: Gap, mark: str) -> Iterator[Content]:
+def _splice(content: tuple[Content, ...], cut: Gap, mark: str) -> Iterator[Content]:
     """Content with the text of *cut* left out; the mark stands where the cut begins."""
     at, marked = 0, False
     for part in content:
@@ -117,8 +117,11 @@ def _spliced(content: tuple[Content, ...], cut: Gap, mark: str) -> Iterator[Cont
             continue
         first, last = at, at + len(part.text)
         at = last + 1
-        kept, rest = part.text[: max(0, cut.start - first)], part.text[max(0, cut.stop - first) :]
+        before, after = (
+            part.text[: max(0, cut.start - first)],
+            part.text[max(0, cut.stop - first) :],
+        )
         if not marked and last >= cut.start:
-            kept, marked = kept + mark, True
-        if text := kept + rest:
+            before, marked = before + mark, True
+        if text := before + after:
             yield Text(text)

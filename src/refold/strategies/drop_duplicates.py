@@ -14,9 +14,9 @@ from refold.messages import Content, Media, Message, Part, Text, ToolCall, ToolR
 from refold.text.failures import is_failure
 from refold.text.tool_arguments import call_title, path_of
 
-Said = tuple[Content, ...]
+ResultContent = tuple[Content, ...]
 """What a result says."""
-Key = tuple[str, str, str]
+CallKey = tuple[str, str, str]
 """What makes two calls the same."""
 
 
@@ -46,16 +46,18 @@ class DropDuplicates:
         require_int(1, min_chars=self.min_chars, within=self.within, version=self.version)
 
     def __call__(self, view: View, since: int = 0) -> Edits:
-        """An edit for each message from position *since* on that repeats a result."""
+        """Yield an edit for each message from position *since* on that repeats a result."""
         stretch = 2 * self.within
-        new = (part for _, message in iter_unedited(view, since) for part in self._repeatable(message))
-        repeated = _repeated([part.content for part in new], view, since, since % stretch)
-        wanted = {said for said in repeated if not is_failure(ToolResult("", said).text)}
+        new = (
+            part for _, message in iter_unedited(view, since) for part in self._repeatable(message)
+        )
+        repeated = _repeated_contents([part.content for part in new], view, since, since % stretch)
+        wanted = {content for content in repeated if not is_failure(ToolResult("", content).text)}
         if not wanted:
             return
         by = repr(self)
         for _, run in groupby(
-            iter_unedited(view, since - since % stretch), key=lambda found: found[0] // stretch
+            iter_unedited(view, since - since % stretch), key=lambda entry: entry[0] // stretch
         ):
             copies = Copies(view.transcript.messages, self.within)
             for at, message in run:
@@ -66,9 +68,12 @@ class DropDuplicates:
                     if (twin := copies.twin(at, part)) and at >= since
                 }
                 if twins:
-                    stand = MessageSlot(at, message, view.base.tokens(at, at + 1), "")
+                    slot = MessageSlot(at, message, view.base.tokens(at, at + 1), "")
                     yield from replace_if_smaller(
-                        view, stand, _stubbed(message, twins, view.edit_name(at, at + 1, by)), by
+                        view,
+                        slot,
+                        _stub_repeats(message, twins, view.edit_name(at, at + 1, by)),
+                        by,
                     )
 
     def _repeatable(self, message: Message) -> list[ToolResult]:
@@ -81,10 +86,12 @@ class DropDuplicates:
         ]
 
 
-def _repeated(new: list[Said], view: View, since: int, back: int) -> set[Said]:
+def _repeated_contents(
+    new: list[ResultContent], view: View, since: int, back: int
+) -> set[ResultContent]:
     """*new*, if any of it may come again: among itself, or in the *back* messages before *since*. A
     quick look at how each begins, which in most turns is all that is needed."""
-    openings = {_opening(said) for said in new}
+    openings = {_opening(content) for content in new}
     before = view.base.map_cached(_openings)[since - back : since] if new and back else ()
     return (
         set(new)
@@ -98,9 +105,9 @@ def _openings(message: Message) -> tuple[str, ...]:
     return tuple([_opening(part.content) for part in message.parts if type(part) is ToolResult])
 
 
-def _opening(said: Said) -> str:
+def _opening(content: ResultContent) -> str:
     """The first text of a result."""
-    for item in said:
+    for item in content:
         if type(item) is Text:
             return item.text
     return ""
@@ -113,35 +120,35 @@ def _results(message: Message) -> list[ToolResult]:
 class Copies:
     """The results of one stretch that are shown in full, by what they say and by call."""
 
-    def __init__(self, said: Sequence[Message], within: int) -> None:
-        self._said, self._within = said, within
-        self._first: dict[Said, tuple[int, str] | None] = {}
-        self._full: dict[tuple[Said, Key], tuple[int, ToolCall]] = {}
+    def __init__(self, messages: Sequence[Message], within: int) -> None:
+        self._messages, self._within = messages, within
+        self._first: dict[ResultContent, tuple[int, str] | None] = {}
+        self._full: dict[tuple[ResultContent, CallKey], tuple[int, ToolCall]] = {}
 
     def twin(self, at: int, result: ToolResult) -> ToolCall | None:
         """The call whose result is equal and still shown in full; without one, this result is taken
         down as shown. Calls are looked at only when a content comes again."""
-        said = result.content
-        if said not in self._first:
-            self._first[said] = at, result.id
+        content = result.content
+        if content not in self._first:
+            self._first[content] = at, result.id
             return None
-        if first := self._first[said]:
-            self._enter(said, *first)
-            self._first[said] = None
-        call = find_call(self._said, at, result.id, self._within)
-        found = [self._full[said, key] for key in _keys(call) if (said, key) in self._full]
-        near = [twin for place, twin in found if at - place <= self._within]
+        if first := self._first[content]:
+            self._add(content, *first)
+            self._first[content] = None
+        call = find_call(self._messages, at, result.id, self._within)
+        copies = [self._full[content, key] for key in _keys(call) if (content, key) in self._full]
+        near = [twin for place, twin in copies if at - place <= self._within]
         if not near:
-            self._enter(said, at, result.id)
+            self._add(content, at, result.id)
         return near[0] if near else None
 
-    def _enter(self, said: Said, at: int, id: str) -> None:
-        call = find_call(self._said, at, id, self._within)
+    def _add(self, content: ResultContent, at: int, id: str) -> None:
+        call = find_call(self._messages, at, id, self._within)
         if call:
-            self._full.update(((said, key), (at, call)) for key in _keys(call))
+            self._full.update(((content, key), (at, call)) for key in _keys(call))
 
 
-def _keys(call: ToolCall | None) -> Iterator[Key]:
+def _keys(call: ToolCall | None) -> Iterator[CallKey]:
     """What makes two calls the same: tool and arguments, or tool and file."""
     if call:
         yield ("arguments", call.name, call.arguments)
@@ -149,12 +156,12 @@ def _keys(call: ToolCall | None) -> Iterator[Key]:
             yield ("file", call.name, path)
 
 
-def _stubbed(message: Message, twins: dict[str, ToolCall], name: str) -> Message:
+def _stub_repeats(message: Message, twins: dict[str, ToolCall], name: str) -> Message:
     def change(part: Part) -> Part:
         if not isinstance(part, ToolResult) or part.id not in twins:
             return part
         twin = twins[part.id]
-        said = f"[{call_title(twin)}: the same result as before (call {twin.id}, edit {name})]"
-        return replace(part, content=(Text(said),))
+        text = f"[{call_title(twin)}: the same result as before (call {twin.id}, edit {name})]"
+        return replace(part, content=(Text(text),))
 
     return map_parts(message, change)

@@ -37,6 +37,8 @@ class KeepImportant:
 
     def __call__(self, view: View) -> Steps:
         """What the strategy proposes when the important messages are pinned."""
-        pin = choose_important(self.scorer, view, self.over, self.max_tokens, also=self.strategy.pin)
+        pin = choose_important(
+            self.scorer, view, self.over, self.max_tokens, also=self.strategy.pin
+        )
         strategy: Strategy = replace(self.strategy, pin=pin)
         return (yield from strategy(view))
