@@ -12,7 +12,7 @@ from refold.messages import Message
 from refold.retrieval import Index
 from refold.retrieval.hidden import hidden_positions as hidden_in
 from refold.summarizers.heuristic.chat import request_words
-from refold.testing.replay import STRUCTURED, written_out
+from refold.testing.replay import STRUCTURED, expand_groups
 from refold.text.plain import plain_text, readable_text
 from refold.text.summary_wrapper import summary_in
 
@@ -124,7 +124,7 @@ def _line(message: Message) -> str:
 
 def _read(message: Message) -> str:
     """What can be read in a message; in one of our summaries the paths of each group written out."""
-    return plain_text(message) if summary_in(message) is None else written_out(plain_text(message))
+    return plain_text(message) if summary_in(message) is None else expand_groups(plain_text(message))
 
 
 def _is_kept(probe: Probe, text: str, line: str, held: frozenset[str]) -> bool:

@@ -15,11 +15,11 @@ from refold.adapters import langchain
 from refold.adapters.langgraph import (
     HOOKED,
     CompactedState,
+    apply_removals,
     compact_and_discard_node,
     compact_node,
     messages_of,
-    reduced,
-    replaced,
+    replace_messages,
 )
 from refold.strategies import Summarize
 from refold.text.summary_wrapper import summary_in
@@ -123,9 +123,9 @@ def test_a_compactor_for_another_format_is_refused():
 
 def test_updates_for_the_reducer():
     old = history(2)
-    assert replaced(old, list(old)) == []
+    assert replace_messages(old, list(old)) == []
     new = [HumanMessage("summary", id="x"), *old[-2:]]
-    update = replaced(old, new)
+    update = replace_messages(old, new)
     assert (update[0].id, update[1:]) == (REMOVE_ALL_MESSAGES, new)
     assert add_messages(old, update) == new
 
@@ -133,10 +133,10 @@ def test_updates_for_the_reducer():
 def test_removals_in_a_list_are_applied():
     """S0-02: as the reducer would."""
     a, b = HumanMessage("a", id="1"), HumanMessage("b", id="2")
-    assert reduced([a, b, RemoveMessage(id="1")]) == [b]
-    assert reduced([a, RemoveMessage(id=REMOVE_ALL_MESSAGES), b]) == [b]
+    assert apply_removals([a, b, RemoveMessage(id="1")]) == [b]
+    assert apply_removals([a, RemoveMessage(id=REMOVE_ALL_MESSAGES), b]) == [b]
     with pytest.raises(FormatError, match="'3'"):
-        reduced([a, RemoveMessage(id="3")])
+        apply_removals([a, RemoveMessage(id="3")])
 
 
 def test_states_of_any_kind():

@@ -36,7 +36,6 @@ from refold.summarizers.heuristic.layout import _quote
 from refold.summarizers.heuristic.lexicon import BINDING, PREFERRING, STRESSING
 from refold.summarizers.heuristic.parse import parse_summary
 from refold.summarizers.model.accept import _heading, _heading_lines, check_quotes
-from refold.testing.replay import written_out
 from refold.text.clip import Gap
 from refold.text.summary_wrapper import wrap_summary
 
@@ -471,7 +470,7 @@ def test_a_forged_group_of_paths_takes_no_more_memory_than_its_text() -> None:
     """A folder of 50,000 characters before as many names, each written out with it, would take 2 GB."""
     text = "## Files\nread: " + "a" * 50_000 + "/{" + "b," * 25_000 + "}"
     assert sum(map(len, parse_summary(text).files)) < 2 * len(text)
-    assert len(written_out(text)) < 2 * len(text)
+    assert len(expand_groups(text)) < 2 * len(text)
 
 
 # --- many entries ----------------------------------------------------------------------------------

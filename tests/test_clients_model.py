@@ -8,7 +8,7 @@ from clients import task
 from clients.model import WINDOW, Model, refusal
 
 from refold.gateway.policy.upstream_errors import is_context_error, read_figures
-from refold.testing.scripted_answers import Call, Received, encoded
+from refold.testing.scripted_answers import Call, Received, encode_reply
 from refold.testing.scripted_upstream import Asked
 
 PATHS = {
@@ -69,6 +69,6 @@ def test_it_gives_up_on_a_file_that_cannot_be_read() -> None:
 @pytest.mark.parametrize("api", PATHS)
 @pytest.mark.parametrize(("size", "cap"), [(WINDOW + 1, 0), (WINDOW - 10, 20)])
 def test_refusals_are_context_errors(api: str, size: int, cap: int) -> None:
-    status, body = encoded(refusal(PATHS[api], size, cap), Received(PATHS[api], {}, {}))
+    status, body = encode_reply(refusal(PATHS[api], size, cap), Received(PATHS[api], {}, {}))
     assert status == 400 and is_context_error(api, status, body)
     assert read_figures(body).limit == (0 if api == "openai_responses" else WINDOW)

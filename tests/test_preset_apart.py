@@ -268,7 +268,7 @@ def test_f2_what_nobody_holds_any_more_is_forgotten():
             held.append((messages, said))
     gc.collect()
     assert len(lists) <= 4 * FEW
-    assert all(lists.said(messages) == said for messages, said in held)
+    assert all(lists.full_history(messages) == said for messages, said in held)
 
 
 def test_f2_everything_that_was_said_is_somebodys_share():
@@ -282,8 +282,8 @@ def test_f2_everything_that_was_said_is_somebodys_share():
         lists, messages = Unabridged(), list(said)
         lists.show(messages, said, payload)
         assert messages == payload
-        assert lists.said(messages) == (said if payload else [])
-        assert lists.said([*messages, *said]) == [*(said if payload else []), *said]
+        assert lists.full_history(messages) == (said if payload else [])
+        assert lists.full_history([*messages, *said]) == [*(said if payload else []), *said]
 
     law()
 

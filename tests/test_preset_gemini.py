@@ -25,8 +25,8 @@ from refold.presets.gemini import (
     Compressor,
     GoogleStyleCompressor,
     Settings,
+    clean_history,
     compactor,
-    curated,
     get_compressor,
     recent,
 )
@@ -434,7 +434,7 @@ def test_the_filter():
         HumanMessage(""),
         AIMessage("end"),
     ]
-    kept = curated(history, langchain)
+    kept = clean_history(history, langchain)
     assert [history.index(m) for m in kept] == [0, 1, 4, 5, 8, 9, 10]
     assert all(any(m is old for old in history) for m in kept)
     assert check(kept, langchain) == ()
@@ -442,7 +442,7 @@ def test_the_filter():
 
 def test_a_call_without_a_result_gets_one():
     """S0-11 S0-38: a pair is made whole rather than sent broken (C0-1)."""
-    kept = curated([HumanMessage("q"), called("c1"), HumanMessage("go on")], langchain)
+    kept = clean_history([HumanMessage("q"), called("c1"), HumanMessage("go on")], langchain)
     assert [m.type for m in kept] == ["human", "ai", "tool", "human"]
 
 
@@ -775,7 +775,7 @@ def test_whatever_the_history_the_result_is_valid_and_smaller(messages, head, pr
     assert check(done.messages, langchain) == ()
     assert done.messages[:head] == history[:head]
     assert not any(m.type == "tool" for m in done.messages[head : head + 1])
-    last = curated(history, langchain)[-1]
+    last = clean_history(history, langchain)[-1]
     assert done.messages[-1] is last or last.type == "ai"
 
 

@@ -301,17 +301,17 @@ def test_conditions_look_at_a_read_session():
                 len(session.prompt.messages) > 100,
                 len(session.prompt.messages) > 20,
                 [
-                    session.reached(Messages(32)),
-                    session.reached(Tokens(3_000)),
-                    session.reached(Fraction(0.7), window=6_000),
-                    session.reached(Elapsed(60)),
-                    session.reached(EveryN(15)),
-                    session.reached(Predicate(lambda view: "Done." in view.messages[-1].text)),
+                    session.is_due(Messages(32)),
+                    session.is_due(Tokens(3_000)),
+                    session.is_due(Fraction(0.7), window=6_000),
+                    session.is_due(Elapsed(60)),
+                    session.is_due(EveryN(15)),
+                    session.is_due(Predicate(lambda view: "Done." in view.messages[-1].text)),
                 ],
                 [
-                    session.reached(Messages(33)),
-                    session.reached(Tokens(30_000)),
-                    session.reached(Fraction(0.7), 60_000),
+                    session.is_due(Messages(33)),
+                    session.is_due(Tokens(30_000)),
+                    session.is_due(Fraction(0.7), 60_000),
                 ],
             )
 

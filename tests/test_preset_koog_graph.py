@@ -184,7 +184,7 @@ def test_too_long_by_tokens(run):
     """S3-05 S3-07: any trigger in place of a count of messages (C3-7)."""
     world = World(40)
     graph = execute_with_history_compression(
-        world.model, [world.tool], world.compressor, too_long=lambda session: session.reached(Tokens(2_000))
+        world.model, [world.tool], world.compressor, too_long=lambda session: session.is_due(Tokens(2_000))
     )
     run(graph, {"messages": TASK})
     assert world.happened.count("tldr") >= 2

@@ -27,9 +27,9 @@ from refold.presets.soft_hard import (
     CompactionConfig,
     CompactionResult,
     SoftHardCompactor,
-    clamped,
+    clamp_config,
     extract_memories,
-    merged,
+    merge_config,
 )
 from refold.presets.soft_hard_commands import (
     ChatStore,
@@ -104,21 +104,21 @@ def test_the_reserve_is_kept_free_of_the_window(caplog):
     assert compactor.config.soft_threshold_tokens == 25_000
     assert "26768" in caplog.text
     caplog.clear()
-    assert clamped(PRODUCTION, 32_768) == clamped(PRODUCTION, None) == PRODUCTION
-    assert clamped(DEVELOPMENT, 32_768) == DEVELOPMENT
-    assert clamped(CompactionConfig(500, 900, 200), 600).soft_threshold_tokens == 400
+    assert clamp_config(PRODUCTION, 32_768) == clamp_config(PRODUCTION, None) == PRODUCTION
+    assert clamp_config(DEVELOPMENT, 32_768) == DEVELOPMENT
+    assert clamp_config(CompactionConfig(500, 900, 200), 600).soft_threshold_tokens == 400
     with pytest.raises(ValueError, match="leaves nothing"):
-        clamped(PRODUCTION, 4_000)
+        clamp_config(PRODUCTION, 4_000)
 
 
 def test_some_settings_may_be_given_and_no_others():
     """S2-39 (C2-6)"""
-    given = merged(PRODUCTION, {"soft_threshold_tokens": 12_000, "keep_recent_messages": 10})
+    given = merge_config(PRODUCTION, {"soft_threshold_tokens": 12_000, "keep_recent_messages": 10})
     assert asdict(given) == asdict(PRODUCTION) | {"soft_threshold_tokens": 12_000, "keep_recent_messages": 10}
-    given = merged(DEVELOPMENT, {"keep_recent_messages": 10})
+    given = merge_config(DEVELOPMENT, {"keep_recent_messages": 10})
     assert asdict(given) == asdict(DEVELOPMENT) | {"keep_recent_messages": 10}
-    assert merged(DEVELOPMENT, None) == DEVELOPMENT
-    assert merged(DEVELOPMENT, PRODUCTION) == PRODUCTION
+    assert merge_config(DEVELOPMENT, None) == DEVELOPMENT
+    assert merge_config(DEVELOPMENT, PRODUCTION) == PRODUCTION
     for wrong in (
         {"soft_threshold": 1},
         {"use_llm": 1},
@@ -127,7 +127,7 @@ def test_some_settings_may_be_given_and_no_others():
         {"hard_threshold_tokens": 3},
     ):
         with pytest.raises(ValueError, match=next(iter(wrong))[:4]):
-            merged(PRODUCTION, wrong)
+            merge_config(PRODUCTION, wrong)
 
 
 # --- the check ---------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def test_the_reserve_counts_in_the_check():
     history = talk(10)
     tokens = compactor_estimate_messages_tokens(history)
     config = {"soft_threshold_tokens": 10, "hard_threshold_tokens": 50_000, "reserve_tokens": 100}
-    base = merged(PRODUCTION, config)
+    base = merge_config(PRODUCTION, config)
     assert SoftHardCompactor(base, window=tokens + 101).check_threshold(history).urgency == "soft"
     assert SoftHardCompactor(base, window=tokens + 100).check_threshold(history).urgency == "hard"
     assert SoftHardCompactor(SMALL, window=tokens + 100).check_threshold(history, config).urgency == "hard"

@@ -12,7 +12,7 @@ from refold.core.message_slots import map_parts
 from refold.core.view import View
 from refold.messages import Text, ToolCall, ToolResult, user
 from refold.strategies import DropDuplicates
-from refold.testing.replay import STRUCTURED, Recording, Replay, names, places, written_out
+from refold.testing.replay import STRUCTURED, Recording, Replay, expand_groups, names, places
 
 EVERYTHING = Compactor([], Budget(10**9, 10**9))
 
@@ -210,7 +210,7 @@ def test_a_summary_that_names_it_keeps_it():
 def test_the_paths_of_a_group_are_read_as_written_out():
     result = replayed(Fold("had src/{slot.py,pool.py}"), [*LISTED[:2], answered("c1", "src/pool.py " * 50), *LONG[3:]])
     assert result.kept == {"summary": 1}
-    assert written_out("a {b,c} d/{e}") == "a {b,c} d/{e}\nd/e"
+    assert expand_groups("a {b,c} d/{e}") == "a {b,c} d/{e}\nd/e"
 
 
 def test_an_identifier_is_found_inside_a_longer_word():

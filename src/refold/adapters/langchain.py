@@ -72,7 +72,9 @@ def tools(body: Mapping[str, Any]) -> tuple[str, ...]:
     """Each tool of a body (`{"messages": ..., "tools": ...}`) as canonical JSON."""
     given = body.get("tools")
     return (
-        tuple(canonicalize(convert_to_openai_tool(tool)) for tool in given) if isinstance(given, list | tuple) else ()
+        tuple(canonicalize(convert_to_openai_tool(tool)) for tool in given)
+        if isinstance(given, list | tuple)
+        else ()
     )
 
 
@@ -92,7 +94,11 @@ def encode(message: Message) -> Wire:
             status="error" if result.error else "success",
         )
     kwargs = {"lc_source": SOURCE} if summary_in(message) is not None else {}
-    kinds: dict[str, type[BaseMessage]] = {"user": HumanMessage, "assistant": AIMessage, "system": SystemMessage}
+    kinds: dict[str, type[BaseMessage]] = {
+        "user": HumanMessage,
+        "assistant": AIMessage,
+        "system": SystemMessage,
+    }
     if message.role not in kinds:
         raise FormatError(f"LangChain has no message of the role {message.role!r}")
     return patch(kinds[message.role](content="", additional_kwargs=kwargs), message)
@@ -102,14 +108,17 @@ def patch(item: Wire, message: Message) -> Wire:
     """A copy of *item* that says what *message* says; id, metadata and blocks that did not change stay."""
     whole = as_message(item)
     if isinstance(whole, ToolMessage | FunctionMessage):
-        return _patched_result(whole, message)
+        return _patch_result(whole, message)
     slots = list(slots_of(whole, 0))
     places = align([slot.part for slot in slots], message.parts)
-    pairs = [(None if at is None else slots[at], part) for at, part in zip(places, message.parts, strict=True)]
+    pairs = [
+        (None if at is None else slots[at], part)
+        for at, part in zip(places, message.parts, strict=True)
+    ]
     return whole.model_copy(update=_update(whole, slots, pairs))
 
 
-def _patched_result(item: ToolMessage | FunctionMessage, message: Message) -> BaseMessage:
+def _patch_result(item: ToolMessage | FunctionMessage, message: Message) -> BaseMessage:
     result = message.parts[0] if message.parts else ToolResult("")
     if not isinstance(result, ToolResult):
         raise FormatError("a tool message holds exactly one result")
@@ -131,13 +140,15 @@ def _update(whole: BaseMessage, slots: Sequence[Slot], pairs: Pairs) -> dict[str
         for s, p in calls
         if s is not None and s.place == "invalid"
     ]
-    said = [(s, p) for s, p in pairs if _is_content(s, p)]
-    out: dict[str, Any] = {"content": _content(whole, slots, said, {call["id"]: call for call in wire})}
+    contents = [(s, p) for s, p in pairs if _is_content(s, p)]
+    out: dict[str, Any] = {
+        "content": _content(whole, slots, contents, {call["id"]: call for call in wire})
+    }
     if isinstance(whole, AIMessage):
         out |= {"tool_calls": wire, "invalid_tool_calls": bad}
         out |= {"tool_call_chunks": []} if "tool_call_chunks" in type(whole).model_fields else {}
-    kept = {call["id"] for call in (*wire, *bad)}
-    return out | {"additional_kwargs": _kwargs(whole, pairs, kept)}
+    call_ids = {call["id"] for call in (*wire, *bad)}
+    return out | {"additional_kwargs": _kwargs(whole, pairs, call_ids)}
 
 
 def _is_content(slot: Slot | None, part: Part) -> bool:
@@ -153,15 +164,21 @@ def _call(slot: Slot | None, call: ToolCall) -> dict[str, Any]:
     return {**slot.block, **args} if slot is not None else args
 
 
-def _content(whole: BaseMessage, slots: Sequence[Slot], said: Pairs, calls: Mapping[str, Any]) -> Any:
+def _content(
+    whole: BaseMessage, slots: Sequence[Slot], contents: Pairs, calls: Mapping[str, Any]
+) -> Any:
     """The content that says *said*, with the echoes of those *calls* that are left."""
-    blocks = [s.block if s and s.part == p else _write(s.block if s else None, p) for s, p in said]
+    blocks = [
+        s.block if s and s.part == p else _write(s.block if s else None, p) for s, p in contents
+    ]
     if not isinstance(whole.content, list):
-        if len(blocks) <= 1 and all(isinstance(part, Text) for _, part in said):
-            return cast("Text", said[0][1]).text if said else ""
+        if len(blocks) <= 1 and all(isinstance(part, Text) for _, part in contents):
+            return cast("Text", contents[0][1]).text if contents else ""
         return blocks
     named = call_ids(whole)
-    same = [slot.part for slot in slots if slot.place == "content"] == [part for _, part in said]
+    same = [slot.part for slot in slots if slot.place == "content"] == [
+        part for _, part in contents
+    ]
     repeats = [block for block in whole.content if echoes(block, named)]
     order = list(whole.content) if same else [*blocks, *repeats]
     gone = named - calls.keys()
@@ -184,13 +201,17 @@ def _echo(block: Any, calls: Mapping[str, Any]) -> Any:
 def _kwargs(whole: BaseMessage, pairs: Pairs, calls: set[Any]) -> dict[str, Any]:
     """The provider's own fields, without what no longer holds; the same object where all of it does."""
     out = dict(whole.additional_kwargs)
-    if "reasoning_content" in out and not any(isinstance(p, Thinking) and s and s.place == "kwargs" for s, p in pairs):
+    if "reasoning_content" in out and not any(
+        isinstance(p, Thinking) and s and s.place == "kwargs" for s, p in pairs
+    ):
         del out["reasoning_content"]
     if isinstance(out.get("tool_calls"), list):
         out["tool_calls"] = [call for call in out["tool_calls"] if call.get("id") in calls]
         if not out["tool_calls"]:
             del out["tool_calls"]
-    if "function_call" in out and not any(s and s.place == "kwargs" and isinstance(p, ToolCall) for s, p in pairs):
+    if "function_call" in out and not any(
+        s and s.place == "kwargs" and isinstance(p, ToolCall) for s, p in pairs
+    ):
         del out["function_call"]
     return whole.additional_kwargs if out == whole.additional_kwargs else out
 
@@ -214,15 +235,17 @@ def _write(block: Any, part: Part) -> Any:
 def merge(first: Wire, second: Wire) -> Wire:
     """Two messages of one role as one: what *first* is, saying what both say. Raises `FormatError`
     for tools' results, which stay apart."""
-    one, two = as_message(first), as_message(second)
-    if isinstance(one, ToolMessage | FunctionMessage):
+    left, two = as_message(first), as_message(second)
+    if isinstance(left, ToolMessage | FunctionMessage):
         raise FormatError("two results of tools cannot share one message")
-    both = [*_blocks(one), *_blocks(two)]
-    update: dict[str, Any] = {"content": "\n\n".join(both) if all(isinstance(b, str) for b in both) else both}
-    if isinstance(one, AIMessage) and isinstance(two, AIMessage):
-        update["tool_calls"] = [*one.tool_calls, *two.tool_calls]
-        update["invalid_tool_calls"] = [*one.invalid_tool_calls, *two.invalid_tool_calls]
-    return one.model_copy(update=update)
+    both = [*_blocks(left), *_blocks(two)]
+    update: dict[str, Any] = {
+        "content": "\n\n".join(both) if all(isinstance(b, str) for b in both) else both
+    }
+    if isinstance(left, AIMessage) and isinstance(two, AIMessage):
+        update["tool_calls"] = [*left.tool_calls, *two.tool_calls]
+        update["invalid_tool_calls"] = [*left.invalid_tool_calls, *two.invalid_tool_calls]
+    return left.model_copy(update=update)
 
 
 def _blocks(message: BaseMessage) -> list[Any]:

@@ -22,8 +22,21 @@ except ImportError as error:
 
 _FINISHES = {
     "stop": ("stop", "end_turn", "stop_sequence", "eos", "completed", "eos_token"),
-    "length": ("length", "max_tokens", "max_output_tokens", "model_context_window_exceeded", "model_length"),
-    "filter": ("content_filter", "refusal", "safety", "recitation", "blocklist", "prohibited_content"),
+    "length": (
+        "length",
+        "max_tokens",
+        "max_output_tokens",
+        "model_context_window_exceeded",
+        "model_length",
+    ),
+    "filter": (
+        "content_filter",
+        "refusal",
+        "safety",
+        "recitation",
+        "blocklist",
+        "prohibited_content",
+    ),
     "tool": ("tool_calls", "tool_use", "function_call"),
 }
 _WORDS = {word: finish for finish, words in _FINISHES.items() for word in words}
@@ -52,12 +65,16 @@ class ChatModel:
     async def acall(self, ask: Ask, within: float | None = None, /) -> Answer:  # noqa: ARG002 - a model's
         """As calling it, for async code."""
         try:
-            return _answer(await self.model.ainvoke(_prompt(ask), self._config(ask), **self._cap(ask)))
+            return _answer(
+                await self.model.ainvoke(_prompt(ask), self._config(ask), **self._cap(ask))
+            )
         except Exception as error:  # noqa: BLE001 - likewise
             return answer_of_exception(error)
 
     def _config(self, ask: Ask) -> RunnableConfig:
-        own = RunnableConfig(tags=["nostream"], metadata={"lc_source": SOURCE}, run_name=f"refold {ask.purpose}")
+        own = RunnableConfig(
+            tags=["nostream"], metadata={"lc_source": SOURCE}, run_name=f"refold {ask.purpose}"
+        )
         return merge_configs(self.config, own)
 
     def _cap(self, ask: Ask) -> dict[str, Any]:
@@ -71,11 +88,18 @@ def _prompt(ask: Ask) -> list[BaseMessage]:
 
 
 def _answer(message: AIMessage) -> Answer:
-    told = message.response_metadata
-    word = told.get("finish_reason") or told.get("stop_reason") or told.get("done_reason") or "stop"
+    metadata = message.response_metadata
+    word = (
+        metadata.get("finish_reason")
+        or metadata.get("stop_reason")
+        or metadata.get("done_reason")
+        or "stop"
+    )
     finish = "tool" if message.tool_calls else _WORDS.get(str(word).lower(), str(word))
-    name = told.get("model_name") or told.get("model") or ""
-    return Answer(strip_reasoning(_words(message)).strip(), finish, model=str(name), usage=_usage(message))
+    name = metadata.get("model_name") or metadata.get("model") or ""
+    return Answer(
+        strip_reasoning(_words(message)).strip(), finish, model=str(name), usage=_usage(message)
+    )
 
 
 def _words(message: AIMessage) -> str:

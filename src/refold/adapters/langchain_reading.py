@@ -26,8 +26,20 @@ except ImportError as error:
 SOURCE = "summarization"
 """What `additional_kwargs["lc_source"]` of a summary says, as LangChain's own middleware has it."""
 
-_ROLES = {"human": "user", "ai": "assistant", "developer": "system", "function": "tool", "model": "assistant"}
-_MEDIA = {"image": "image", "audio": "audio", "video": "video", "file": "document", "document": "document"}
+_ROLES = {
+    "human": "user",
+    "ai": "assistant",
+    "developer": "system",
+    "function": "tool",
+    "model": "assistant",
+}
+_MEDIA = {
+    "image": "image",
+    "audio": "audio",
+    "video": "video",
+    "file": "document",
+    "document": "document",
+}
 _CALLS = frozenset({"tool_use", "tool_call", "function_call", "invalid_tool_call"})
 """Blocks of content that repeat what stands in `tool_calls`."""
 
@@ -44,7 +56,7 @@ def decode(item: Wire, prior: Sequence[Message]) -> Message:
     """One message; what LangChain takes for one (a string, a pair of role and text, a dict) too.
 
     Raises `FormatError` for anything else, and for a `RemoveMessage`, which says what to do with a
-    list and is no part of one (`refold.adapters.langgraph.reduced`).
+    list and is no part of one (`refold.adapters.langgraph.apply_removals`).
     """
     message = as_message(item)
     if isinstance(message, ToolMessage | FunctionMessage):
@@ -55,7 +67,9 @@ def decode(item: Wire, prior: Sequence[Message]) -> Message:
 def as_message(item: Wire) -> BaseMessage:
     """What LangChain takes *item* for. Raises `FormatError`."""
     if isinstance(item, RemoveMessage):
-        raise FormatError("a RemoveMessage is no message: apply it first (refold.adapters.langgraph.reduced)")
+        raise FormatError(
+            "a RemoveMessage is no message: apply it first (refold.adapters.langgraph.apply_removals)"
+        )
     if isinstance(item, BaseMessage):
         return item
     try:
@@ -68,7 +82,11 @@ def role_of(message: BaseMessage) -> str:
     """The role in Refold's words."""
     if isinstance(message, AIMessage):
         return "assistant"
-    role = message.role if isinstance(message, ChatMessage) else message.type.removesuffix("MessageChunk").lower()
+    role = (
+        message.role
+        if isinstance(message, ChatMessage)
+        else message.type.removesuffix("MessageChunk").lower()
+    )
     return _ROLES.get(role, role)
 
 
@@ -92,12 +110,18 @@ def slots_of(message: BaseMessage, at: int) -> Iterator[Slot]:
     if not isinstance(message, AIMessage):
         return
     for call in message.tool_calls:
-        yield Slot("call", call, ToolCall(call.get("id") or "", call["name"], canonicalize(call["args"])))
+        yield Slot(
+            "call", call, ToolCall(call.get("id") or "", call["name"], canonicalize(call["args"]))
+        )
     for bad in message.invalid_tool_calls:
         yield Slot("invalid", bad, _invalid(bad))
     legacy = message.additional_kwargs.get("function_call")
     if isinstance(legacy, Mapping) and not calls:
-        named = ToolCall(f"{at}.0", str(legacy.get("name")), canonicalize_text(str(legacy.get("arguments") or "")))
+        named = ToolCall(
+            f"{at}.0",
+            str(legacy.get("name")),
+            canonicalize_text(str(legacy.get("arguments") or "")),
+        )
         yield Slot("kwargs", legacy, named)
 
 
@@ -105,12 +129,16 @@ def call_ids(message: BaseMessage) -> set[str]:
     """Ids of the calls that stand in fields of their own."""
     if not isinstance(message, AIMessage):
         return set()
-    return {id for call in (*message.tool_calls, *message.invalid_tool_calls) if (id := call.get("id"))}
+    return {
+        id for call in (*message.tool_calls, *message.invalid_tool_calls) if (id := call.get("id"))
+    }
 
 
 def _invalid(call: Mapping[str, Any]) -> ToolCall:
     """A call whose arguments are no JSON object; providers want an answer to it all the same."""
-    return ToolCall(call.get("id") or "", call.get("name") or "", canonicalize_text(call.get("args") or ""))
+    return ToolCall(
+        call.get("id") or "", call.get("name") or "", canonicalize_text(call.get("args") or "")
+    )
 
 
 def echoes(block: Any, calls: Collection[str]) -> bool:
@@ -158,9 +186,21 @@ def _medium(block: Mapping[str, Any]) -> Media | None:
         kind = str(block.get("mime_type")).partition("/")[0]
     if kind not in _MEDIA:
         return None
-    inner = next((block[key] for key in (block["type"], "source") if isinstance(block.get(key), str | Mapping)), block)
+    inner = next(
+        (
+            block[key]
+            for key in (block["type"], "source")
+            if isinstance(block.get(key), str | Mapping)
+        ),
+        block,
+    )
     place = {"url": inner} if isinstance(inner, str) else inner
     mime = place.get("mime_type") or place.get("media_type") or ""
     data = place.get("base64") or place.get("data") or place.get("file_data")
     ref = place.get("url") or place.get("file_id") or place.get("id") or place.get("file_uri")
-    return media(_MEDIA[kind], str(mime), data if isinstance(data, str) else None, ref if data is None else None)
+    return media(
+        _MEDIA[kind],
+        str(mime),
+        data if isinstance(data, str) else None,
+        ref if data is None else None,
+    )

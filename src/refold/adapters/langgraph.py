@@ -20,17 +20,21 @@ HOOKED = "llm_input_messages"
 """Where a `pre_model_hook` puts what the model shall see while the state keeps everything."""
 
 
-def replaced(before: Sequence[BaseMessage], after: Sequence[BaseMessage]) -> list[BaseMessage]:
+def replace_messages(
+    before: Sequence[BaseMessage], after: Sequence[BaseMessage]
+) -> list[BaseMessage]:
     """What a node returns for `messages`, so that the state holds *after* instead of *before*.
 
     Empty where the two are the same. The reducer only appends, so everything else goes first.
     """
-    if len(before) == len(after) and all(old is new for old, new in zip(before, after, strict=True)):
+    if len(before) == len(after) and all(
+        old is new for old, new in zip(before, after, strict=True)
+    ):
         return []
     return [RemoveMessage(id=REMOVE_ALL_MESSAGES), *after]
 
 
-def reduced(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def apply_removals(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """*messages* with every `RemoveMessage` among them applied to those before it: the list that a
     graph's state would hold. Raises `FormatError` for one whose message is not there."""
     out = list[BaseMessage]()
@@ -39,8 +43,8 @@ def reduced(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
             out.append(message)
         elif message.id == REMOVE_ALL_MESSAGES:
             out.clear()
-        elif len(left := [one for one in out if one.id != message.id]) < len(out):
-            out = left
+        elif len(remaining := [entry for entry in out if entry.id != message.id]) < len(out):
+            out = remaining
         else:
             raise FormatError(f"a RemoveMessage names a message that is not there: {message.id!r}")
     return out
@@ -52,7 +56,9 @@ class CompactedState(MessagesState, total=False):
     llm_input_messages: list[BaseMessage]
 
 
-def compact_node(compactor: Compactor, *, key: str = MESSAGES, into: str = HOOKED) -> Runnable[Any, Any]:
+def compact_node(
+    compactor: Compactor, *, key: str = MESSAGES, into: str = HOOKED
+) -> Runnable[Any, Any]:
     """A node that puts what is to be sent under *into*; the state keeps every message, in both colours.
 
     *compactor* must have `format=refold.adapters.langchain`, and the graph's state a field *into*, as `CompactedState`
@@ -61,7 +67,9 @@ def compact_node(compactor: Compactor, *, key: str = MESSAGES, into: str = HOOKE
     """
     _check(compactor)
     if not into or into == key:
-        raise ValueError("the originals under this key would be lost: say so by compact_and_discard_node")
+        raise ValueError(
+            "the originals under this key would be lost: say so by compact_and_discard_node"
+        )
     return _node(compactor, key, lambda _, view: {into: view.payload})
 
 
@@ -72,7 +80,7 @@ def compact_and_discard_node(compactor: Compactor, *, key: str = MESSAGES) -> Ru
     For a checkpointer that must not hold the whole conversation. *compactor* as for `compact_node`.
     """
     _check(compactor)
-    return _node(compactor, key, lambda before, view: {key: replaced(before, view.payload)})
+    return _node(compactor, key, lambda before, view: {key: replace_messages(before, view.payload)})
 
 
 def _check(compactor: Compactor) -> None:
@@ -98,5 +106,5 @@ def messages_of(state: Any, key: str = MESSAGES) -> list[BaseMessage]:
     """The messages of a graph's state: a mapping, an object with fields, or the list itself."""
     if isinstance(state, list):
         return state
-    found = state[key] if isinstance(state, Mapping) else getattr(state, key)
-    return list(found)
+    messages = state[key] if isinstance(state, Mapping) else getattr(state, key)
+    return list(messages)

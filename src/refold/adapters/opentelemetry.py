@@ -34,7 +34,7 @@ def _span(tracer: Tracer, ended: CompactionEnded) -> None:
         }
     )
     for attempt in ended.attempts:
-        told: dict[str, str | int] = {
+        attributes: dict[str, str | int] = {
             "by": attempt.by,
             "outcome": attempt.outcome,
             "reason": attempt.reason,
@@ -43,7 +43,7 @@ def _span(tracer: Tracer, ended: CompactionEnded) -> None:
             "model": attempt.model,
             "prompt": attempt.prompt,
         }
-        span.add_event("refold.edits", told, timestamp=_nanoseconds(ended.ended_at))
+        span.add_event("refold.edits", attributes, timestamp=_nanoseconds(ended.ended_at))
     span.end(end_time=_nanoseconds(ended.ended_at))
 
 

@@ -99,7 +99,11 @@ class Settings:
     """Tokens of one message. The default knows Chinese; `counter(quarter)` counts as LangChain does (C0-6)."""
 
     def __post_init__(self) -> None:
-        if not (0 < self.compress_threshold <= 1 and 0 < self.preserve_threshold < 1 and 0 <= self.min_saving < 1):
+        if not (
+            0 < self.compress_threshold <= 1
+            and 0 < self.preserve_threshold < 1
+            and 0 <= self.min_saving < 1
+        ):
             raise ValueError(
                 "compress_threshold is above 0 and at most 1, preserve_threshold between 0 and 1, min_saving from 0 "
                 f"to below 1, not {self.compress_threshold}, {self.preserve_threshold}, {self.min_saving}"
@@ -169,7 +173,9 @@ class Compress:
         step = advance(run)
         while not isinstance(step, End):
             if isinstance(step, Edit) and (gain := _gain(view, step)) < self.min_saving:
-                return Ending("rejected", f"the snapshot saves {gain:.1%}, less than {self.min_saving:.1%}")
+                return Ending(
+                    "rejected", f"the snapshot saves {gain:.1%}, less than {self.min_saving:.1%}"
+                )
             step = advance(run, (yield step))
         return step.value
 
@@ -214,10 +220,13 @@ def _target(view: View, preserve: float) -> int:
     items = list(view.iter_items())
     sums = accumulate((item.tokens for item in items), initial=0)
     goal = (1 - preserve) * sum(item.tokens for item in items)
-    return next((item.start for item, before in zip(items, sums, strict=False) if before >= goal), len(view.transcript))
+    return next(
+        (item.start for item, before in zip(items, sums, strict=False) if before >= goal),
+        len(view.transcript),
+    )
 
 
-def curated(payload: Any, format: str | Codec | None = None) -> Any:
+def clean_history(payload: Any, format: str | Codec | None = None) -> Any:
     """*payload* without what says nothing, and with every call and result in its pair (S0-11).
 
     User messages always stay (S0-39). An assistant's message stays if it says, thinks or calls
@@ -226,9 +235,13 @@ def curated(payload: Any, format: str | Codec | None = None) -> Any:
     """
     envelope = open_payload(payload, format)
     messages = decode_all(envelope)
-    kept = [at for at, message in enumerate(messages) if message.role == "user" or _says_anything(message)]
-    if len(kept) < len(messages):
-        payload = envelope.join(slice(at, at + 1) for at in kept)
+    positions = [
+        at
+        for at, message in enumerate(messages)
+        if message.role == "user" or _says_anything(message)
+    ]
+    if len(positions) < len(messages):
+        payload = envelope.join(slice(at, at + 1) for at in positions)
     return repair(payload, envelope.codec).payload
 
 
@@ -249,8 +262,8 @@ __all__ = [
     "Compressor",
     "GoogleStyleCompressor",
     "Settings",
+    "clean_history",
     "compactor",
-    "curated",
     "get_compressor",
     "quarter",
     "recent",

@@ -15,7 +15,7 @@ from refold.core.view import View
 from refold.edits import Outcome
 from refold.errors import install_hint
 from refold.models.endpoint import HTTPModel
-from refold.presets.gemini import Settings, compactor, curated
+from refold.presets.gemini import Settings, clean_history, compactor
 from refold.stores.store import Store
 from refold.summarizers.forms import Snapshot, read_snapshot
 from refold.text.summary_wrapper import opening_length, summary_in
@@ -39,7 +39,9 @@ class Compressor(ABC):
         self.config: Settings = config
 
     @abstractmethod
-    async def compress(self, messages: list[BaseMessage], config: RunnableConfig) -> tuple[list[BaseMessage], bool]:
+    async def compress(
+        self, messages: list[BaseMessage], config: RunnableConfig
+    ) -> tuple[list[BaseMessage], bool]:
         """The messages to go on with, and whether they are other ones."""
         raise NotImplementedError
 
@@ -76,8 +78,12 @@ class GoogleStyleCompressor(Compressor):
         if self.model is None and config.url:
             self.model = HTTPModel(config.url, config.compression_model, config.key)
         if self.model is None and config.fallback is None:
-            raise ValueError("give a model, or the url of an endpoint that serves compression_model, or a fallback")
-        also = Predicate(partial(_fresh, every=config.every or 0), "enough steps since the snapshot")
+            raise ValueError(
+                "give a model, or the url of an endpoint that serves compression_model, or a fallback"
+            )
+        also = Predicate(
+            partial(_fresh, every=config.every or 0), "enough steps since the snapshot"
+        )
         self.compactor = compactor(config, store=store, format=langchain, also=also)
 
     async def compress(
@@ -94,14 +100,16 @@ class GoogleStyleCompressor(Compressor):
         self, messages: list[BaseMessage], config: RunnableConfig | Settings | None = None
     ) -> CompressionResult:
         """As `compress`, with token counts, the reason and the snapshot's fields."""
-        valid = curated(messages, langchain)
+        valid = clean_history(messages, langchain)
         view = await self.compactor.acompact(valid, self._asker(config))
         before = view.revert().tokens
         status, reason = self._outcome(view, valid)
         if not view.edits:
             return CompressionResult(messages, False, before, before, status, reason, None, view)
-        sent = [_noted(one, view) for one in view.payload]
-        return CompressionResult(sent, True, before, view.tokens, status, reason, _snapshot(view), view)
+        sent = [_with_note(message, view) for message in view.payload]
+        return CompressionResult(
+            sent, True, before, view.tokens, status, reason, _snapshot(view), view
+        )
 
     def _asker(self, config: RunnableConfig | Settings | None) -> Any:
         if self.model is None:
@@ -111,13 +119,15 @@ class GoogleStyleCompressor(Compressor):
         return self.model
 
     def _outcome(self, view: View, valid: list[BaseMessage]) -> tuple[Outcome, str]:
-        tried = [one for one in view.attempts if view.edits or one.outcome != "no_headroom"]
+        tried = [
+            attempt for attempt in view.attempts if view.edits or attempt.outcome != "no_headroom"
+        ]
         if tried:
             return tried[-1].outcome, tried[-1].reason
         if view.edits:
             return "applied", "by an earlier compression"
-        found = self.compactor.check(valid)
-        return "noop", found.hold_reason or found.reason
+        check = self.compactor.check(valid)
+        return "noop", check.hold_reason or check.reason
 
 
 async def _nobody(_: Ask) -> Answer | None:
@@ -125,7 +135,8 @@ async def _nobody(_: Ask) -> Answer | None:
 
 
 def get_compressor(
-    config: Settings | RunnableConfig, kind: Callable[[Settings], Compressor] = GoogleStyleCompressor
+    config: Settings | RunnableConfig,
+    kind: Callable[[Settings], Compressor] = GoogleStyleCompressor,
 ) -> Compressor:
     """A compressor for *config* (S0-44): `Settings`, or a run's config that has them, or a mapping of
     their names, under `configurable` as `compression`. Raises ValueError where it has none."""
@@ -133,13 +144,15 @@ def get_compressor(
         return kind(config)
     given = (config.get("configurable") or {}).get(CONFIGURABLE)
     if given is None:
-        raise ValueError(f"give Settings, or a config with them under configurable as {CONFIGURABLE!r}")
+        raise ValueError(
+            f"give Settings, or a config with them under configurable as {CONFIGURABLE!r}"
+        )
     return kind(given if isinstance(given, Settings) else Settings(**given))
 
 
 def _snapshot(view: View) -> Snapshot | None:
-    told = (text for text in map(summary_in, view.messages) if text is not None)
-    return next((found for text in told if (found := read_snapshot(text))), None)
+    summaries = (text for text in map(summary_in, view.messages) if text is not None)
+    return next((snapshot for text in summaries if (snapshot := read_snapshot(text))), None)
 
 
 # --- snapshots at intervals -----------------------------------------------------------------------
@@ -147,19 +160,21 @@ def _snapshot(view: View) -> Snapshot | None:
 
 def _steps(view: View, since: int) -> int:
     """Steps of the model from position *since* on."""
-    said = view.transcript.messages
+    messages = view.transcript.messages
     return sum(
-        said[at].role == "assistant" and (at == since or said[at - 1].role != "assistant")
-        for at in range(since, len(said))
+        messages[at].role == "assistant" and (at == since or messages[at - 1].role != "assistant")
+        for at in range(since, len(messages))
     )
 
 
-def _noted(message: BaseMessage, view: View) -> BaseMessage:
+def _with_note(message: BaseMessage, view: View) -> BaseMessage:
     """A snapshot with a note of how much stood behind it, for when the list comes back as history."""
     if message.additional_kwargs.get("lc_source") != SOURCE or KEPT in message.additional_kwargs:
         return message
-    kept = _steps(view, max(edit.stop for edit in view.edits))
-    return message.model_copy(update={"additional_kwargs": {**message.additional_kwargs, KEPT: kept}})
+    steps = _steps(view, max(edit.stop for edit in view.edits))
+    return message.model_copy(
+        update={"additional_kwargs": {**message.additional_kwargs, KEPT: steps}}
+    )
 
 
 def _fresh(view: View, every: int) -> bool:
@@ -168,4 +183,6 @@ def _fresh(view: View, every: int) -> bool:
     if not behind or view.source is None:
         return True
     notes = (view.source.entry(at).additional_kwargs.get(KEPT) for at in range(behind))
-    return _steps(view, behind) - next((note for note in notes if isinstance(note, int)), 0) >= every
+    return (
+        _steps(view, behind) - next((note for note in notes if isinstance(note, int)), 0) >= every
+    )

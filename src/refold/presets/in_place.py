@@ -48,24 +48,34 @@ class Unabridged:
         """How many entries are known that stand for others."""
         return len(self._made)
 
-    def said(self, messages: Sequence[Any]) -> list[Any]:
+    def full_history(self, messages: Sequence[Any]) -> list[Any]:
         """Everything that *messages* said, what was compacted away included."""
         return [entry for shown in messages for entry in self._originals(shown)]
 
-    def show(self, messages: list[Any], said: Sequence[Any], payload: Sequence[Any], seen: int | None = None) -> None:
+    def show(
+        self,
+        messages: list[Any],
+        full: Sequence[Any],
+        payload: Sequence[Any],
+        seen: int | None = None,
+    ) -> None:
         """Let *messages*, of which the first *seen* entries (all, without it) said *said*, show *payload*
         instead of those from now on."""
         seen = len(messages) if seen is None else seen
-        known = {tuple(map(id, made.originals)): made for made in map(self._known, messages[:seen]) if made}
+        known = {
+            tuple(map(id, made.originals)): made
+            for made in map(self._made_as, messages[:seen])
+            if made
+        }
         messages[:seen] = [
             shown if originals is None else self._put(shown, originals, known)
-            for shown, originals in shares(said, payload)
+            for shown, originals in shares(full, payload)
         ]
         with self._lock:
             if len(self._made) > self._next:
                 self._forget()
 
-    def _known(self, entry: Any) -> Made | None:
+    def _made_as(self, entry: Any) -> Made | None:
         """What was made as *entry*, unless its owner made it say something else."""
         made = self._made.get(id(entry))
         return made if made is None or self._says_same(entry, made.spelled) else None
@@ -81,10 +91,12 @@ class Unabridged:
             return False
 
     def _originals(self, entry: Any) -> tuple[Any, ...]:
-        made = self._known(entry)
+        made = self._made_as(entry)
         return (entry,) if made is None else made.originals
 
-    def _put(self, shown: Any, originals: tuple[Any, ...], known: dict[tuple[int, ...], Made]) -> Any:
+    def _put(
+        self, shown: Any, originals: tuple[Any, ...], known: dict[tuple[int, ...], Made]
+    ) -> Any:
         """An object of this list's own that says what *shown* does: the one that stood there, if it does."""
         before = known.pop(tuple(map(id, originals)), None)
         if before is not None and before.spelled == shown:
@@ -100,11 +112,11 @@ class Unabridged:
         self._next = FEW + 2 * len(self._made)
 
 
-def shares(said: Sequence[Any], payload: Sequence[Any]) -> list[tuple[Any, tuple[Any, ...] | None]]:
+def shares(full: Sequence[Any], payload: Sequence[Any]) -> list[tuple[Any, tuple[Any, ...] | None]]:
     """Each entry of *payload*, with its share of *said*; None for one that stands for itself alone. Together
     the shares are *said*, in its order: entries that stayed the same objects say which part is whose."""
     places = dict[int, list[int]]()
-    for at, entry in enumerate(said):
+    for at, entry in enumerate(full):
         places.setdefault(id(entry), []).append(at)
     out, at, strange = list[tuple[Any, tuple[Any, ...] | None]](), 0, list[Any]()
     for shown in payload:
@@ -113,20 +125,24 @@ def shares(said: Sequence[Any], payload: Sequence[Any]) -> list[tuple[Any, tuple
         if nth == len(where):
             strange.append(shown)
             continue
-        before = tuple(said[at : where[nth]])
-        if before and not strange:  # nothing is shown for what was hidden: the next entry answers for it too
-            out.append((shown, (*before, said[where[nth]])))
+        before = tuple(full[at : where[nth]])
+        if (
+            before and not strange
+        ):  # nothing is shown for what was hidden: the next entry answers for it too
+            out.append((shown, (*before, full[where[nth]])))
         else:
-            out += [*_divided(strange, before), (shown, None)]
+            out += [*_divide(strange, before), (shown, None)]
         at, strange = where[nth] + 1, []
-    rest = tuple(said[at:])
+    rest = tuple(full[at:])
     if rest and not strange and out:
         shown, originals = out.pop()
-        out.append((shown, (*((said[at - 1],) if originals is None else originals), *rest)))
-    return [*out, *_divided(strange, rest)]
+        out.append((shown, (*((full[at - 1],) if originals is None else originals), *rest)))
+    return [*out, *_divide(strange, rest)]
 
 
-def _divided(shown: Sequence[Any], originals: tuple[Any, ...]) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+def _divide(
+    shown: Sequence[Any], originals: tuple[Any, ...]
+) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     """One to one where they are as many, else the first stands for all."""
     if len(shown) == len(originals):
         yield from ((entry, (original,)) for entry, original in zip(shown, originals, strict=True))

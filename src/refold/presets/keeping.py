@@ -59,9 +59,11 @@ class LastTurns:
 
     def __call__(self, view: View) -> int:
         """Where they begin."""
-        found = requests(view)
-        if 0 < self.turns <= len(found) and _tokens(view, found[-self.turns]) <= self.most * _tokens(view, 0):
-            return found[-self.turns]
+        asked = requests(view)
+        if 0 < self.turns <= len(asked) and _tokens(
+            view, asked[-self.turns]
+        ) <= self.most * _tokens(view, 0):
+            return asked[-self.turns]
         return tail_start(view, self.most)
 
 
@@ -95,8 +97,12 @@ class Unanswered:
 def requests(view: View) -> list[int]:
     """Positions of the user's requests at legal cuts, oldest first; what carries a summary, or holds a client's own words
     alone, is none."""
-    said, spoken = view.transcript.messages, view_segments(view)
-    return [at for at in sorted(view.cuts) if at < len(said) and said[at].role == "user" and has_person(spoken[at])]
+    messages, spoken = view.transcript.messages, view_segments(view)
+    return [
+        at
+        for at in sorted(view.cuts)
+        if at < len(messages) and messages[at].role == "user" and has_person(spoken[at])
+    ]
 
 
 def _tokens(view: View, start: int) -> int:

@@ -57,26 +57,36 @@ def compose_prompt_with_required_messages(
     """
     original = llm_session.original
     view = llm_session.view_of(original)
-    said, stop = view.transcript.messages, unanswered_from(view)
+    originals, stop = view.transcript.messages, unanswered_from(view)
     memory = Listed(tuple(memory_messages)) if preserve_memory else None
-    staying = [*original.head, *(said[at] for at in kept_positions(view, 0, stop, memory)), *said[stop:]]
+    staying = [
+        *original.head,
+        *(originals[at] for at in kept_positions(view, 0, stop, memory)),
+        *originals[stop:],
+    ]
     fresh = [m for m in memory_messages if m not in original.messages] if preserve_memory else []
-    told = paired([*fresh, *(m for m in messages if not any(m is other for other in staying))])
-    shown = keep_before(view, 0, stop, memory).around(*told)
+    prompt = drop_unpaired(
+        [*fresh, *(m for m in messages if not any(m is required for required in staying))]
+    )
+    shown = keep_before(view, 0, stop, memory).around(*prompt)
     if stop:
         view = view.apply(view.fold(0, stop, *shown, by="compose_prompt_with_required_messages"))
     llm_session.prompt = Prompt((*original.head, *view.messages))
 
 
-def paired(messages: Sequence[Message]) -> list[Message]:
+def drop_unpaired(messages: Sequence[Message]) -> list[Message]:
     """*messages* without calls whose results are not among them and results whose calls are not (C3-6)."""
     calls = {id for message in messages for id in message.calls}
     both = calls & {id for message in messages for id in message.results}
     out = []
     for message in messages:
-        parts = [p for p in message.parts if not isinstance(p, ToolCall | ToolResult) or p.id in both]
+        parts = [
+            p for p in message.parts if not isinstance(p, ToolCall | ToolResult) or p.id in both
+        ]
         if parts:
-            out.append(message if len(parts) == len(message.parts) else Message(message.role, tuple(parts)))
+            out.append(
+                message if len(parts) == len(message.parts) else Message(message.role, tuple(parts))
+            )
     return out
 
 

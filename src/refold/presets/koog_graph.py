@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypedDict, TypeVar
 
 from refold.adapters import langchain
 from refold.adapters.langchain import ChatModel
-from refold.adapters.langgraph import MESSAGES, messages_of, replaced
+from refold.adapters.langgraph import MESSAGES, messages_of, replace_messages
 from refold.errors import install_hint
 from refold.presets.koog_sessions import LLM, ReadSession
 from refold.presets.koog_strategies import HistoryCompressionStrategy
@@ -41,7 +41,9 @@ def more_than_100_messages(session: ReadSession) -> bool:
     return len(session.prompt.messages) > 100
 
 
-def history_is_too_long(when: TooLong = more_than_100_messages, key: str = MESSAGES) -> Callable[[Any], bool]:
+def history_is_too_long(
+    when: TooLong = more_than_100_messages, key: str = MESSAGES
+) -> Callable[[Any], bool]:
     """The condition of an edge: *when* is asked about a read session on the state's history (S3-05, S3-07).
 
     By tokens: `lambda session: session.reached(Fraction(0.7), window=200_000)`.
@@ -75,8 +77,10 @@ def node_llm_compress_history(
         before = messages_of(state, key)
         llm = LLM(before, _answerer(model), codec=langchain, memory=memory)
         async with llm.write_session() as session:
-            await session.replace_history_with_tldr(strategy, preserve_memory, _answerer(retrieval_model))
-        return {key: replaced(before, llm.history)}
+            await session.replace_history_with_tldr(
+                strategy, preserve_memory, _answerer(retrieval_model)
+            )
+        return {key: replace_messages(before, llm.history)}
 
     return RunnableLambda(lambda state: _run(compress(state)), compress, name="compressHistory")
 
@@ -96,14 +100,18 @@ def node_llm_request(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
 def node_execute_tool(tools: Sequence[BaseTool]) -> Runnable[Any, Any]:
     """A node that runs the calls of the last message. The results are put into `received`, not into the
     messages; a tool that fails, or that there is none of, is a result that says so."""
-    known = {tool.name: tool for tool in tools}
+    by_name = {tool.name: tool for tool in tools}
 
     def execute(state: Any) -> dict[str, Any]:
-        return {"received": [_execute(known, call) for call in messages_of(state)[-1].tool_calls]}  # type: ignore[attr-defined]  # onToolCall
+        return {"received": [_execute(by_name, call) for call in messages_of(state)[-1].tool_calls]}  # type: ignore[attr-defined]  # onToolCall
 
     async def aexecute(state: Any) -> dict[str, Any]:
         calls = messages_of(state)[-1].tool_calls  # type: ignore[attr-defined]  # likewise
-        return {"received": await asyncio.gather(*(asyncio.to_thread(_execute, known, call) for call in calls))}
+        return {
+            "received": await asyncio.gather(
+                *(asyncio.to_thread(_execute, by_name, call) for call in calls)
+            )
+        }
 
     return RunnableLambda(execute, aexecute, name="executeTool")
 
@@ -112,9 +120,17 @@ def _execute(tools: dict[str, BaseTool], call: dict[str, Any]) -> ToolMessage:
     try:
         result = tools[call["name"]].invoke({**call, "type": "tool_call"})
     except Exception as error:  # noqa: BLE001 - a tool that fails is a result like any other
-        text = f"{type(error).__name__}: {error}" if call["name"] in tools else f"there is no tool {call['name']!r}"
+        text = (
+            f"{type(error).__name__}: {error}"
+            if call["name"] in tools
+            else f"there is no tool {call['name']!r}"
+        )
         return ToolMessage(text, tool_call_id=call["id"], name=call["name"], status="error")
-    return result if isinstance(result, ToolMessage) else ToolMessage(str(result), tool_call_id=call["id"])
+    return (
+        result
+        if isinstance(result, ToolMessage)
+        else ToolMessage(str(result), tool_call_id=call["id"])
+    )
 
 
 def node_llm_send_tool_result(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
@@ -151,7 +167,10 @@ def execute_with_history_compression(
     graph.add_node("callLLM", node_llm_request(model))
     graph.add_node("executeTool", node_execute_tool(tools))
     graph.add_node("sendToolResult", node_llm_send_tool_result(model))
-    graph.add_node("compressHistory", node_llm_compress_history(compressor, strategy, preserve_memory=preserve_memory))
+    graph.add_node(
+        "compressHistory",
+        node_llm_compress_history(compressor, strategy, preserve_memory=preserve_memory),
+    )
     graph.add_edge(START, "callLLM")
     graph.add_conditional_edges("callLLM", _on_reply, ["executeTool", END])
     graph.add_conditional_edges(
@@ -178,7 +197,7 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
     """Run async code to its end from sync code, also where an event loop is running."""
     out = list[T]()
 
-    async def kept() -> None:
+    async def in_context() -> None:
         # `asyncio.run` writes out a task's result as text when it takes its signal handler back (CPython
         # 3.11): 3 ms for each of LangChain's messages. So the task returns nothing.
         out.append(await work)
@@ -186,8 +205,8 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        asyncio.run(kept())
+        asyncio.run(in_context())
     else:
         with ThreadPoolExecutor(1) as pool:
-            pool.submit(copy_context().run, asyncio.run, kept()).result()
+            pool.submit(copy_context().run, asyncio.run, in_context()).result()
     return out[0]

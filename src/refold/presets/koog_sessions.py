@@ -48,8 +48,8 @@ def as_text(message: Message) -> Message:
     """A message as text alone, in the role of the user or the assistant."""
     if not message.calls and not message.results and message.role in ("user", "assistant"):
         return Message(message.role, (Text(message.text),))
-    told = "\n".join(element.render() for element in record_elements([(0, message)], DETAILS[0]))
-    return Message("assistant" if message.role == "assistant" else "user", (Text(told),))
+    text = "\n".join(element.render() for element in record_elements([(0, message)], DETAILS[0]))
+    return Message("assistant" if message.role == "assistant" else "user", (Text(text),))
 
 
 class NoAnswer(RefoldError):  # noqa: N818 - what happened, as with `StopIteration`
@@ -64,7 +64,9 @@ class Prompt(NamedTuple):
     @property
     def head(self) -> tuple[Message, ...]:
         """The system prompt: leading system messages that carry no summary."""
-        return tuple(takewhile(lambda m: m.role == "system" and summary_in(m) is None, self.messages))
+        return tuple(
+            takewhile(lambda m: m.role == "system" and summary_in(m) is None, self.messages)
+        )
 
 
 @dataclass
@@ -92,10 +94,13 @@ class ReadSession:
         fixed = count_fixed([part for message in head for part in message.parts], ())
         return View.of(prompt.messages[len(head) :], profile=Profile(self.count, self.rules, fixed))
 
-    def reached(self, trigger: Trigger, window: int | None = None) -> bool:
+    def is_due(self, trigger: Trigger, window: int | None = None) -> bool:
         """Does *trigger* (`refold.budget.triggers`) fire for this history? For conditions of edges (S3-05, C3-7)."""
         budget = Budget(trigger, 0, window=window)
-        return budget.judge(budget.observe(self.view, last=self.mark, now=self.clock())).level == "hard"
+        return (
+            budget.judge(budget.observe(self.view, last=self.mark, now=self.clock())).level
+            == "hard"
+        )
 
     def memory_messages(self) -> tuple[Message, ...]:
         """The messages that are memory, each once (S3-26)."""
@@ -106,9 +111,15 @@ class ReadSession:
         as text, since many providers refuse them without tools (S3-23). Raises `NoAnswer`."""
         answer = None
         if self.model is not None:
-            answer = await aask_safely(self.model, as_ask(self.prompt.messages, len(self.prompt.head), max_tokens))
+            answer = await aask_safely(
+                self.model, as_ask(self.prompt.messages, len(self.prompt.head), max_tokens)
+            )
         if answer is None or answer.finish == "error" or not answer.text.strip():
-            raise NoAnswer("there is no model to ask" if answer is None else answer.error or "the answer is empty")
+            raise NoAnswer(
+                "there is no model to ask"
+                if answer is None
+                else answer.error or "the answer is empty"
+            )
         return Message("assistant", (Text(answer.text),))
 
 
@@ -150,7 +161,10 @@ class WriteSession(ReadSession):
         return done.view
 
     async def replace_history_with_tldr(
-        self, strategy: HistoryCompressionStrategy | None = None, preserve_memory: bool = True, model: Any = None
+        self,
+        strategy: HistoryCompressionStrategy | None = None,
+        preserve_memory: bool = True,
+        model: Any = None,
     ) -> tuple[Attempt, ...]:
         """Compress the history by *strategy*, `WholeHistory()` without one, asking *model* if one is given. Afterwards the session has
         its model again, and if the strategy raised, its history too (S3-12, S3-13, S3-24)."""
@@ -186,7 +200,12 @@ class LLM:
         count: Counter = count_message,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.history, self.model, self._count, self._memory = list(history), ask, count, memory or TaggedOrBeginning()
+        self.history, self.model, self._count, self._memory = (
+            list(history),
+            ask,
+            count,
+            memory or TaggedOrBeginning(),
+        )
         own = codec is None and all(isinstance(entry, Message) for entry in history)
         self._codec = None if own else open_payload(self.history, codec).codec
         self._writing = asyncio.Lock()
@@ -202,9 +221,9 @@ class LLM:
         """Change the history. Another write session waits until this one has ended; a session inside a
         session of the same task would wait for ever."""
         async with self._writing:
-            told = self._session()
-            prompt: Prompt = told["prompt"]
-            session = WriteSession(**told, original=prompt)
+            writer = self._session()
+            prompt: Prompt = writer["prompt"]
+            session = WriteSession(**writer, original=prompt)
             yield session
             self.history, self._mark = self._entries(prompt, session.prompt), session.mark
 
@@ -232,10 +251,10 @@ class LLM:
     def _entries(self, before: Prompt, after: Prompt) -> list[Any]:
         """The entries of *after*: those of messages that were there before are what they were."""
         encode = self._codec.encode if self._codec is not None else _itself
-        left: dict[Message, list[Any]] = {}
+        unused: dict[Message, list[Any]] = {}
         for message, entry in zip(before.messages, self.history, strict=True):
-            left.setdefault(message, []).append(entry)
-        return [left[m].pop(0) if left.get(m) else encode(m) for m in after.messages]
+            unused.setdefault(message, []).append(entry)
+        return [unused[m].pop(0) if unused.get(m) else encode(m) for m in after.messages]
 
 
 def _itself(message: Message) -> Message:

@@ -25,14 +25,16 @@ class ClipOldTexts:
 
     def __call__(self, view: View) -> Edits:
         """An edit for each message with a long text."""
-        said, start = view.transcript.messages, last_fold_end(view)
-        kept = with_results(group_calls(said[start:], start))[-self.keep :]
-        before = min((pair.call_at for group in kept for pair in group), default=0)
+        messages, start = view.transcript.messages, last_fold_end(view)
+        groups = with_results(group_calls(messages[start:], start))[-self.keep :]
+        before = min((pair.call_at for group in groups for pair in group), default=0)
         for stand in iter_slots(view):
             if stand.at < before and stand.message.role == "assistant" and stand.by != repr(self):
-                yield from replace_if_smaller(view, stand, map_parts(stand.message, self._clipped), repr(self))
+                yield from replace_if_smaller(
+                    view, stand, map_parts(stand.message, self._clip), repr(self)
+                )
 
-    def _clipped(self, part: Part) -> Part:
+    def _clip(self, part: Part) -> Part:
         if not isinstance(part, Text):
             return part
         cut = gap(part.text, self.limit)

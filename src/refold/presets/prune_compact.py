@@ -52,7 +52,9 @@ SUMMARY_SYSTEM_PROMPT = Prompt(
     "paths, identifiers, commands, figures and error messages as they are. Use the language of the conversation.",
 )
 """How to summarise (S4-10, S4-21): the article's own words, and behind them how the record is to be taken."""
-SUMMARY_CLOSING = Prompt("prune-compact-closing", "请总结上述对话，以便继续后续工作。(At most {tokens} tokens.)")
+SUMMARY_CLOSING = Prompt(
+    "prune-compact-closing", "请总结上述对话，以便继续后续工作。(At most {tokens} tokens.)"
+)
 """The last user message of the request (S4-11)."""
 
 
@@ -70,7 +72,9 @@ class Limits:
 
     def __post_init__(self) -> None:
         if not 0 <= self.reserved_output < self.model_limit:
-            raise ValueError(f"a reserve of {self.reserved_output} tokens leaves nothing of {self.model_limit}")
+            raise ValueError(
+                f"a reserve of {self.reserved_output} tokens leaves nothing of {self.model_limit}"
+            )
 
     @property
     def usable(self) -> int:
@@ -115,8 +119,11 @@ def compaction(
 ) -> Strategy:
     """The heavy step (S4-09 to S4-13): a question, the summary as its answer, and whatever the model has not
     answered yet, with the request it is at, as it was said (C4-11). *prompt* and *instruction* are for a model."""
-    told = summarizer or ModelSummary(prompt=prompt, closing=instruction, headings=())
-    return KeepFrom(Summarize(max_tokens=limits.summary_max_tokens, summarizer=told, place="answer"), Unanswered())
+    writer = summarizer or ModelSummary(prompt=prompt, closing=instruction, headings=())
+    return KeepFrom(
+        Summarize(max_tokens=limits.summary_max_tokens, summarizer=writer, place="answer"),
+        Unanswered(),
+    )
 
 
 def tool_compact(
@@ -134,7 +141,10 @@ def tool_compact(
 
 
 def is_overflow(
-    usage: Any, model_limit: int = MODEL_LIMIT, reserved_output: int = RESERVED_OUTPUT, reclaimed: int = 0
+    usage: Any,
+    model_limit: int = MODEL_LIMIT,
+    reserved_output: int = RESERVED_OUTPUT,
+    reclaimed: int = 0,
 ) -> bool:
     """Do a request and its answer, less what was *reclaimed* since, take more than the window leaves beside
     the reserve (S4-14, S4-15)? Strictly more.
@@ -148,8 +158,8 @@ def is_overflow(
 
 def used_tokens(usage: Any) -> int | None:
     """Tokens of one request and its answer; None where *usage* does not say."""
-    found = usage if isinstance(usage, Usage) else read_usage(_fields(usage))
-    return found.context if found is not None and found.calls == 1 else None
+    counts = usage if isinstance(usage, Usage) else read_usage(_fields(usage))
+    return counts.context if counts is not None and counts.calls == 1 else None
 
 
 def generate_summary(
@@ -164,11 +174,13 @@ def generate_summary(
     """The summary of *messages* by *model*, or by rules where it gives none; empty where there is nothing to
     tell. The history goes out as a record within the model's window, never as messages (C4-9, C4-10)."""
     view = _view(messages, count_message, format)
-    told = ModelSummary(prompt=prompt, closing=instruction, headings=())
-    return drive(told(view, 0, len(view.transcript), max_tokens), model).text
+    writer = ModelSummary(prompt=prompt, closing=instruction, headings=())
+    return drive(writer(view, 0, len(view.transcript), max_tokens), model).text
 
 
-def rebuild_messages(messages: list[Any], summary: str, *, format: str | Codec | None = None) -> list[Any]:
+def rebuild_messages(
+    messages: list[Any], summary: str, *, format: str | Codec | None = None
+) -> list[Any]:
     """*messages* with *summary* in place of the history: system messages, the question, the summary, and what the
     model has not answered yet (S4-13). The list as it is, where that would not be shorter."""
     strategy = compaction(summarizer=Given(summary))
@@ -220,7 +232,10 @@ class PruneAndCompact:
         instruction: Prompt | str = SUMMARY_CLOSING,
     ) -> None:
         self.limits, store = limits, MemoryStore() if store is None else store
-        each, over = Budget(0, 0, progress=0, hysteresis=0), Budget(Tokens(limits.usable + 1), limits.usable // 2)
+        each, over = (
+            Budget(0, 0, progress=0, hysteresis=0),
+            Budget(Tokens(limits.usable + 1), limits.usable // 2),
+        )
         self._light = Compactor([prune(limits)], each, store, count=count, format=format)
         heavy = compaction(limits, prompt=prompt, instruction=instruction)
         self._heavy = Compactor([heavy], over, store, ask=model, count=count, format=format)
@@ -232,40 +247,42 @@ class PruneAndCompact:
 
         Counted are the usage, less what pruning took off (C4-5), and what was added since by estimate (C4-12);
         without usage all of it by estimate."""
-        said = self._lists.said(messages)
-        view = self._light(said)
+        originals = self._lists.full_history(messages)
+        view = self._light(originals)
         reclaimed = sum(attempt.tokens_before - attempt.tokens_after for attempt in view.attempts)
         reported = used_tokens(usage)
         used = view.tokens if reported is None else reported - reclaimed + _unread(view)
-        after = self._heavy(said, pending=used - view.tokens)
-        self._lists.show(messages, said, after.payload)
+        after = self._heavy(originals, pending=used - view.tokens)
+        self._lists.show(messages, originals, after.payload)
         return Step(after, used, reclaimed, after.edits != view.edits)
 
     def before_send(self, messages: list[Any], pending: Any = None) -> View:
         """Before a request: the same by estimate, with what is about to be added (`Compactor`), for a paste or a
         result so large that no earlier usage knows of it (C4-12). In place."""
-        said = self._lists.said(messages)
-        self._light(said)
-        view = self._heavy(said, pending=pending)
-        self._lists.show(messages, said, view.payload)
+        originals = self._lists.full_history(messages)
+        self._light(originals)
+        view = self._heavy(originals, pending=pending)
+        self._lists.show(messages, originals, view.payload)
         return view
 
     def originals(self, messages: list[Any]) -> list[Any]:
         """Everything that a list compacted here ever said, word for word (S4-24)."""
-        return self._lists.said(messages)
+        return self._lists.full_history(messages)
 
 
 def _view(messages: list[Any], count: Counter, format: str | Codec | None) -> View:
     """A list as a view of its own."""
     envelope = open_payload(list(messages), format)
-    profile = Profile(count, envelope.codec.rules(envelope.body), count_fixed(envelope.system, envelope.tools))
+    profile = Profile(
+        count, envelope.codec.rules(envelope.body), count_fixed(envelope.system, envelope.tools)
+    )
     return View.of(Transcript.of(decode_all(envelope)), profile=profile, source=envelope)
 
 
 def _unread(view: View) -> int:
     """Estimated tokens of what follows the model's latest message."""
-    said = view.transcript.messages
-    return sum(map(view.profile.count, said[first_unseen(said) :]))
+    messages = view.transcript.messages
+    return sum(map(view.profile.count, messages[first_unseen(messages) :]))
 
 
 def _fields(usage: Any) -> Any:

@@ -20,7 +20,15 @@ from refold.compactor.preview import Preview
 from refold.core.strategy import Strategy, Summarizer
 from refold.core.view import View
 from refold.errors import EditError
-from refold.memory import Backlog, Extractor, FlushResult, Memory, MemoryFlush, MemorySink, RuleExtractor
+from refold.memory import (
+    Backlog,
+    Extractor,
+    FlushResult,
+    Memory,
+    MemoryFlush,
+    MemorySink,
+    RuleExtractor,
+)
 from refold.models.driver import Asker, drive
 from refold.presets.keeping import KeepFrom, LastMessages, OnlyBeyond
 from refold.presets.soft_hard_config import (
@@ -29,11 +37,11 @@ from refold.presets.soft_hard_config import (
     LARGE_CONTEXT_WINDOW,
     PRODUCTION,
     CompactionConfig,
-    clamped,
-    merged,
+    clamp_config,
+    merge_config,
 )
+from refold.presets.soft_hard_history import Conversation, Conversations
 from refold.presets.soft_hard_results import CompactableMessage, CompactionCheck, CompactionResult
-from refold.presets.soft_hard_said import Conversation, Conversations
 from refold.presets.soft_hard_summary import Language, TopicSummary
 from refold.presets.token_formulas import rather_over
 from refold.scorers.scorer import Scorer
@@ -97,7 +105,7 @@ class SoftHardCompactor:
         prompt: Prompt | str | None = None,
         instruction: Prompt | str | None = None,
     ) -> None:
-        self.config, self.window = clamped(merged(PRODUCTION, config), window), window
+        self.config, self.window = clamp_config(merge_config(PRODUCTION, config), window), window
         self.model, self.memory, self.extract = model, memory, extract or RuleExtractor()
         self.rules, self.scorer = TopicSummary(language), scorer
         self.store: Store = MemoryStore() if store is None else store
@@ -107,15 +115,17 @@ class SoftHardCompactor:
         self._waiting = dict[str, Backlog]()
         self._lock = Lock()
 
-    def settled(self, config: Overrides = None) -> CompactionConfig:
+    def resolve_config(self, config: Overrides = None) -> CompactionConfig:
         """The configuration with what is given in place of its own, within the window. Raises ValueError."""
-        return clamped(merged(self.config, config), self.window)
+        return clamp_config(merge_config(self.config, config), self.window)
 
     def strategies(self, config: CompactionConfig) -> list[Strategy]:
         """A summary for all but the newest messages, and, where those alone are too many tokens, stubs for the
         results among them (S2-23, C2-10)."""
         soft = config.soft_threshold_tokens
-        summarize = Summarize(max_tokens=config.summary_max_tokens, summarizer=self.summarizer(config))
+        summarize = Summarize(
+            max_tokens=config.summary_max_tokens, summarizer=self.summarizer(config)
+        )
         whole: Any = KeepFrom(summarize, LastMessages(config.keep_recent_messages, soft // 2))
         if self.scorer is not None:
             whole = KeepImportant(whole, self.scorer, max_tokens=soft // 4)
@@ -132,65 +142,99 @@ class SoftHardCompactor:
 
     def check_threshold(self, messages: Any, config: Overrides = None) -> CompactionCheck:
         """What is due for *messages*. Exactly at a threshold counts as reached. Raises `FormatError`."""
-        settled = self.settled(config)
-        found = self._compactor(settled, store=MemoryStore()).check(messages)
-        crossed = found.level == "hard"
+        settled = self.resolve_config(config)
+        check = self._compactor(settled, store=MemoryStore()).check(messages)
+        crossed = check.level == "hard"
         threshold = settled.hard_threshold_tokens if crossed else settled.soft_threshold_tokens
-        return CompactionCheck(found.is_due, found.tokens, threshold, found.level)
+        return CompactionCheck(check.is_due, check.tokens, threshold, check.level)
 
     def compact(
-        self, messages: Any, agent_id: str = "", conversation_id: str | None = None, config: Overrides = None
+        self,
+        messages: Any,
+        agent_id: str = "",
+        conversation_id: str | None = None,
+        config: Overrides = None,
     ) -> CompactionResult:
         """Compact *messages*, whatever the thresholds say; the list itself is left alone. Memories are flushed
         first: once for each content; whatever goes wrong there stops nothing, is told in the result and made up
         for at the agent's next compaction (C2-9). Raises `FormatError`, `StoreError`, and ValueError for the
         configuration."""
-        settled, told, talk = self.settled(config), list[FlushResult](), (agent_id, conversation_id)
-        memory = self._flushing(settled, agent_id, told)
-        said = self._talks.said(talk, messages)
+        settled, flushes, talk = (
+            self.resolve_config(config),
+            list[FlushResult](),
+            (agent_id, conversation_id),
+        )
+        memory = self._flushing(settled, agent_id, flushes)
+        originals = self._talks.full_history(talk, messages)
         compactor = self._compactor(settled, *talk, memory=memory)
-        before = compactor.check(said).tokens
-        view = compactor.compact_now(said)
-        return self._result(talk, messages, said, before, view, self._settled(agent_id, memory, told))
+        before = compactor.check(originals).tokens
+        view = compactor.compact_now(originals)
+        return self._result(
+            talk, messages, originals, before, view, self._sum_up_flushes(agent_id, memory, flushes)
+        )
 
     # --- to look first, and to go back --------------------------------------------------------
 
     def preview(
-        self, messages: Any, agent_id: str = "", conversation_id: str | None = None, config: Overrides = None
+        self,
+        messages: Any,
+        agent_id: str = "",
+        conversation_id: str | None = None,
+        config: Overrides = None,
     ) -> Preview:
         """What `compact` would do, nothing of it kept (S2-51): `amend` its summary, `accept` it."""
         talk = (agent_id, conversation_id)
-        return self._compactor(self.settled(config), *talk).preview(self._talks.said(talk, messages))
+        return self._compactor(self.resolve_config(config), *talk).preview(
+            self._talks.full_history(talk, messages)
+        )
 
-    def accept(self, preview: Preview, agent_id: str = "", conversation_id: str | None = None) -> CompactionResult:
+    def accept(
+        self, preview: Preview, agent_id: str = "", conversation_id: str | None = None
+    ) -> CompactionResult:
         """Keep exactly what *preview* shows, with memories flushed first. No model is asked for a summary."""
-        told, talk = list[FlushResult](), (agent_id, conversation_id)
-        memory = self._flushing(self.config, agent_id, told)
+        flushes, talk = list[FlushResult](), (agent_id, conversation_id)
+        memory = self._flushing(self.config, agent_id, flushes)
         view = self._compactor(self.config, *talk, memory=memory).accept(preview)
-        said, shown = preview.before.revert().payload, preview.before.payload
-        return self._result(talk, shown, said, preview.before.tokens, view, self._settled(agent_id, memory, told))
+        originals, shown = preview.before.revert().payload, preview.before.payload
+        return self._result(
+            talk,
+            shown,
+            originals,
+            preview.before.tokens,
+            view,
+            self._sum_up_flushes(agent_id, memory, flushes),
+        )
 
-    def history(self, messages: Any, agent_id: str = "", conversation_id: str | None = None) -> Sequence[LedgerRow]:
+    def history(
+        self, messages: Any, agent_id: str = "", conversation_id: str | None = None
+    ) -> Sequence[LedgerRow]:
         """Every attempt on *messages*, the whole history or the compacted list of a named conversation, oldest first,
         with reason, tokens and model (S2-53)."""
         talk = (agent_id, conversation_id)
-        return self._compactor(self.config, *talk).ledger_rows(self._talks.said(talk, messages))
+        return self._compactor(self.config, *talk).ledger_rows(
+            self._talks.full_history(talk, messages)
+        )
 
-    def revert(self, messages: Any, *ids: str, agent_id: str = "", conversation_id: str | None = None) -> list[Any]:
+    def revert(
+        self, messages: Any, *ids: str, agent_id: str = "", conversation_id: str | None = None
+    ) -> list[Any]:
         """Take compactions of *messages*, the whole history or the compacted list of a named conversation, back (all,
         without *ids*): the messages to go on with (S2-53). Raises `EditError`, also where no compaction of these
         messages is known."""
         talk = (agent_id, conversation_id)
-        said, compactor = self._talks.said(talk, messages), self._compactor(self.config, *talk)
+        originals, compactor = (
+            self._talks.full_history(talk, messages),
+            self._compactor(self.config, *talk),
+        )
         wanted, compactor.budget = compactor.budget, Budget(trigger=Never(), target=0)
-        if not compactor(said).edits:
+        if not compactor(originals).edits:
             raise EditError(
                 "no compaction of these messages is known: give the whole history, or a list that was compacted "
                 "here under this agent_id and a conversation_id"
             )
         compactor.budget = wanted
-        payload: list[Any] = compactor.revert(said, *ids).payload
-        self._talks.keep(talk, said, payload)
+        payload: list[Any] = compactor.revert(originals, *ids).payload
+        self._talks.keep(talk, originals, payload)
         return payload
 
     # --- parts --------------------------------------------------------------------------------
@@ -217,10 +261,18 @@ class SoftHardCompactor:
         )
 
     def _result(
-        self, talk: Conversation, given: Any, said: Any, before: int, view: View, flushed: FlushResult
+        self,
+        talk: Conversation,
+        given: Any,
+        said: Any,
+        before: int,
+        view: View,
+        flushed: FlushResult,
     ) -> CompactionResult:
         """*given* said *said*, was shown in *before* tokens, and is shown as *view* now."""
-        texts = (summary_in(message) for placed in view.visible_edits for message in placed.edit.insert)
+        texts = (
+            summary_in(message) for placed in view.visible_edits for message in placed.edit.insert
+        )
         shown, whole = view.payload, len(given) == len(said)
         self._talks.keep(talk, said, shown)
         return CompactionResult(
@@ -234,7 +286,9 @@ class SoftHardCompactor:
             memory_failure=flushed.reason if flushed.failed else "",
         )
 
-    def _flushing(self, config: CompactionConfig, agent_id: str, told: list[FlushResult]) -> MemoryFlush | None:
+    def _flushing(
+        self, config: CompactionConfig, agent_id: str, told: list[FlushResult]
+    ) -> MemoryFlush | None:
         """What is done for an agent's memory before messages are hidden."""
         memory = self.memory
         if memory is None or not config.memory_flush_enabled:
@@ -244,18 +298,22 @@ class SoftHardCompactor:
             backlog = self._waiting.setdefault(agent_id, Backlog())
         return MemoryFlush(sink, self.extract, report=told.append, backlog=backlog)
 
-    def _settled(self, agent_id: str, memory: MemoryFlush | None, told: Sequence[FlushResult]) -> FlushResult:
+    def _sum_up_flushes(
+        self, agent_id: str, memory: MemoryFlush | None, told: Sequence[FlushResult]
+    ) -> FlushResult:
         """How the flushes of one call went together. Only agents for whom something waits are remembered."""
         if memory is None:
             return FlushResult()
         with self._lock:
-            known = self._waiting.get(agent_id)
-            if known is memory.backlog and not known:
+            waiting = self._waiting.get(agent_id)
+            if waiting is memory.backlog and not waiting:
                 del self._waiting[agent_id]
-            elif known is not memory.backlog and memory.backlog:  # another call of this agent's ended meanwhile
+            elif (
+                waiting is not memory.backlog and memory.backlog
+            ):  # another call of this agent's ended meanwhile
                 self._waiting.setdefault(agent_id, Backlog()).put_back(*memory.backlog.take())
-        failures = [one.reason for one in told if one.failed]
-        return FlushResult(sum(one.count for one in told), bool(failures), "; ".join(failures))
+        failures = [flush.reason for flush in told if flush.failed]
+        return FlushResult(sum(flush.count for flush in told), bool(failures), "; ".join(failures))
 
 
 def extract_memories(messages: Any, *, format: str | Codec | None = None) -> Sequence[Memory]:
@@ -275,8 +333,8 @@ __all__ = [
     "CompactionResult",
     "SoftHardCompactor",
     "TopicSummary",
-    "clamped",
+    "clamp_config",
     "extract_memories",
-    "merged",
+    "merge_config",
     "rather_over",
 ]

@@ -40,51 +40,78 @@ class CompactorClient:
         """Tokens of *messages*."""
         return int(await self._call("compactor_estimate_messages_tokens", messages=list(messages)))
 
-    async def check_threshold(self, messages: Sequence[Any], config: Overrides = None) -> CompactionCheck:
+    async def check_threshold(
+        self, messages: Sequence[Any], config: Overrides = None
+    ) -> CompactionCheck:
         """What is due."""
-        found = await self._call("compactor_check_threshold", messages=list(messages), config=_plain(config))
-        return CompactionCheck(**found)
+        answer = await self._call(
+            "compactor_check_threshold", messages=list(messages), config=_plain(config)
+        )
+        return CompactionCheck(**answer)
 
     async def compact(
-        self, messages: Sequence[Any], agent_id: str, conversation_id: str | None = None, config: Overrides = None
+        self,
+        messages: Sequence[Any],
+        agent_id: str,
+        conversation_id: str | None = None,
+        config: Overrides = None,
     ) -> CompactionResult:
         """Compact."""
-        found = await self._call(
+        answer = await self._call(
             "compactor_compact",
             messages=list(messages),
             agent_id=agent_id,
             conversation_id=conversation_id,
             config=_plain(config),
         )
-        return CompactionResult(**found)
+        return CompactionResult(**answer)
 
     async def preview(
-        self, messages: Sequence[Any], agent_id: str, conversation_id: str | None = None, config: Overrides = None
+        self,
+        messages: Sequence[Any],
+        agent_id: str,
+        conversation_id: str | None = None,
+        config: Overrides = None,
     ) -> PreviewResult:
         """What compacting would do (S2-51)."""
         whose = {"agent_id": agent_id, "conversation_id": conversation_id}
         return PreviewResult(
-            **await self._call("compactor_preview", messages=list(messages), config=_plain(config), **whose)
+            **await self._call(
+                "compactor_preview", messages=list(messages), config=_plain(config), **whose
+            )
         )
 
-    async def accept(self, preview_id: str, summaries: Mapping[str, str] | None = None) -> CompactionResult:
+    async def accept(
+        self, preview_id: str, summaries: Mapping[str, str] | None = None
+    ) -> CompactionResult:
         """Keep a preview, with other texts for its summaries, if given."""
-        found = await self._call("compactor_accept", preview_id=preview_id, summaries=summaries)
-        return CompactionResult(**found)
+        answer = await self._call("compactor_accept", preview_id=preview_id, summaries=summaries)
+        return CompactionResult(**answer)
 
     async def history(
         self, messages: Sequence[Any], agent_id: str, conversation_id: str | None = None
     ) -> Sequence[LedgerRow]:
         """What was done, oldest first (S2-53)."""
         whose = {"agent_id": agent_id, "conversation_id": conversation_id}
-        return [LedgerRow(**row) for row in await self._call("compactor_history", messages=list(messages), **whose)]
+        return [
+            LedgerRow(**row)
+            for row in await self._call("compactor_history", messages=list(messages), **whose)
+        ]
 
     async def revert(
-        self, messages: Sequence[Any], *edits: str, agent_id: str, conversation_id: str | None = None
+        self,
+        messages: Sequence[Any],
+        *edits: str,
+        agent_id: str,
+        conversation_id: str | None = None,
     ) -> list[Any]:
         """The messages with compactions of them taken back: all, or these *edits* (S2-53)."""
         whose = {"agent_id": agent_id, "conversation_id": conversation_id}
-        return list(await self._call("compactor_revert", messages=list(messages), edits=list(edits), **whose))
+        return list(
+            await self._call(
+                "compactor_revert", messages=list(messages), edits=list(edits), **whose
+            )
+        )
 
     async def _call(self, command: str, **arguments: Any) -> Any:
         response = self.transport({"command": command, "arguments": arguments})
@@ -132,20 +159,28 @@ class ChatStore:
     async def compact(self, config: Overrides = None) -> CompactionResult:
         """Compact now, because the user wants it (S2-39). Raises `CommandError`."""
         sent = len(self.messages)
-        result = await self.compactor.compact(self.messages, self.agent_id, self.conversation_id, self._wanted(config))
+        result = await self.compactor.compact(
+            self.messages, self.agent_id, self.conversation_id, self._requested(config)
+        )
         self._show(result.compacted_messages, sent)
         return result
 
     async def preview(self, config: Overrides = None) -> PreviewResult:
         """What `compact` would do; nothing of it is kept (S2-51). Raises `CommandError`."""
         self._previewed = list(self.messages)
-        return await self.compactor.preview(self._previewed, self.agent_id, self.conversation_id, self._wanted(config))
+        return await self.compactor.preview(
+            self._previewed, self.agent_id, self.conversation_id, self._requested(config)
+        )
 
-    async def accept(self, preview: PreviewResult, summaries: Mapping[str, str] | None = None) -> CompactionResult:
+    async def accept(
+        self, preview: PreviewResult, summaries: Mapping[str, str] | None = None
+    ) -> CompactionResult:
         """Keep the latest *preview* of these messages, with other texts for its summaries, if given; what was added since
         it was made stays behind it. Raises `CommandError`."""
         if self.messages[: len(self._previewed)] != self._previewed:
-            raise CommandError("stale", "these messages are others than those that the preview was made of")
+            raise CommandError(
+                "stale", "these messages are others than those that the preview was made of"
+            )
         result = await self.compactor.accept(preview.preview_id, summaries)
         self._show(result.compacted_messages, preview.original_count)
         return result
@@ -158,13 +193,13 @@ class ChatStore:
         """Take compactions of this chat back, all or these *edits* (S2-53): its messages. Raises `CommandError`, also
         where none is known."""
         sent = len(self.messages)
-        said = await self.compactor.revert(
+        messages_now = await self.compactor.revert(
             self.messages, *edits, agent_id=self.agent_id, conversation_id=self.conversation_id
         )
-        self._show(said, sent)
+        self._show(messages_now, sent)
         return self.messages
 
-    def _wanted(self, config: Overrides) -> Overrides:
+    def _requested(self, config: Overrides) -> Overrides:
         return self.config if config is None else config
 
     def _show(self, messages: list[Any], sent: int) -> None:

@@ -30,7 +30,9 @@ def compactor_estimate_tokens(text: str) -> int:
     return rather_over(text)
 
 
-def compactor_estimate_messages_tokens(messages: Sequence[Any], *, by: SoftHardCompactor | None = None) -> int:
+def compactor_estimate_messages_tokens(
+    messages: Sequence[Any], *, by: SoftHardCompactor | None = None
+) -> int:
     """Tokens of *messages* with what each costs besides its text; 0 for none (S2-34). Raises `FormatError`."""
     return (by or SoftHardCompactor()).check_threshold(messages).current_tokens if messages else 0
 
@@ -71,7 +73,9 @@ class Offers:
                 self._kept.popitem(last=False)
         return id
 
-    def put_back(self, id: str, preview: Preview, agent_id: str, conversation_id: str | None) -> None:
+    def put_back(
+        self, id: str, preview: Preview, agent_id: str, conversation_id: str | None
+    ) -> None:
         """It waits again."""
         with self._lock:
             self._kept[id] = preview, agent_id, conversation_id
@@ -79,10 +83,12 @@ class Offers:
     def take(self, id: str) -> tuple[Preview, str, str | None]:
         """The preview, once, and whose it is. Raises ValueError."""
         with self._lock:
-            found = self._kept.pop(id, None)
-        if found is None:
-            raise ValueError(f"no preview {id!r} waits to be accepted: it was accepted before, or is forgotten")
-        return found
+            preview = self._kept.pop(id, None)
+        if preview is None:
+            raise ValueError(
+                f"no preview {id!r} waits to be accepted: it was accepted before, or is forgotten"
+            )
+        return preview
 
 
 def compactor_preview(
@@ -101,7 +107,10 @@ def compactor_preview(
 
 
 def compactor_accept(
-    by: SoftHardCompactor, offers: Offers, preview_id: str, summaries: Mapping[str, str] | None = None
+    by: SoftHardCompactor,
+    offers: Offers,
+    preview_id: str,
+    summaries: Mapping[str, str] | None = None,
 ) -> CompactionResult:
     """Keep a preview, with other texts for its *summaries*, if given. Raises ValueError and `EditError`."""
     offer, agent_id, conversation_id = offers.take(preview_id)
@@ -116,7 +125,10 @@ def compactor_accept(
 
 
 def compactor_history(
-    by: SoftHardCompactor, messages: Sequence[Any], agent_id: str, conversation_id: str | None = None
+    by: SoftHardCompactor,
+    messages: Sequence[Any],
+    agent_id: str,
+    conversation_id: str | None = None,
 ) -> list[LedgerRow]:
     """What was done to *messages*, oldest first (S2-53)."""
     return list(by.history(list(messages), agent_id, conversation_id))
@@ -144,15 +156,25 @@ class _Command(NamedTuple):
 
 COMMANDS: Mapping[str, _Command] = {
     "compactor_estimate_tokens": _Command(compactor_estimate_tokens, ("text",), given=()),
-    "compactor_estimate_messages_tokens": _Command(compactor_estimate_messages_tokens, ("messages",)),
+    "compactor_estimate_messages_tokens": _Command(
+        compactor_estimate_messages_tokens, ("messages",)
+    ),
     "compactor_check_threshold": _Command(compactor_check_threshold, ("messages",), ("config",)),
-    "compactor_compact": _Command(compactor_compact, ("messages", "agent_id"), ("conversation_id", "config")),
+    "compactor_compact": _Command(
+        compactor_compact, ("messages", "agent_id"), ("conversation_id", "config")
+    ),
     "compactor_preview": _Command(
         compactor_preview, ("messages", "agent_id"), ("conversation_id", "config"), ("by", "offers")
     ),
-    "compactor_accept": _Command(compactor_accept, ("preview_id",), ("summaries",), ("by", "offers")),
-    "compactor_history": _Command(compactor_history, ("messages", "agent_id"), ("conversation_id",)),
-    "compactor_revert": _Command(compactor_revert, ("messages", "agent_id"), ("conversation_id", "edits")),
+    "compactor_accept": _Command(
+        compactor_accept, ("preview_id",), ("summaries",), ("by", "offers")
+    ),
+    "compactor_history": _Command(
+        compactor_history, ("messages", "agent_id"), ("conversation_id",)
+    ),
+    "compactor_revert": _Command(
+        compactor_revert, ("messages", "agent_id"), ("conversation_id", "edits")
+    ),
 }
 _CAMEL = {"agentId": "agent_id", "conversationId": "conversation_id", "previewId": "preview_id"}
 """How JavaScript spells arguments (S2-37)."""
@@ -174,7 +196,9 @@ class Dispatcher:
         name = given.get("command")
         command = COMMANDS.get(name) if isinstance(name, str) else None
         if command is None:
-            return _error("unknown_command", f"there is no command {name!r}; there are {', '.join(COMMANDS)}")
+            return _error(
+                "unknown_command", f"there is no command {name!r}; there are {', '.join(COMMANDS)}"
+            )
         try:
             result = command.function(**self._arguments(command, given.get("arguments", {})))
         except StoreError as error:
@@ -187,7 +211,9 @@ class Dispatcher:
         """Keyword arguments. Raises ValueError for what is missing, unknown or of another type."""
         if not isinstance(given, Mapping):
             raise ValueError("arguments must be an object")  # noqa: TRY004 - as the others
-        named: dict[str, Any] = {_CAMEL.get(str(name), str(name)): value for name, value in given.items()}
+        named: dict[str, Any] = {
+            _CAMEL.get(str(name), str(name)): value for name, value in given.items()
+        }
         missing = [name for name in command.needs if name not in named]
         unknown = [name for name in named if name not in (*command.needs, *command.takes)]
         if missing:
@@ -217,7 +243,9 @@ def _as_json(result: Any) -> Any:
     if isinstance(result, int):
         return result
     return (
-        [asdict(one) if isinstance(one, LedgerRow) else one for one in result] if isinstance(result, list) else asdict(result)
+        [asdict(item) if isinstance(item, LedgerRow) else item for item in result]
+        if isinstance(result, list)
+        else asdict(result)
     )
 
 

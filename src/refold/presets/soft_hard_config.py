@@ -44,12 +44,16 @@ PRODUCTION = CompactionConfig()
 """Long conversations (S2-43)."""
 DEVELOPMENT = CompactionConfig(5_000, 8_000, 2_000, keep_recent_messages=4, summary_max_tokens=400)
 """Compacts often, to be watched (S2-42)."""
-LARGE_CONTEXT = CompactionConfig(25_000, 30_000, 6_000, keep_recent_messages=10, summary_max_tokens=1_200, use_llm=True)
-"""For a model of 32K tokens (S2-44), as documented: see `clamped`."""
+LARGE_CONTEXT = CompactionConfig(
+    25_000, 30_000, 6_000, keep_recent_messages=10, summary_max_tokens=1_200, use_llm=True
+)
+"""For a model of 32K tokens (S2-44), as documented: see `clamp_config`."""
 LARGE_CONTEXT_WINDOW = 32_768
 
 
-def merged(base: CompactionConfig, given: CompactionConfig | Mapping[str, Any] | None) -> CompactionConfig:
+def merge_config(
+    base: CompactionConfig, given: CompactionConfig | Mapping[str, Any] | None
+) -> CompactionConfig:
     """*base* with what is *given* in place of its own (S2-39, C2-6). Raises ValueError for names that there are
     not, and for figures that contradict one another."""
     if given is None or isinstance(given, CompactionConfig):
@@ -62,14 +66,16 @@ def merged(base: CompactionConfig, given: CompactionConfig | Mapping[str, Any] |
     return replace(base, **given)
 
 
-def clamped(config: CompactionConfig, window: int | None) -> CompactionConfig:
+def clamp_config(config: CompactionConfig, window: int | None) -> CompactionConfig:
     """*config* with a hard threshold that leaves the reserve free in a *window* of so many tokens (C2-3, C2-4);
     a warning is logged where it is lowered. Raises ValueError where the reserve is all there is."""
     if window is None:
         return config
     most = window - config.reserve_tokens
     if most <= 0:
-        raise ValueError(f"a reserve of {config.reserve_tokens} tokens leaves nothing of a window of {window}")
+        raise ValueError(
+            f"a reserve of {config.reserve_tokens} tokens leaves nothing of a window of {window}"
+        )
     if config.hard_threshold_tokens <= most:
         return config
     _log.warning(

@@ -53,7 +53,9 @@ WORDS: dict[Language, Words] = {
         "文件 {}",
         "(已压缩 {} 条消息,其中用户 {} 条,助手 {} 条{})",
         ",工具 {} 条",
-        re.compile(r"\(已压缩 \d+ 条消息[,，]其中用户 (\d+) 条[,，]助手 (\d+) 条(?:[,，]工具 (\d+) 条)?\)"),
+        re.compile(
+            r"\(已压缩 \d+ 条消息[,，]其中用户 (\d+) 条[,，]助手 (\d+) 条(?:[,，]工具 (\d+) 条)?\)"
+        ),
     ),
     "en": Words(
         TITLES[2],
@@ -65,7 +67,9 @@ WORDS: dict[Language, Words] = {
         "file {}",
         "({} messages compacted: {} by the user, {} by the assistant{})",
         ", {} by tools",
-        re.compile(r"\(\d+ messages compacted: (\d+) by the user, (\d+) by the assistant(?:, (\d+) by tools)?\)"),
+        re.compile(
+            r"\(\d+ messages compacted: (\d+) by the user, (\d+) by the assistant(?:, (\d+) by tools)?\)"
+        ),
     ),
 }
 _ADVISES = re.compile(
@@ -120,7 +124,9 @@ class TopicSummary:
 
     language: Language | Literal["auto"] = "auto"
 
-    def __call__(self, view: View, start: int, stop: int, max_tokens: int) -> Generator[Ask, Answer | None, Summary]:
+    def __call__(
+        self, view: View, start: int, stop: int, max_tokens: int
+    ) -> Generator[Ask, Answer | None, Summary]:
         """The summary of `messages[start:stop]`, wrapped at most *max_tokens* tokens; empty if nothing fits."""
         yield from ()
         found = read_span(view, start, stop)
@@ -129,7 +135,7 @@ class TopicSummary:
         said = [message for message in own if not _language_of(message.text)]
         language = self._language(earlier, said)
         words = WORDS[language]
-        notes = reduce(Notes.__add__, [*map(parse, earlier), notes_of(said, words)], Notes())
+        notes = reduce(Notes.__add__, [*map(parse, earlier), notes_of(texts, words)], Notes())
         while view.profile.count(wrap_summary(text := render(notes, words))) > max_tokens:
             shorter = _shorter(notes)
             if shorter == notes:
@@ -137,11 +143,11 @@ class TopicSummary:
             notes = shorter
         return Summary(text if notes.users + notes.assistants + notes.tools else "")
 
-    def _language(self, earlier: Iterable[str], said: Sequence[Message]) -> Language:
+    def _language(self, earlier: Iterable[str], texts: Sequence[Message]) -> Language:
         if self.language != "auto":
             return self.language
-        before = next((found for found in map(_language_of, earlier) if found), None)
-        text = "\n".join(message.text[:2_000] for message in said if message.is_request)
+        before = next((language for language in map(_language_of, earlier) if language), None)
+        text = "\n".join(message.text[:2_000] for message in texts if message.is_request)
         if before is not None:
             return before
         return "zh" if 4 * len(_HAN.findall(text)) > len(_LETTERS.findall(text)) else "en"
@@ -152,14 +158,14 @@ class TopicSummary:
 
 def notes_of(messages: Sequence[Message], words: Words = WORDS["zh"]) -> Notes:
     """What *messages* say."""
-    known = collect(messages)
+    digest = collect(messages)
     return Notes(
         tuple(extract_topics(m for m in messages if m.is_request)),
         extract_conclusions(m for m in messages if m.role == "assistant"),
-        tuple(one_line(text, SENTENCE) for text in known.constraints),
+        tuple(one_line(text, SENTENCE) for text in digest.constraints),
         (
             *extract_technical_context(messages, words),
-            *(words.file.format(path) for path, state in known.files.items() if state != "read"),
+            *(words.file.format(path) for path, state in digest.files.items() if state != "read"),
         ),
         users=sum(m.is_request for m in messages),
         assistants=sum(m.role == "assistant" for m in messages),
@@ -173,7 +179,9 @@ def extract_topics(messages: Iterable[Message]) -> Iterator[str]:
     seen = set[str]()
     for message in messages:
         for sentence in sentences(_prose(request_words(message.text))):
-            topic = one_line(_COURTESY.sub("", sentence, count=1).strip().rstrip("。？！?!.;；"), TOPIC)
+            topic = one_line(
+                _COURTESY.sub("", sentence, count=1).strip().rstrip("。？！?!.;；"), TOPIC
+            )
             if len(topic) >= 4 and not _SMALL_TALK.fullmatch(sentence):
                 if topic not in seen:
                     seen.add(topic)
@@ -184,18 +192,26 @@ def extract_topics(messages: Iterable[Message]) -> Iterator[str]:
 def extract_conclusions(messages: Iterable[Message]) -> tuple[str, ...]:
     """Sentences of the assistant's that advise, decide or conclude, the weightiest, in order (S2-28)."""
     weighed = (
-        (float(bool(_ADVISES.search(sentence)) + weigh_conclusion(sentence)), one_line(sentence.rstrip("。."), SENTENCE))
+        (
+            float(bool(_ADVISES.search(sentence)) + weigh_conclusion(sentence)),
+            one_line(sentence.rstrip("。."), SENTENCE),
+        )
         for message in messages
         for sentence in sentences(_prose(message.text))
-        if len(sentence.encode("utf-8", "replace")) >= 12 and not sentence.endswith(("?", "？", ":", "："))
+        if len(sentence.encode("utf-8", "replace")) >= 12
+        and not sentence.endswith(("?", "？", ":", "："))
     )
     return strongest(((much, text) for much, text in weighed if much > 0), MOST)
 
 
-def extract_technical_context(messages: Iterable[Message], words: Words = WORDS["zh"]) -> tuple[str, ...]:
+def extract_technical_context(
+    messages: Iterable[Message], words: Words = WORDS["zh"]
+) -> tuple[str, ...]:
     """The languages of the code that was shown, in order, each once (S2-29)."""
-    found = (match["language"].lower() for message in messages for match in _FENCE.finditer(message.text))
-    return unique(words.code.format(language) for language in found if language)
+    languages = (
+        match["language"].lower() for message in messages for match in _FENCE.finditer(message.text)
+    )
+    return unique(words.code.format(language) for language in languages if language)
 
 
 def _prose(text: str) -> str:
@@ -210,7 +226,10 @@ def render(notes: Notes, words: Words = WORDS["zh"]) -> str:
     sections = [words.header]
     if notes.topics:
         sections.append(words.topics + "; ".join(notes.topics))
-    for title, items in ((words.conclusions, notes.conclusions), (words.preferences, notes.preferences)):
+    for title, items in (
+        (words.conclusions, notes.conclusions),
+        (words.preferences, notes.preferences),
+    ):
         if items:
             sections.append("\n- ".join((title, *items)))
     if notes.context:
@@ -240,7 +259,15 @@ def parse(text: str) -> Notes:
             listed.append(line.removeprefix("- "))
     counts = words.read.search(text)
     users, assistants, tools = (int(n or 0) for n in counts.groups()) if counts else (0, 0, 0)
-    return Notes(tuple(topics), tuple(conclusions), tuple(preferences), tuple(context), users, assistants, tools)
+    return Notes(
+        tuple(topics),
+        tuple(conclusions),
+        tuple(preferences),
+        tuple(context),
+        users,
+        assistants,
+        tools,
+    )
 
 
 def _foreign(text: str) -> Notes:
@@ -248,29 +275,38 @@ def _foreign(text: str) -> Notes:
     users = sum(known.repeats.get(text, 1) for text in known.requests)
     notes = (one_line(sentence, SENTENCE) for note in known.notes for sentence in sentences(note))
     return Notes(
-        tuple(one_line(text, TOPIC) for text in known.requests),
-        unique((*notes, *known.decisions)),
-        known.constraints,
-        tuple(known.files),
+        tuple(one_line(text, TOPIC) for text in record.requests),
+        unique((*notes, *record.decisions)),
+        record.constraints,
+        tuple(record.files),
         users=users,
-        assistants=max(0, known.messages - users),
+        assistants=max(0, record.messages - users),
     )
 
 
 def _language_of(text: str) -> Language | None:
     """The language of a summary of this form; None for any other text."""
     start = text.lstrip()[:80]
-    return next((language for language, words in WORDS.items() if start.startswith(words.header)), None)
+    return next(
+        (language for language, words in WORDS.items() if start.startswith(words.header)), None
+    )
 
 
 def _shorter(notes: Notes) -> Notes:
     """One entry less in the longest section: the oldest, but of topics the first, the task itself, last."""
-    topics, conclusions, preferences, context = notes.topics, notes.conclusions, notes.preferences, notes.context
+    topics, conclusions, preferences, context = (
+        notes.topics,
+        notes.conclusions,
+        notes.preferences,
+        notes.context,
+    )
     longest = max(topics, conclusions, preferences, context, key=lambda items: sum(map(len, items)))
     if longest is topics:
         return replace(notes, topics=topics[:1] + topics[2:] if len(topics) > 1 else ())
     if longest is conclusions:
         return replace(notes, conclusions=conclusions[1:])
     return (
-        replace(notes, preferences=preferences[1:]) if longest is preferences else replace(notes, context=context[1:])
+        replace(notes, preferences=preferences[1:])
+        if longest is preferences
+        else replace(notes, context=context[1:])
     )

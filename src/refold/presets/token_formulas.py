@@ -29,29 +29,29 @@ def quarter(text: str) -> int:
 
 def two_ratios(text: str) -> int:
     """1.5 Chinese characters a token, 4 others (S1-14, S1-15)."""
-    chinese, other, emoji, rest = _kinds(text)
-    return math.ceil((chinese + other) / 1.5 + 2 * emoji + rest + _ascii(text) / 4)
+    chinese, wide, emoji, rest = _kinds(text)
+    return math.ceil((chinese + wide) / 1.5 + 2 * emoji + rest + _ascii(text) / 4)
 
 
 def rather_over(text: str) -> int:
     """1.5 tokens an ideograph, 1 its punctuation, 0.25 a blank, 0.3 any other character of ASCII: meant
     to be over rather than under (S2-24, S2-25)."""
-    chinese, other, emoji, rest = _kinds(text)
+    chinese, wide_count, emoji, rest = _kinds(text)
     marks, blanks = _count(PUNCTUATION, text), _count(BLANKS, text)
-    wide = 1.5 * (chinese + other) + marks + 2 * emoji + (rest - marks)
+    wide = 1.5 * (chinese + wide_count) + marks + 2 * emoji + (rest - marks)
     return math.ceil(round(wide + 0.25 * blanks + 0.3 * (_ascii(text) - blanks), 6))
 
 
 def chinese_and_ascii(text: str) -> int:
     """1.5 tokens a Chinese character, a quarter of one for ASCII (S4-17)."""
-    chinese, other, emoji, rest = _kinds(text)
-    return math.ceil(1.5 * (chinese + other) + 2 * emoji + rest + _ascii(text) / 4)
+    chinese, wide, emoji, rest = _kinds(text)
+    return math.ceil(1.5 * (chinese + wide) + 2 * emoji + rest + _ascii(text) / 4)
 
 
 def _kinds(text: str) -> tuple[int, int, int, int]:
     """How many ideographs, other wide characters, emoji, and anything else that is not ASCII."""
-    chinese, other, emoji = (_count(kind, text) for kind in (IDEOGRAPHS, WIDE, EMOJI))
-    return chinese, other, emoji, len(text) - _ascii(text) - chinese - other - emoji
+    chinese, wide, emoji = (_count(kind, text) for kind in (IDEOGRAPHS, WIDE, EMOJI))
+    return chinese, wide, emoji, len(text) - _ascii(text) - chinese - wide - emoji
 
 
 def _ascii(text: str) -> int:

@@ -31,7 +31,9 @@ class SummarizeTurns:
         worst: Ending | None = None
         for start, stop in self._turns(view):
             surroundings = keep_before(view, start, stop, None)
-            _, ending = yield from summarize_span(view, surroundings, self.summarizer, self.max_tokens, repr(self))
+            _, ending = yield from summarize_span(
+                view, surroundings, self.summarizer, self.max_tokens, repr(self)
+            )
             worst = ending if ending and ending.outcome != "noop" else worst
             if ending and ending.outcome == "failed":
                 break
@@ -41,4 +43,6 @@ class SummarizeTurns:
         """Where the old turns begin and end that nothing stands for yet."""
         asked = set(requests(view))
         for first, last in unsummarized_runs(view, self.start(view)):
-            yield from pairwise([first, *(at for at in range(first + 1, last) if at in asked), last])
+            yield from pairwise(
+                [first, *(at for at in range(first + 1, last) if at in asked), last]
+            )

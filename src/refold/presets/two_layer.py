@@ -67,21 +67,27 @@ def micro_compact(policy: ContextPolicy) -> list[Strategy]:
 
 
 def auto_compact(
-    policy: ContextPolicy, prompt: Prompt | str = SUMMARY_PROMPT, instruction: Prompt | str = SUMMARY_CLOSING
+    policy: ContextPolicy,
+    prompt: Prompt | str = SUMMARY_PROMPT,
+    instruction: Prompt | str = SUMMARY_CLOSING,
 ) -> list[Strategy]:
     """The second layer (S1-26 to S1-31): one summary instead of all but the last turns."""
-    tail, told = LastTurns(policy.keep_recent_turns), summarizer(policy, prompt, instruction)
+    tail, writer = LastTurns(policy.keep_recent_turns), summarizer(policy, prompt, instruction)
     place = PLACEMENTS[policy.summary_role]
-    whole: Any = KeepFrom(Summarize(max_tokens=policy.summary_max_tokens, summarizer=told, place=place), tail)
+    whole: Any = KeepFrom(
+        Summarize(max_tokens=policy.summary_max_tokens, summarizer=writer, place=place), tail
+    )
     if policy.scorer is not None:
         whole = KeepImportant(whole, policy.scorer)
     if not policy.incremental:
         return [whole]
-    return [SummarizeTurns(tail, summarizer=told), OnlyBeyond(whole, policy.token_threshold)]
+    return [SummarizeTurns(tail, summarizer=writer), OnlyBeyond(whole, policy.token_threshold)]
 
 
 def summarizer(
-    policy: ContextPolicy, prompt: Prompt | str = SUMMARY_PROMPT, instruction: Prompt | str = SUMMARY_CLOSING
+    policy: ContextPolicy,
+    prompt: Prompt | str = SUMMARY_PROMPT,
+    instruction: Prompt | str = SUMMARY_CLOSING,
 ) -> Summarizer:
     """By a model, with the current question in the request; by rules where none answers (C1-13). In *instruction*
     `{question}` stands for the question and `{tokens}` for the room."""
@@ -113,7 +119,9 @@ class ContextCompactor:
         settled, store = policy or ContextPolicy(), MemoryStore() if store is None else store
         threshold = settled.token_threshold
         over = Budget(Tokens(threshold + 1), threshold // 2)
-        self._first = Compactor(micro_compact(settled), EVERY_ROUND, store, count=count, format=format)
+        self._first = Compactor(
+            micro_compact(settled), EVERY_ROUND, store, count=count, format=format
+        )
         self._second = Compactor(
             auto_compact(settled, prompt, instruction),
             over,
@@ -131,26 +139,31 @@ class ContextCompactor:
         is to serve; by default the user's latest request. Raises `FormatError` and `StoreError`."""
         if messages is None or self.policy is None:
             return None
-        said = self._lists.said(messages)
-        view = self.view(said, current_question)
-        self._lists.show(messages, said, view.payload)
+        originals = self._lists.full_history(messages)
+        view = self.view(originals, current_question)
+        self._lists.show(messages, originals, view.payload)
         return view
 
     async def acompact(
-        self, messages: list[Any] | None, current_question: str = "", model: AsyncAsker | None = None
+        self,
+        messages: list[Any] | None,
+        current_question: str = "",
+        model: AsyncAsker | None = None,
     ) -> View | None:
         """As `compact`, for async code; *model*, if given, is awaited."""
         if messages is None or self.policy is None:
             return None
-        said, seen = self._lists.said(messages), len(messages)
-        view = await self._first.acompact(said)
+        originals, seen = self._lists.full_history(messages), len(messages)
+        view = await self._first.acompact(originals)
         if not _few(view):
             reset = _question.set(current_question)
             try:
-                view = await self._second.acompact(said, model)
+                view = await self._second.acompact(originals, model)
             finally:
                 _question.reset(reset)
-        self._lists.show(messages, said, view.payload, seen)  # while a model was asked, it may have grown
+        self._lists.show(
+            messages, originals, view.payload, seen
+        )  # while a model was asked, it may have grown
         return view
 
     def view(self, history: Any, current_question: str = "") -> View:
@@ -166,26 +179,40 @@ class ContextCompactor:
 
     def originals(self, messages: Sequence[Any]) -> list[Any]:
         """Everything that a list compacted here ever said, word for word (C1-10)."""
-        return self._lists.said(messages)
+        return self._lists.full_history(messages)
 
     def revert(self, messages: list[Any], *ids: str) -> View:
         """Show in *messages* again what the edits with these ids hide (all, without ids). What the first
         layer did comes back with the next round. Raises `EditError`."""
-        said = self._lists.said(messages)
-        view = self._second.revert(said, *ids)
-        self._lists.show(messages, said, view.payload)
+        originals = self._lists.full_history(messages)
+        view = self._second.revert(originals, *ids)
+        self._lists.show(messages, originals, view.payload)
         return view
 
     def _before(self, view: View, started: CompactionStarted) -> Instructions | None:
         assert self.policy is not None  # noqa: S101 - without one nothing runs
         threshold = self.policy.token_threshold
-        _log.info("Context auto_compact triggered: estimated tokens=%s > threshold=%s", started.tokens, threshold)
-        found, asked = requests(view), _question.get().strip()
-        latest = without_summary(view.transcript.messages[found[-1]]).text.strip() if found else ""
-        return Instructions(f"当前用户问题：{in_tags('request', asked)}") if asked and asked != latest else None
+        _log.info(
+            "Context auto_compact triggered: estimated tokens=%s > threshold=%s",
+            started.tokens,
+            threshold,
+        )
+        asked_before, asked = requests(view), _question.get().strip()
+        latest = (
+            without_summary(view.transcript.messages[asked_before[-1]]).text.strip()
+            if asked_before
+            else ""
+        )
+        return (
+            Instructions(f"当前用户问题：{in_tags('request', asked)}")
+            if asked and asked != latest
+            else None
+        )
 
 
-def estimate_tokens(messages: Any, count: Counter = count_message, format: str | Codec | None = None) -> int:
+def estimate_tokens(
+    messages: Any, count: Counter = count_message, format: str | Codec | None = None
+) -> int:
     """Tokens of *messages*, all roles, calls with name and arguments (S1-14, S1-16); 0 for none. Rounds up
     (C1-12). Raises `FormatError`."""
     if not messages:

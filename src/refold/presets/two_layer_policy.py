@@ -49,9 +49,18 @@ class ContextPolicy:
     """What matters and stays word for word beside the summary: a scorer of `refold.scorers` (S1-38)."""
 
     def __post_init__(self) -> None:
-        names = (self.protected_tools,) if isinstance(self.protected_tools, str) else self.protected_tools
+        names = (
+            (self.protected_tools,)
+            if isinstance(self.protected_tools, str)
+            else self.protected_tools
+        )
         object.__setattr__(self, "protected_tools", BUILTIN_PROTECTED_TOOLS.union(names))
-        figures = (self.token_threshold, self.keep_recent_tools, self.max_tool_length, self.keep_recent_turns)
+        figures = (
+            self.token_threshold,
+            self.keep_recent_tools,
+            self.max_tool_length,
+            self.keep_recent_turns,
+        )
         if min(*figures, self.summary_max_tokens, self.max_text_length or 0) < 0:
             raise ValueError(f"no figure of a policy may be negative: {self}")
 
@@ -67,14 +76,20 @@ class ContextPolicy:
 
     @classmethod
     def for_model(
-        cls, model: str, share: float = 0.6, window: int | Window | Windows | None = None, **settings: Any
+        cls,
+        model: str,
+        share: float = 0.6,
+        window: int | Window | Windows | None = None,
+        **settings: Any,
     ) -> "ContextPolicy":
         """A threshold that is a *share* of what *model* can take (S1-39): by `refold.tokens.windows`, or by *window*.
         Raises ValueError for a model whose window nobody knows, and for a share that is none."""
-        found = find_window(model, window)
-        if found.window is None or not 0 < share <= 1:
-            raise ValueError(found.reason if found.window is None else f"{share} is no share of a window")
-        return cls(token_threshold=int(found.window.room * share), **settings)
+        size = find_window(model, window)
+        if size.window is None or not 0 < share <= 1:
+            raise ValueError(
+                size.reason if size.window is None else f"{share} is no share of a window"
+            )
+        return cls(token_threshold=int(size.window.room * share), **settings)
 
 
 @dataclass(frozen=True)

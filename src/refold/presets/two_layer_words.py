@@ -25,7 +25,8 @@ SUMMARY_PROMPT = Prompt(
 )
 """How to summarise (S1-30)."""
 SUMMARY_CLOSING = Prompt(
-    "two-layer-closing", "当前用户问题：{question}\n\n现在写出上述对话历史的摘要，最多 {tokens} 个 token，只输出摘要。"
+    "two-layer-closing",
+    "当前用户问题：{question}\n\n现在写出上述对话历史的摘要，最多 {tokens} 个 token，只输出摘要。",
 )
 """The last message of the request; the current question is put into it."""
 
@@ -45,10 +46,15 @@ class Truncated:
             return ""
         if not self.json:
             return "\n".join((f"[truncated: {length} chars]", *cleared.failure))
-        said = {"compacted": True, "tool": cleared.call.name, "originalLength": length, "message": "content compressed"}
+        note = {
+            "compacted": True,
+            "tool": cleared.call.name,
+            "originalLength": length,
+            "message": "content compressed",
+        }
         if cleared.failure:
-            said["error"] = "\n".join(cleared.failure)
-        return json.dumps(said, ensure_ascii=False)
+            note["error"] = "\n".join(cleared.failure)
+        return json.dumps(note, ensure_ascii=False)
 
 
 @dataclass(frozen=True)
@@ -58,9 +64,11 @@ class Titled:
     summarizer: Summarizer
     title: str = TITLE
 
-    def __call__(self, view: View, start: int, stop: int, max_tokens: int) -> Generator[Ask, Answer | None, Summary]:
+    def __call__(
+        self, view: View, start: int, stop: int, max_tokens: int
+    ) -> Generator[Ask, Answer | None, Summary]:
         """The summary of `messages[start:stop]`, title included at most *max_tokens* tokens when wrapped."""
         room = max_tokens - view.profile.count(user(self.title))
-        made = yield from self.summarizer(view, start, stop, room)
-        text = made.text.strip().removeprefix(self.title).strip()
-        return made._replace(text=f"{self.title}\n{text}") if text else made
+        summary = yield from self.summarizer(view, start, stop, room)
+        text = summary.text.strip().removeprefix(self.title).strip()
+        return summary._replace(text=f"{self.title}\n{text}") if text else summary

@@ -40,14 +40,18 @@ class ScriptedModel:
         return Answer(answer) if isinstance(answer, str) else answer
 
 
-def proposals(view: View, strategy: Strategy, ask: Callable[[Ask], Answer | None] | None = None) -> View:
+def proposals(
+    view: View, strategy: Strategy, ask: Callable[[Ask], Answer | None] | None = None
+) -> View:
     """*view* with everything *strategy* proposes for it, whatever the budget."""
     if is_local(strategy):
         return view.apply_valid(make_local_edits(view, [strategy]))
     return drive(compact_if_due(view, [strategy], Budget(0, 0)), ask).view
 
 
-def check_strategy(strategy: Strategy, rules: Rules | None = None, *, examples: Iterable[tuple[Message, ...]]) -> None:
+def check_strategy(
+    strategy: Strategy, rules: Rules | None = None, *, examples: Iterable[tuple[Message, ...]]
+) -> None:
     """Check that *strategy* keeps the laws on *examples* (draw them from `transcripts()`), with a model
     that answers nine questions by "A summary.".
 
@@ -79,7 +83,9 @@ def _memoryless(bare: View, at_once: View, strategy: Strategy) -> None:
     grown = View.of((), profile=bare.profile)
     for message in bare.transcript.messages:
         grown = grown.extend([message])
-        grown = grown.apply_valid(make_local_edits(grown.revert(), [strategy], len(grown.transcript) - 1))
+        grown = grown.apply_valid(
+            make_local_edits(grown.revert(), [strategy], len(grown.transcript) - 1)
+        )
     assert grown.messages == at_once.messages, "memorylessness: turn by turn is not at once"
 
 

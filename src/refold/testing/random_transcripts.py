@@ -12,13 +12,22 @@ except ImportError as error:
 
 TEXTS = st.one_of(
     st.text("abc 你好。\n", min_size=1, max_size=80),
-    st.sampled_from(["never touch `src/main.py`", "不要修改配置文件", "see https://example.com/a?b=1", "exit code 2"]),
+    st.sampled_from(
+        [
+            "never touch `src/main.py`",
+            "不要修改配置文件",
+            "see https://example.com/a?b=1",
+            "exit code 2",
+        ]
+    ),
 )
 """Short texts: words, Chinese, constraints, links, exit codes."""
 
 
 @st.composite
-def transcripts(draw: st.DrawFn, *, max_turns: int = 8, signed: bool = False, tidy: bool = True) -> tuple[Message, ...]:
+def transcripts(
+    draw: st.DrawFn, *, max_turns: int = 8, signed: bool = False, tidy: bool = True
+) -> tuple[Message, ...]:
     """Random transcripts: requests, answers, thinking, single and parallel calls (answered in one
     message or in several), media, unknown parts, system notes in the middle, open calls at the end.
 
@@ -33,7 +42,9 @@ def transcripts(draw: st.DrawFn, *, max_turns: int = 8, signed: bool = False, ti
         messages.append(Message("assistant", (*draw(_thinking(signed)), *draw(_calls(ids)))))
     if not tidy:
         messages = [m for m in messages if draw(st.integers(0, 9))]
-        messages += draw(st.lists(st.sampled_from(messages or [Message("user", (Text("x"),))]), max_size=3))
+        messages += draw(
+            st.lists(st.sampled_from(messages or [Message("user", (Text("x"),))]), max_size=3)
+        )
     return tuple(messages)
 
 
@@ -43,8 +54,8 @@ def _turn(draw: st.DrawFn, ids: Iterator[str], *, signed: bool) -> list[Message]
     out: list[Message] = []
     for _ in range(draw(st.integers(0, 3))):
         calls = draw(_calls(ids))
-        said = (Text(draw(TEXTS)),) if draw(st.booleans()) else ()
-        out.append(Message("assistant", (*draw(_thinking(signed)), *said, *calls)))
+        texts = (Text(draw(TEXTS)),) if draw(st.booleans()) else ()
+        out.append(Message("assistant", (*draw(_thinking(signed)), *texts, *calls)))
         out.append(Message("user", tuple(draw(_result(call)) for call in calls)))
     end: tuple[Part, ...] = (Text(draw(TEXTS)),) if draw(st.booleans()) else (draw(_opaque()),)
     out.append(Message("assistant", (*draw(_thinking(signed)), *end)))
@@ -55,15 +66,23 @@ def _turn(draw: st.DrawFn, ids: Iterator[str], *, signed: bool) -> list[Message]
 @st.composite
 def _request_parts(draw: st.DrawFn) -> tuple[Part, ...]:
     media = draw(
-        st.lists(st.builds(Media, st.just("image"), st.just("image/png"), st.text("ab", min_size=1)), max_size=1)
+        st.lists(
+            st.builds(Media, st.just("image"), st.just("image/png"), st.text("ab", min_size=1)),
+            max_size=1,
+        )
     )
     return (Text(draw(TEXTS)), *media)
 
 
 @st.composite
 def _calls(draw: st.DrawFn, ids: Iterator[str]) -> list[ToolCall]:
-    names = draw(st.lists(st.sampled_from(["read", "write", "bash", "Skill"]), min_size=1, max_size=3))
-    return [ToolCall(next(ids), name, f'{{"path":"src/{draw(st.sampled_from("abc"))}.py"}}') for name in names]
+    names = draw(
+        st.lists(st.sampled_from(["read", "write", "bash", "Skill"]), min_size=1, max_size=3)
+    )
+    return [
+        ToolCall(next(ids), name, f'{{"path":"src/{draw(st.sampled_from("abc"))}.py"}}')
+        for name in names
+    ]
 
 
 @st.composite
@@ -83,4 +102,6 @@ def _thinking(draw: st.DrawFn, signed: bool) -> list[Thinking]:
 
 @st.composite
 def _opaque(draw: st.DrawFn) -> Opaque:
-    return Opaque("future_block", f'{{"type":"future_block","x":"{draw(st.text("xyz", max_size=20))}"}}')
+    return Opaque(
+        "future_block", f'{{"type":"future_block","x":"{draw(st.text("xyz", max_size=20))}"}}'
+    )

@@ -68,13 +68,13 @@ class Replay:
 
     def __add__(self, other: "Replay") -> "Replay":
         """Both replays as one."""
-        kept = Counter(self.kept) + Counter(other.kept)
+        totals = Counter(self.kept) + Counter(other.kept)
         return Replay(
             self.calls + other.calls,
             self.tokens + other.tokens,
             self.breaks + other.breaks,
             self.needed + other.needed,
-            kept,
+            totals,
         )
 
 
@@ -95,9 +95,9 @@ class Recording:
     @cached_property
     def calls(self) -> tuple[int, ...]:
         """Positions at which the model was called: of the first message of each answer."""
-        said = self.messages
-        answers = (at for at, message in enumerate(said) if message.role == "assistant")
-        return tuple(at for at in answers if at and said[at - 1].role != "assistant")
+        messages = self.messages
+        answers = (at for at, message in enumerate(messages) if message.role == "assistant")
+        return tuple(at for at in answers if at and messages[at - 1].role != "assistant")
 
     @cached_property
     def needs(self) -> tuple[Need, ...]:
@@ -122,14 +122,19 @@ class Recording:
         """The needed identifiers by the position of the model call."""
         wanted: dict[int, list[str]] = {}
         for need in self.needs:
-            wanted.setdefault(max((at for at in self.calls if at <= need.at), default=-1), []).append(need.name)
+            wanted.setdefault(
+                max((at for at in self.calls if at <= need.at), default=-1), []
+            ).append(need.name)
         return wanted
 
     @cached_property
     def found(self) -> dict[str, list[int]]:
         """For each needed identifier the messages whose text holds it."""
         texts = [plain_text(message) for message in self.messages]
-        return {name: [at for at, text in enumerate(texts) if name in text] for name in {n.name for n in self.needs}}
+        return {
+            name: [at for at, text in enumerate(texts) if name in text]
+            for name in {n.name for n in self.needs}
+        }
 
     def replay(self, compactor: Compactor) -> Replay:
         """Send every request of the recording as *compactor* would have had it.
@@ -139,11 +144,11 @@ class Recording:
         total, sent = Replay(), tuple[Message, ...]()
         for at, view in self._requests(compactor):
             wanted = self.wanted.get(at, ())
-            kept = Counter(place for place in places(view, wanted, self.found) if place)
+            survived = Counter(place for place in places(view, wanted, self.found) if place)
             tokens = view.tokens - view.profile.calibrate(view.profile.fixed_tokens)
             broke = view.messages[: len(sent)] != sent
             sent = view.messages
-            total += Replay(1, tokens, int(broke), len(wanted), kept)
+            total += Replay(1, tokens, int(broke), len(wanted), survived)
         return total
 
     def _requests(self, compactor: Compactor) -> Iterator[tuple[int, View]]:
@@ -156,17 +161,24 @@ class Recording:
 
 
 def _needs(messages: Iterable[Message], pattern: re.Pattern[str], system: str) -> Iterator[Need]:
-    said, brought, used = set(pattern.findall(system)), set[str](), set[str]()
+    mentioned, brought, used = set(pattern.findall(system)), set[str](), set[str]()
     for at, message in enumerate(messages):
-        now = [name for part in message.parts if isinstance(part, ToolCall) for name in names(part, pattern)]
+        now = [
+            name
+            for part in message.parts
+            if isinstance(part, ToolCall)
+            for name in names(part, pattern)
+        ]
         for name in dict.fromkeys(now):
             if name in brought and name not in used:
                 yield Need(at, name)
         used.update(now)
-        said.update(name for name in (*now, *pattern.findall(message.text)) if name not in brought)
+        mentioned.update(
+            name for name in (*now, *pattern.findall(message.text)) if name not in brought
+        )
         for part in message.parts:
             if isinstance(part, ToolResult):
-                brought.update(name for name in pattern.findall(part.text) if name not in said)
+                brought.update(name for name in pattern.findall(part.text) if name not in mentioned)
 
 
 def names(call: ToolCall, pattern: re.Pattern[str]) -> Iterator[str]:
@@ -181,44 +193,50 @@ def names(call: ToolCall, pattern: re.Pattern[str]) -> Iterator[str]:
 
 def _strings(value: Any) -> Iterator[str]:
     """All strings in a JSON value, without recursion."""
-    left = [value]
-    while left:
-        match left.pop():
+    pending = [value]
+    while pending:
+        match pending.pop():
             case str() as text:
                 yield text
             case dict() as fields:
-                left += reversed(fields.values())
+                pending += reversed(fields.values())
             case list() as items:
-                left += reversed(items)
+                pending += reversed(items)
             case _:
                 pass
 
 
-def places(view: View, wanted: Sequence[str], found: dict[str, list[int]]) -> list[Place | None]:
+def places(
+    view: View, wanted: Sequence[str], positions: dict[str, list[int]]
+) -> list[Place | None]:
     """Where *view* still shows each name; *found* says which messages hold it as they were said."""
     if not wanted:
         return []
-    swapped = "\n".join(_inserted(view, several=False))
-    folded = written_out("\n".join(_inserted(view, several=True)))
-    hidden = {at for placed in view.visible_edits for at in range(placed.edit.start, placed.edit.stop)}
+    swapped = "\n".join(_summary_texts(view, several=False))
+    folded = expand_groups("\n".join(_summary_texts(view, several=True)))
+    hidden = {
+        at for placed in view.visible_edits for at in range(placed.edit.start, placed.edit.stop)
+    }
     end = len(view.transcript)
 
     def place(name: str) -> Place | None:
-        if any(at < end and at not in hidden for at in found[name]):
+        if any(at < end and at not in hidden for at in positions[name]):
             return "tail"
         return "stub" if name in swapped else "summary" if name in folded else None
 
     return [place(name) for name in wanted]
 
 
-def written_out(text: str) -> str:
+def expand_groups(text: str) -> str:
     """A summary's text, and after it the paths of each of its groups: `src/{a.py,b.py}` says
     `src/a.py` and `src/b.py` (docs/summaries.md)."""
     groups = _GROUP.findall(text)
-    return "\n".join((text, *(folder + name for folder, listed in groups for name in listed.split(","))))
+    return "\n".join(
+        (text, *(folder + name for folder, listed in groups for name in listed.split(",")))
+    )
 
 
-def _inserted(view: View, *, several: bool) -> Iterator[str]:
+def _summary_texts(view: View, *, several: bool) -> Iterator[str]:
     """Texts shown instead of single messages, or of several."""
     for edit, _ in view.visible_edits:
         if (edit.stop - edit.start > 1) == several:

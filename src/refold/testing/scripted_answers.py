@@ -46,12 +46,12 @@ class Reply:
     """Send this instead, whatever it is."""
 
     @property
-    def called(self) -> tuple[Call, ...]:
+    def calls_made(self) -> tuple[Call, ...]:
         """The tools that it calls."""
         return self.calls or ((Call(),) if self.finish == "tool" else ())
 
     @property
-    def finished(self) -> str:
+    def finish_reason(self) -> str:
         """Why it ends: a call of a tool ends it with `tool`."""
         return "tool" if self.calls and self.finish == "stop" else self.finish
 
@@ -67,9 +67,11 @@ class Received:
     """The parsed JSON."""
 
 
-def encoded(reply: Reply, received: Received) -> tuple[int, bytes]:
+def encode_reply(reply: Reply, received: Received) -> tuple[int, bytes]:
     """Status and body of *reply* in the format that the path asks for."""
-    form = next((form for ending, form in _FORMS.items() if ending in received.path.partition("?")[0]), None)
+    form = next(
+        (form for ending, form in _FORMS.items() if ending in received.path.partition("?")[0]), None
+    )
     if form is None:
         return 404, b'{"error": {"message": "no such path", "type": "not_found_error"}}'
     if reply.body is not None:
@@ -87,7 +89,12 @@ def _model(received: Received) -> str:
 def _error(reply: Reply) -> dict[str, Any]:
     """An error as all four APIs read it: each takes what it knows."""
     kind = reply.code or _ERRORS.get(reply.status, "invalid_request_error")
-    error = {"message": reply.text, "type": kind, "code": reply.code or reply.status, "status": kind.upper()}
+    error = {
+        "message": reply.text,
+        "type": kind,
+        "code": reply.code or reply.status,
+        "status": kind.upper(),
+    }
     return {"type": "error", "error": error}
 
 
@@ -106,9 +113,11 @@ def _chat(reply: Reply, model: str) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
     if reply.reasoning:
         message["reasoning_content"] = reply.reasoning
-    if calls := reply.called:
+    if calls := reply.calls_made:
         message["tool_calls"] = [_chat_call(at, call) for at, call in enumerate(calls, 1)]
-    finish = {"filter": "content_filter", "tool": "tool_calls"}.get(reply.finished, reply.finished)
+    finish = {"filter": "content_filter", "tool": "tool_calls"}.get(
+        reply.finish_reason, reply.finish_reason
+    )
     read, wrote, cached = reply.usage
     return {
         "id": "chatcmpl-1",
@@ -134,16 +143,27 @@ def _responses(reply: Reply, model: str) -> dict[str, Any]:
     output: list[dict[str, Any]] = []
     if reply.reasoning:
         summary = [{"type": "summary_text", "text": reply.reasoning}]
-        output.append({"id": "rs_1", "type": "reasoning", "summary": summary, "encrypted_content": "c2ln"})
+        output.append(
+            {"id": "rs_1", "type": "reasoning", "summary": summary, "encrypted_content": "c2ln"}
+        )
     if reply.text:
         block = {"type": "output_text", "text": reply.text, "annotations": []}
         output.append(
-            {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": [block]}
+            {
+                "id": "msg_1",
+                "type": "message",
+                "role": "assistant",
+                "status": "completed",
+                "content": [block],
+            }
         )
-    output += [_responses_call(at, call) for at, call in enumerate(reply.called, 1)]
-    why = {"length": "max_output_tokens", "filter": "content_filter", "stop": None, "tool": None}.get(
-        reply.finished, reply.finished
-    )
+    output += [_responses_call(at, call) for at, call in enumerate(reply.calls_made, 1)]
+    why = {
+        "length": "max_output_tokens",
+        "filter": "content_filter",
+        "stop": None,
+        "tool": None,
+    }.get(reply.finish_reason, reply.finish_reason)
     read, wrote, cached = reply.usage
     return {
         "id": "resp_1",
@@ -168,7 +188,12 @@ def _responses(reply: Reply, model: str) -> dict[str, Any]:
 
 def _responses_call(at: int, call: Call) -> dict[str, Any]:
     arguments, call_id = json.dumps(dict(call.arguments)), call.id or f"call_{at}"
-    place = {"id": f"fc_{call.id or at}", "type": "function_call", "call_id": call_id, "status": "completed"}
+    place = {
+        "id": f"fc_{call.id or at}",
+        "type": "function_call",
+        "call_id": call_id,
+        "status": "completed",
+    }
     return {**place, "name": call.name, "arguments": arguments}
 
 
@@ -178,9 +203,14 @@ def _anthropic(reply: Reply, model: str) -> dict[str, Any]:
         content.append({"type": "thinking", "thinking": reply.reasoning, "signature": "c2ln"})
     if reply.text:
         content.append({"type": "text", "text": reply.text})
-    for at, call in enumerate(reply.called, 1):
+    for at, call in enumerate(reply.calls_made, 1):
         content.append(
-            {"type": "tool_use", "id": call.id or f"toolu_{at}", "name": call.name, "input": dict(call.arguments)}
+            {
+                "type": "tool_use",
+                "id": call.id or f"toolu_{at}",
+                "name": call.name,
+                "input": dict(call.arguments),
+            }
         )
     finishes = {"stop": "end_turn", "length": "max_tokens", "filter": "refusal", "tool": "tool_use"}
     read, wrote, cached = reply.usage
@@ -190,7 +220,7 @@ def _anthropic(reply: Reply, model: str) -> dict[str, Any]:
         "role": "assistant",
         "model": model,
         "content": content,
-        "stop_reason": finishes.get(reply.finished, reply.finished),
+        "stop_reason": finishes.get(reply.finish_reason, reply.finish_reason),
         "stop_sequence": None,
         "usage": {
             "input_tokens": read - cached,
@@ -206,10 +236,12 @@ def _gemini_call(call: Call) -> dict[str, Any]:
 
 
 def _gemini(reply: Reply, model: str) -> dict[str, Any]:
-    parts: list[dict[str, Any]] = [{"text": reply.reasoning, "thought": True}] if reply.reasoning else []
+    parts: list[dict[str, Any]] = (
+        [{"text": reply.reasoning, "thought": True}] if reply.reasoning else []
+    )
     if reply.text:
         parts.append({"text": reply.text})
-    parts += [{"functionCall": _gemini_call(call)} for call in reply.called]
+    parts += [{"functionCall": _gemini_call(call)} for call in reply.calls_made]
     finishes = {"stop": "STOP", "length": "MAX_TOKENS", "filter": "SAFETY", "tool": "STOP"}
     read, wrote, cached = reply.usage
     return {
@@ -217,7 +249,7 @@ def _gemini(reply: Reply, model: str) -> dict[str, Any]:
             {
                 "index": 0,
                 "content": {"role": "model", "parts": parts},
-                "finishReason": finishes.get(reply.finished, reply.finished),
+                "finishReason": finishes.get(reply.finish_reason, reply.finish_reason),
             }
         ],
         "modelVersion": model,
@@ -230,5 +262,10 @@ def _gemini(reply: Reply, model: str) -> dict[str, Any]:
     }
 
 
-_FORMS = {"/chat/completions": _chat, "/responses": _responses, "/messages": _anthropic, ":generateContent": _gemini}
+_FORMS = {
+    "/chat/completions": _chat,
+    "/responses": _responses,
+    "/messages": _anthropic,
+    ":generateContent": _gemini,
+}
 """What a path contains, and the format it asks for."""

@@ -59,12 +59,16 @@ class ScriptedPipeline:
         self.errors.append(error)
         return self.hardened(incoming, outgoing, error)
 
-    async def drop_thinking(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
+    async def drop_thinking(
+        self, incoming: Incoming, outgoing: Outgoing, error: bytes
+    ) -> Outgoing | None:
         """What the function makes of it."""
         self.errors.append(error)
         return self.freed(incoming, outgoing, error)
 
-    def record_answer(self, incoming: Incoming, outgoing: Outgoing, usage: Any, status: int = 200) -> None:  # noqa: ARG002 - the shape
+    def record_answer(
+        self, incoming: Incoming, outgoing: Outgoing, usage: Any, status: int = 200  # noqa: ARG002 - the signature
+    ) -> None:
         """Keep it."""
         self.finishes.append((outgoing, usage))
 
@@ -103,7 +107,10 @@ class Serving:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.stop()
         self._thread.join(20)

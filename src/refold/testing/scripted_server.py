@@ -12,9 +12,9 @@ from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import Any, Self
 
-from refold.testing.scripted_answers import Received, Reply, encoded
+from refold.testing.scripted_answers import Received, Reply, encode_reply
 
-__all__ = ["Received", "Reply", "Script", "ScriptedServer", "encoded"]
+__all__ = ["Received", "Reply", "Script", "ScriptedServer", "encode_reply"]
 
 Script = Sequence[str | Reply] | Callable[[Received], str | Reply]
 
@@ -46,7 +46,10 @@ class ScriptedServer:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._closing.set()
         self._http.shutdown()
@@ -58,15 +61,19 @@ class ScriptedServer:
         with self._lock:
             self.received.append(received)
             at = len(self.received) - 1
-        reply = self._scripted(received, at)
+        reply = self._next_reply(received, at)
         reply = Reply(reply) if isinstance(reply, str) else reply
         self._closing.wait(reply.delay)
         return reply
 
-    def _scripted(self, received: Received, at: int) -> str | Reply:
+    def _next_reply(self, received: Received, at: int) -> str | Reply:
         if callable(self.script):
             return self.script(received)
-        return self.script[at] if at < len(self.script) else Reply("the script has no more replies", status=400)
+        return (
+            self.script[at]
+            if at < len(self.script)
+            else Reply("the script has no more replies", status=400)
+        )
 
 
 class _Listener(ThreadingHTTPServer):
@@ -86,7 +93,7 @@ def _handler(server: ScriptedServer) -> type[BaseHTTPRequestHandler]:
             self._send(server.reply_to(received), received)
 
         def _send(self, reply: Reply, received: Received) -> None:
-            status, data = encoded(reply, received)
+            status, data = encode_reply(reply, received)
             try:
                 self.send_response(status)
                 self.send_header("content-type", "application/json")

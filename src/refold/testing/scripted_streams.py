@@ -10,7 +10,11 @@ def events(path: str, answer: dict[str, Any], asked: Any) -> tuple[bytes, ...]:
     """*answer*, which is what the API would give at once, as the events it streams instead."""
     if "/chat/completions" in path:
         return tuple(
-            _chat(answer, isinstance(asked, dict) and (asked.get("stream_options") or {}).get("include_usage"))
+            _chat(
+                answer,
+                isinstance(asked, dict)
+                and (asked.get("stream_options") or {}).get("include_usage"),
+            )
         )
     if "/responses" in path:
         return tuple(_responses(answer))
@@ -31,7 +35,12 @@ def _words(text: str | None) -> list[str]:
 
 def _chat(answer: dict[str, Any], with_usage: Any) -> Iterator[bytes]:
     message, finish = answer["choices"][0]["message"], answer["choices"][0]["finish_reason"]
-    fixed = {"id": answer["id"], "object": "chat.completion.chunk", "created": 0, "model": answer["model"]}
+    fixed = {
+        "id": answer["id"],
+        "object": "chat.completion.chunk",
+        "created": 0,
+        "model": answer["model"],
+    }
 
     def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
         return event({**fixed, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
@@ -60,7 +69,9 @@ _UNSAID: dict[str, dict[str, Any]] = {
 """How an item begins."""
 
 
-def _response_events(answer: dict[str, Any], begun: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _response_events(
+    answer: dict[str, Any], begun: dict[str, Any]
+) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "response.created", {"response": begun}
     yield "response.in_progress", {"response": begun}
     for at, item in enumerate(answer["output"]):
@@ -92,20 +103,29 @@ def _anthropic(answer: dict[str, Any]) -> Iterator[bytes]:
 
 
 def _message_events(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    begun = {**answer, "content": [], "stop_reason": None, "usage": {**answer["usage"], "output_tokens": 1}}
+    begun = {
+        **answer,
+        "content": [],
+        "stop_reason": None,
+        "usage": {**answer["usage"], "output_tokens": 1},
+    }
     yield {"type": "message_start", "message": begun}
     yield {"type": "ping"}
     for at, block in enumerate(answer["content"]):
-        yield {"type": "content_block_start", "index": at, "content_block": _emptied(block)}
+        yield {"type": "content_block_start", "index": at, "content_block": _without_content(block)}
         for delta in _deltas(block):
             yield {"type": "content_block_delta", "index": at, "delta": delta}
         yield {"type": "content_block_stop", "index": at}
     stop = {"stop_reason": answer["stop_reason"], "stop_sequence": None}
-    yield {"type": "message_delta", "delta": stop, "usage": {"output_tokens": answer["usage"]["output_tokens"]}}
+    yield {
+        "type": "message_delta",
+        "delta": stop,
+        "usage": {"output_tokens": answer["usage"]["output_tokens"]},
+    }
     yield {"type": "message_stop"}
 
 
-def _emptied(block: dict[str, Any]) -> dict[str, Any]:
+def _without_content(block: dict[str, Any]) -> dict[str, Any]:
     empty = {"text": "", "thinking": "", "signature": "", "input": {}}
     return {name: empty.get(name, value) for name, value in block.items()}
 
@@ -123,10 +143,12 @@ def _deltas(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _gemini(answer: dict[str, Any]) -> Iterator[bytes]:
     candidate = answer["candidates"][0]
     parts = candidate["content"]["parts"]
-    pieces = [{**part, "text": word} for part in parts if "text" in part for word in _words(part["text"])]
+    pieces = [
+        {**part, "text": word} for part in parts if "text" in part for word in _words(part["text"])
+    ]
     pieces += [part for part in parts if "text" not in part]
     for at, piece in enumerate(pieces or [{"text": ""}]):
         last = at >= len(pieces) - 1
-        told: dict[str, Any] = {"index": 0, "content": {"role": "model", "parts": [piece]}}
-        told |= {"finishReason": candidate["finishReason"]} if last else {}
-        yield event({**answer, "candidates": [told]} if last else {"candidates": [told]})
+        chunk: dict[str, Any] = {"index": 0, "content": {"role": "model", "parts": [piece]}}
+        chunk |= {"finishReason": candidate["finishReason"]} if last else {}
+        yield event({**answer, "candidates": [chunk]} if last else {"candidates": [chunk]})

@@ -14,7 +14,7 @@ from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import Any, Self
 
-from refold.testing.scripted_answers import Received, Reply, encoded
+from refold.testing.scripted_answers import Received, Reply, encode_reply
 from refold.testing.scripted_streams import events
 
 
@@ -41,7 +41,9 @@ class Asked:
     def wants_stream(self) -> bool:
         """Does it ask for a stream?"""
         body = self.json
-        return ":streamGenerateContent" in self.target or (isinstance(body, dict) and body.get("stream") is True)
+        return ":streamGenerateContent" in self.target or (
+            isinstance(body, dict) and body.get("stream") is True
+        )
 
     def all(self, name: str) -> list[str]:
         """The values of a header."""
@@ -98,7 +100,10 @@ class ScriptedUpstream:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.closing.set()
         self._http.shutdown()
@@ -110,10 +115,14 @@ class ScriptedUpstream:
         with self._lock:
             self.asked.append(asked)
             at = len(self.asked) - 1
-        found = self.script(asked) if callable(self.script) else self.script[min(at, len(self.script) - 1)]
-        if isinstance(found, Played):
-            return found
-        return Played(found if isinstance(found, Reply) else Reply(found))
+        reply = (
+            self.script(asked)
+            if callable(self.script)
+            else self.script[min(at, len(self.script) - 1)]
+        )
+        if isinstance(reply, Played):
+            return reply
+        return Played(reply if isinstance(reply, Reply) else Reply(reply))
 
     def count_left(self) -> None:
         """One more client has left."""
@@ -150,7 +159,7 @@ class _Handler(BaseHTTPRequestHandler):
         asked = Asked(self.command, self.path, headers, self._body())
         played = self._upstream.answer_to(asked)
         if self._waits(played.reply.delay):
-            self._send(played, *_made(played, asked))
+            self._send(played, *_make(played, asked))
 
     do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _answer  # noqa: N815 - the server's names
 
@@ -171,7 +180,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         chunked = not played.length
         pieces = pieces if chunked else tuple(pieces)
-        size = ("transfer-encoding", "chunked") if chunked else ("content-length", str(sum(map(len, pieces))))
+        size = (
+            ("transfer-encoding", "chunked")
+            if chunked
+            else ("content-length", str(sum(map(len, pieces))))
+        )
         self.send_header(*size)
         self.end_headers()
         if self.command == "HEAD":
@@ -187,8 +200,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _waits(self, seconds: float) -> bool:
         """Wait; False as soon as the client has left."""
         until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0 and not self._upstream.closing.is_set():
-            ready, _, _ = select.select([self.connection], [], [], min(left, 0.05))
+        while (remaining := until - time.monotonic()) > 0 and not self._upstream.closing.is_set():
+            ready, _, _ = select.select([self.connection], [], [], min(remaining, 0.05))
             if ready and not self.connection.recv(1, socket.MSG_PEEK):
                 self._upstream.count_left()
                 return False
@@ -200,24 +213,26 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _extra(reply: Reply) -> list[tuple[str, str]]:
     extra = [("location", reply.location)] if reply.location else []
-    return extra + ([("retry-after", f"{reply.retry_after:g}")] if reply.retry_after is not None else [])
+    return extra + (
+        [("retry-after", f"{reply.retry_after:g}")] if reply.retry_after is not None else []
+    )
 
 
-def _made(played: Played, asked: Asked) -> tuple[str, Iterable[bytes]]:
+def _make(played: Played, asked: Asked) -> tuple[str, Iterable[bytes]]:
     """Content type and pieces of the body."""
     if played.pieces is not None:
         return "application/json", played.pieces
     path = asked.target.partition("?")[0].replace(":streamGenerateContent", ":generateContent")
-    _, data = encoded(played.reply, Received(path, {}, asked.json))
+    _, data = encode_reply(played.reply, Received(path, {}, asked.json))
     if played.reply.status >= 300 or played.reply.body is not None or not asked.wants_stream:
         return "application/json", (data,)
     streamed = events(path, json.loads(data), asked.json)
     if ":streamGenerateContent" in asked.target and "alt=sse" not in asked.target:
-        return "application/json", _listed(streamed)
+        return "application/json", _as_list(streamed)
     return "text/event-stream", streamed
 
 
-def _listed(streamed: tuple[bytes, ...]) -> tuple[bytes, ...]:
+def _as_list(streamed: tuple[bytes, ...]) -> tuple[bytes, ...]:
     """Gemini's stream without `alt=sse`: one JSON list."""
     values = [one.removeprefix(b"data: ").strip() for one in streamed]
     return (b"[" + values[0], *(b",\r\n" + one for one in values[1:]), b"]")

@@ -13,7 +13,10 @@ PARTS: tuple[Part, ...] = (
     Thinking("hm", "signature=="),
     ToolCall("call_1", "read", '{"path":"a\\"b.py"}'),
     ToolResult(
-        "call_1", (Text("done"), Media("image", "image/png", "hash", 640, 480, 12_345)), error=True, name="read"
+        "call_1",
+        (Text("done"), Media("image", "image/png", "hash", 640, 480, 12_345)),
+        error=True,
+        name="read",
     ),
     Media("document", ref="file_1"),
     Opaque("server_tool", '{"n":12345678901234567890}', opens="s1", closes="s0"),
@@ -82,33 +85,47 @@ def _keeps_order(store: Store) -> None:
 
 
 def _later_wins(store: Store) -> None:
-    one, two = _edit(1), _edit(2)
-    other = Edit(one.start, one.stop, (user("amended"),), one.tip, one.by)
-    store.save([one, two])
-    store.save([other])
-    _expect("an id saved again is kept once, the later, and counts as last", store.load(["a"]), [two, other])
-    store.save([one, other, one])
-    _expect("likewise within one save", store.load(["a"]), [two, one])
+    first, two = _edit(1), _edit(2)
+    amended = Edit(first.start, first.stop, (user("amended"),), first.tip, first.by)
+    store.save([first, two])
+    store.save([amended])
+    _expect(
+        "an id saved again is kept once, the later, and counts as last",
+        store.load(["a"]),
+        [two, amended],
+    )
+    store.save([first, amended, first])
+    _expect("likewise within one save", store.load(["a"]), [two, first])
 
 
 def _removes(store: Store) -> None:
-    one, two = _edit(1), _edit(2)
-    store.save([one, two])
-    store.remove([one.id[:8], "unknown", "' OR 1=1 --", two.id + "\x00"])
-    _expect("remove takes full ids only and passes over unknown ones", store.load(["a"]), [one, two])
-    store.remove(iter([one.id, "unknown", one.id]))
+    first, two = _edit(1), _edit(2)
+    store.save([first, two])
+    store.remove([first.id[:8], "unknown", "' OR 1=1 --", two.id + "\x00"])
+    _expect(
+        "remove takes full ids only and passes over unknown ones", store.load(["a"]), [first, two]
+    )
+    store.remove(iter([first.id, "unknown", first.id]))
     _expect("remove forgets the edit", store.load(["a"]), [two])
-    store.save([one])
-    _expect("an edit removed and saved again is last", store.load(["a"]), [two, one])
+    store.save([first])
+    _expect("an edit removed and saved again is last", store.load(["a"]), [two, first])
 
 
 def _is_exact(store: Store) -> None:
     edit = Edit(
-        0, 10**9, tuple(Message("assistant", (part,)) for part in PARTS), "a", "Summarize(keep=8, 中=' \ud800')"
+        0,
+        10**9,
+        tuple(Message("assistant", (part,)) for part in PARTS),
+        "a",
+        "Summarize(keep=8, 中=' \ud800')",
     )
     bare = Edit(0, 1, (), "b")
     store.save([edit, bare])
-    _expect("what was saved comes back exactly, every kind of part and any text", store.load(["a", "b"]), [edit, bare])
+    _expect(
+        "what was saved comes back exactly, every kind of part and any text",
+        store.load(["a", "b"]),
+        [edit, bare],
+    )
 
 
 def _is_all_or_nothing(store: Store) -> None:
@@ -139,7 +156,11 @@ def _tells_changes(store: Store) -> None:
 def _holds_many(store: Store) -> None:
     edits = [_edit(n, str(n)) for n in range(0, 10_000, 100)]
     store.save(edits)
-    _expect("load finds a hundred edits for ten thousand tips", store.load([str(n) for n in range(10_000)]), edits)
+    _expect(
+        "load finds a hundred edits for ten thousand tips",
+        store.load([str(n) for n in range(10_000)]),
+        edits,
+    )
 
 
 def _serves_threads(store: Store) -> None:
@@ -158,15 +179,25 @@ def _holds_claims(store: Store) -> None:
     claims = as_claim_store(store)
     if claims is None:
         return
-    _expect("a claim is had once", [claims.claim("a", who, 60) for who in ("one", "two", "one")], [True, False, True])
+    _expect(
+        "a claim is had once",
+        [claims.claim("a", who, 60) for who in ("one", "two", "one")],
+        [True, False, True],
+    )
     claims.release("a", "two")
     _expect("nobody can release another's claim", [claims.claim("a", "two", 60)], [False])
     _expect("claims do not touch one another", [claims.claim("b", "two", 60)], [True])
     claims.release("a", "one")
     _expect("a claim that was released is free", [claims.claim("a", "two", -1)], [True])
-    _expect("a claim whose time is over is free", [claims.claim("a", who, 60) for who in ("one", "two")], [True, False])
+    _expect(
+        "a claim whose time is over is free",
+        [claims.claim("a", who, 60) for who in ("one", "two")],
+        [True, False],
+    )
     taken: list[bool] = []
-    threads = [Thread(target=lambda n=n: taken.append(claims.claim("c", str(n), 60))) for n in range(8)]
+    threads = [
+        Thread(target=lambda n=n: taken.append(claims.claim("c", str(n), 60))) for n in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -187,23 +218,31 @@ def _finds_rows(store: Store) -> None:
     _expect("the ledger gives its rows in the order of recording", ledger.ledger(), rows)
     for tip in ODD:
         _expect(
-            f"the rows of the tip {tip!r}, exactly", rows_about(ledger, [tip]), [row for row in rows if row.tip == tip]
+            f"the rows of the tip {tip!r}, exactly",
+            rows_about(ledger, [tip]),
+            [row for row in rows if row.tip == tip],
         )
-    _expect("the rows of all tips, each once, as recorded", rows_about(ledger, [*reversed(ODD), *ODD]), rows)
+    _expect(
+        "the rows of all tips, each once, as recorded",
+        rows_about(ledger, [*reversed(ODD), *ODD]),
+        rows,
+    )
     _expect("the rows of no tips are none", rows_about(ledger, []), [])
-    _expect("the rows of unknown tips are none", rows_about(ledger, ["b", "aa", "a\x00c", "\udfff"]), [])
+    _expect(
+        "the rows of unknown tips are none", rows_about(ledger, ["b", "aa", "a\x00c", "\udfff"]), []
+    )
     asked = [*map(str, range(10_000)), "中文", "a"]
     wanted = [row for row in rows if row.tip in asked]
     _expect("the rows of ten thousand tips", rows_about(ledger, asked), wanted)
 
 
-def _is_shared(store: Store, other: Store) -> None:
-    before = other.version()
+def _is_shared(store: Store, second: Store) -> None:
+    before = second.version()
     store.save([_edit(1)])
-    _expect("an edit is there when the place is opened again", other.load(["a"]), [_edit(1)])
-    _expect("version changes when another object has saved", [other.version() != before], [True])
+    _expect("an edit is there when the place is opened again", second.load(["a"]), [_edit(1)])
+    _expect("version changes when another object has saved", [second.version() != before], [True])
     middle = store.version()
-    other.remove([_edit(1).id])
+    second.remove([_edit(1).id])
     _expect("a removal is seen by the first", store.load(["a"]), [])
     _expect("version changes when another object has removed", [store.version() != middle], [True])
 
@@ -233,13 +272,16 @@ def _save_all(store: Store, batches: Iterable[list[Edit]]) -> None:
         store.save(batch)
 
 
-def _expect(law: str, found: Iterable[object], expected: Sequence[object]) -> None:
-    got = list(found)
+def _expect(law: str, actual: Iterable[object], expected: Sequence[object]) -> None:
+    got = list(actual)
     if got != expected:
-        raise AssertionError(f"{law}: expected {len(expected)} {_short(expected)}, got {len(got)} {_short(got)}")
+        raise AssertionError(
+            f"{law}: expected {len(expected)} {_short(expected)}, got {len(got)} {_short(got)}"
+        )
 
 
 def _short(values: Sequence[object]) -> str:
     return ", ".join(
-        f"{value.id} ({value.start}:{value.stop})" if isinstance(value, Edit) else repr(value) for value in values[:8]
+        f"{value.id} ({value.start}:{value.stop})" if isinstance(value, Edit) else repr(value)
+        for value in values[:8]
     )

@@ -21,7 +21,7 @@ from refold.gateway.pipeline.pipeline import Pipeline
 from refold.memory import MemorySink
 from refold.presets.soft_hard import SoftHardCompactor
 from refold.presets.soft_hard_commands import Dispatcher
-from refold.presets.soft_hard_said import Conversations
+from refold.presets.soft_hard_history import Conversations
 
 T = TypeVar("T")
 PENDING_PREVIEWS = 16

@@ -29,27 +29,30 @@ class Conversations:
         self._kept = OrderedDict[Conversation, list[tuple[Any, tuple[Any, ...]]]]()
         self._lock = Lock()
 
-    def said(self, name: Conversation, messages: Any) -> Any:
+    def full_history(self, name: Conversation, messages: Any) -> Any:
         """Everything that *messages* said, what was compacted away included."""
         with self._lock:
-            kept = self._kept.get(name, [])
-        if not kept or not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
+            pairs = self._kept.get(name, [])
+        if not pairs or not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
             return messages
         same = 0
-        while same < min(len(kept), len(messages)) and messages[same] == kept[same][0]:
+        while same < min(len(pairs), len(messages)) and messages[same] == pairs[same][0]:
             same += 1
-        return [*(deepcopy(one) for _, originals in kept[:same] for one in originals), *messages[same:]]
+        return [
+            *(deepcopy(original) for _, originals in pairs[:same] for original in originals),
+            *messages[same:],
+        ]
 
-    def keep(self, name: Conversation, said: Any, shown: Any) -> None:
+    def keep(self, name: Conversation, full: Any, shown: Any) -> None:
         """The conversation of this *name*, which said *said*, goes on with the list *shown*."""
-        if name[1] is None or not isinstance(said, list):
+        if name[1] is None or not isinstance(full, list):
             return
-        kept = [
+        pairs = [
             (deepcopy(entry), deepcopy((entry,) if originals is None else originals))
-            for entry, originals in shares(said, shown)
+            for entry, originals in shares(full, shown)
         ]
         with self._lock:
-            self._kept[name] = kept
+            self._kept[name] = pairs
             self._kept.move_to_end(name)
             while self._most is not None and len(self._kept) > self._most:
                 self._kept.popitem(last=False)
