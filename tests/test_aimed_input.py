@@ -36,6 +36,7 @@ from refold.summarizers.heuristic.layout import _quote
 from refold.summarizers.heuristic.lexicon import BINDING, PREFERRING, STRESSING
 from refold.summarizers.heuristic.parse import parse_summary
 from refold.summarizers.model.accept import _heading, _heading_lines, check_quotes
+from refold.testing.replay import expand_groups
 from refold.text.clip import Gap
 from refold.text.summary_wrapper import wrap_summary
 
@@ -384,6 +385,8 @@ def _seconds(call: Callable[[Any], Any], text: Any, times: int = 1) -> float:
 SIZES = (2_000, 8_000, 32_000, 128_000) if NIGHTLY else (1_500, 12_000)
 QUICK = 0.02
 """Seconds in which a text of any of these sizes may be read without another look at it."""
+LOOKS = 12
+"""How often what seems slow is measured again: beside busy processes a cache that is cold doubles what is short."""
 
 
 def grows(
@@ -394,7 +397,7 @@ def grows(
         shorter, longer = text(small), text(large)
         if _seconds(call, longer) > quick:
             times = len(longer) / max(1, len(shorter)) if isinstance(longer, str | bytes) else large / small
-            looks = (exponent(_seconds(call, shorter, 5), _seconds(call, longer, 3), times) for _ in range(4))
+            looks = (exponent(_seconds(call, shorter, 5), _seconds(call, longer, 3), times) for _ in range(LOOKS))
             if (least := min_until(looks, WORST)) > WORST:
                 return least
     return 1.0
