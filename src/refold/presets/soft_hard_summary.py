@@ -129,11 +129,11 @@ class TopicSummary:
     ) -> Generator[Ask, Answer | None, Summary]:
         """The summary of `messages[start:stop]`, wrapped at most *max_tokens* tokens; empty if nothing fits."""
         yield from ()
-        found = read_span(view, start, stop)
-        own = [message for _, message in found.messages]
-        earlier = [*found.earlier, *(message.text for message in own if _language_of(message.text))]
-        said = [message for message in own if not _language_of(message.text)]
-        language = self._language(earlier, said)
+        source = read_span(view, start, stop)
+        own = [message for _, message in source.messages]
+        earlier = [*source.earlier, *(message.text for message in own if _language_of(message.text))]
+        texts = [message for message in own if not _language_of(message.text)]
+        language = self._language(earlier, texts)
         words = WORDS[language]
         notes = reduce(Notes.__add__, [*map(parse, earlier), notes_of(texts, words)], Notes())
         while view.profile.count(wrap_summary(text := render(notes, words))) > max_tokens:
@@ -271,9 +271,9 @@ def parse(text: str) -> Notes:
 
 
 def _foreign(text: str) -> Notes:
-    known = parse_record(text)
-    users = sum(known.repeats.get(text, 1) for text in known.requests)
-    notes = (one_line(sentence, SENTENCE) for note in known.notes for sentence in sentences(note))
+    record = parse_record(text)
+    users = sum(record.repeats.get(text, 1) for text in record.requests)
+    notes = (one_line(sentence, SENTENCE) for note in record.notes for sentence in sentences(note))
     return Notes(
         tuple(one_line(text, TOPIC) for text in record.requests),
         unique((*notes, *record.decisions)),
