@@ -87,11 +87,11 @@ class WholeHistory(HistoryCompressionStrategy):
     ) -> None:
         """One TLDR."""
         memory = Listed(tuple(memory_messages))
-        told = _writer(self.summarizer, self.prompt)
+        writer = _writer(self.summarizer, self.prompt)
         await llm_session.compact(
             strategies.WholeHistory(
                 max_tokens=self.max_tokens,
-                summarizer=told,
+                summarizer=writer,
                 preserve_memory=preserve_memory,
                 memory=memory,
             )
@@ -115,12 +115,12 @@ class FromLastNMessages(HistoryCompressionStrategy):
     ) -> None:
         """One TLDR of the newest messages."""
         memory = Listed(tuple(memory_messages))
-        told = _writer(self.summarizer, self.prompt)
+        writer = _writer(self.summarizer, self.prompt)
         await llm_session.compact(
             strategies.FromLastN(
                 self.n,
                 max_tokens=self.max_tokens,
-                summarizer=told,
+                summarizer=writer,
                 preserve_memory=preserve_memory,
                 memory=memory,
             )
@@ -145,12 +145,12 @@ class Chunked(HistoryCompressionStrategy):
     ) -> None:
         """Several TLDRs."""
         memory = Listed(tuple(memory_messages))
-        told = _writer(self.summarizer, self.prompt, record=False)
+        writer = _writer(self.summarizer, self.prompt, record=False)
         await llm_session.compact(
             strategies.Chunked(
                 self.size,
                 max_tokens=self.max_tokens,
-                summarizer=told,
+                summarizer=writer,
                 preserve_memory=preserve_memory,
                 memory=memory,
             )
