@@ -441,7 +441,7 @@ def test_no_function_over_text_is_worse_than_n_log_n(reader: Reader) -> None:
 )
 def test_c1_a_command_is_listed_without_what_trims_its_output(command: str, listed: str) -> None:
     """The last of these took months; a pipe in quotes or in `||` trims nothing."""
-    assert shell.listed_name(command) == listed
+    assert shell.name_command(command) == listed
 
 
 def test_c3_counts_are_read_whatever_stands_among_them() -> None:

@@ -19,8 +19,8 @@ def hidden_positions(view: View) -> dict[int, str]:
 
 def newly_hidden_positions(before: View | None, after: View) -> list[int]:
     """Positions, in order, that *after* hides and *before* does not; all that it hides without *before*."""
-    known = hidden_positions(before) if before is not None else {}
-    return sorted(hidden_positions(after).keys() - known.keys())
+    hidden_before = hidden_positions(before) if before is not None else {}
+    return sorted(hidden_positions(after).keys() - hidden_before.keys())
 
 
 def _still_shown(view: View, placed: VisibleEdit) -> bool:

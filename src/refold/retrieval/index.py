@@ -56,12 +56,12 @@ class Index(DatabaseClient):
     def find(self, hidden: Mapping[str, int], query: str) -> dict[int, float]:
         """Positions by score, of the messages whose tips are in *hidden* (tip to position) and that hold
         any word of *query*. Raises `StoreError`."""
-        found = dict[int, float]()
-        for wanted, more in ((any_word_query(query), 0.0), (phrase_query(query), PHRASE_BONUS)):
+        scores = dict[int, float]()
+        for wanted, bonus in ((any_word_query(query), 0.0), (phrase_query(query), PHRASE_BONUS)):
             for tip, score in self._matches(wanted):
                 if (at := hidden.get(tip)) is not None:
-                    found[at] = (found.get(at, 0.0) if more else score) + more
-        return found
+                    scores[at] = (scores.get(at, 0.0) if bonus else score) + bonus
+        return scores
 
     def _matches(self, wanted: str) -> list[tuple[str, float]]:
         if not wanted:
@@ -75,16 +75,16 @@ class Index(DatabaseClient):
         with self._database.connection("read") as connection:
             while low < high:
                 middle = (low + high + 1) // 2
-                known = connection.execute(IS_INDEXED, (transcript.tips[middle],)).fetchone()
-                low, high = (middle, high) if known else (low, middle - 1)
+                row = connection.execute(IS_INDEXED, (transcript.tips[middle],)).fetchone()
+                low, high = (middle, high) if row else (low, middle - 1)
         return low
 
 
 def _index_message(connection: sqlite3.Connection, transcript: Transcript, at: int) -> int:
     """Index one message unless another process was faster; 1 if it was new."""
-    told = connection.execute(ADD_TIP, (transcript.tips[at + 1],))
-    if told.rowcount:
+    inserted = connection.execute(ADD_TIP, (transcript.tips[at + 1],))
+    if inserted.rowcount:
         connection.execute(
-            ADD_TERMS, (told.lastrowid, " ".join(terms(readable_text(transcript.messages[at]))))
+            ADD_TERMS, (inserted.lastrowid, " ".join(terms(readable_text(transcript.messages[at]))))
         )
-    return told.rowcount
+    return inserted.rowcount

@@ -56,14 +56,14 @@ def _best_start(text: str, query: str, width: int) -> int:
 
 def word_pattern(query: str) -> re.Pattern[str] | None:
     """What finds the words of *query* in a text, the longest first; None if it has none."""
-    found = {run.text for run in runs(query[:ASKED])}
+    words = {run.text for run in runs(query[:ASKED])}
     pairs = {
         run.text[at : at + 2]
         for run in runs(query[:ASKED])
         if run.dense
         for at in range(len(run.text) - 1)
     }
-    wanted = sorted(found | pairs, key=lambda word: (-len(word), word))
+    wanted = sorted(words | pairs, key=lambda word: (-len(word), word))
     return re.compile("|".join(map(re.escape, wanted)), re.IGNORECASE) if wanted else None
 
 
@@ -97,10 +97,10 @@ def recall(
         return ()
     if index is None:
         with Index() as own:
-            found = _score_hidden(view, hidden, query, own)
+            scores = _score_hidden(view, hidden, query, own)
     else:
-        found = _score_hidden(view, hidden, query, index)
-    best = sorted(found.items(), key=lambda one: (-one[1], -one[0]))[:limit]
+        scores = _score_hidden(view, hidden, query, index)
+    best = sorted(scores.items(), key=lambda item: (-item[1], -item[0]))[:limit]
     return tuple(_make_hit(view, at, hidden[at], query, score, width) for at, score in best)
 
 
@@ -110,10 +110,10 @@ def _make_hit(view: View, at: int, edit: str, query: str, score: float, width: i
 
 
 def _score_hidden(view: View, hidden: dict[int, str], query: str, index: Index) -> dict[int, float]:
-    said = view.transcript
-    index.add(said, max(hidden) + 1)
-    found = index.find({said.tips[at + 1]: at for at in hidden}, query)
-    return {at: round(score, 6) for at, score in found.items()} or _find_literal(
+    transcript = view.transcript
+    index.add(transcript, max(hidden) + 1)
+    scores = index.find({transcript.tips[at + 1]: at for at in hidden}, query)
+    return {at: round(score, 6) for at, score in scores.items()} or _find_literal(
         view, hidden, query
     )
 
@@ -121,5 +121,5 @@ def _score_hidden(view: View, hidden: dict[int, str], query: str, index: Index) 
 def _find_literal(view: View, hidden: dict[int, str], query: str) -> dict[int, float]:
     """Hidden messages that hold the query as a string, however it is made up."""
     wanted = fold(query).strip()
-    said = view.transcript.messages
-    return {at: 1.0 for at in hidden if wanted in fold(readable_text(said[at]))}
+    messages = view.transcript.messages
+    return {at: 1.0 for at in hidden if wanted in fold(readable_text(messages[at]))}

@@ -43,15 +43,15 @@ class Call(NamedTuple):
         return value
 
     def _as_object(self) -> Mapping[str, Any]:
-        found = self.arguments
-        if isinstance(found, str):
+        arguments = self.arguments
+        if isinstance(arguments, str):
             try:
-                found = json.loads(found)
+                arguments = json.loads(arguments)
             except (ValueError, RecursionError):
                 raise ValueError("the arguments are no JSON") from None
-        if not isinstance(found, Mapping):
+        if not isinstance(arguments, Mapping):
             raise ValueError("the arguments are no JSON object")  # noqa: TRY004 - likewise
-        return found
+        return arguments
 
 
 def read_call(call: Any) -> Call | None:
@@ -220,9 +220,10 @@ def _answer_unfold(view: View, call: Call, _index: Index | None, size: int) -> s
             f"edit {edit.id[:8]} hides positions {edit.start} to {edit.stop - 1}, not {at}"
         )
     first, stop = (at, at + 1) if at >= 0 else (edit.start, edit.stop)
-    said = view.transcript.messages
+    messages = view.transcript.messages
     text = "\n\n".join(
-        f"[position {n}, {said[n].role}]\n{readable_text(said[n])}" for n in range(first, stop)
+        f"[position {n}, {messages[n].role}]\n{readable_text(messages[n])}"
+        for n in range(first, stop)
     )
     if not 0 <= offset <= len(text):
         raise ValueError(
@@ -236,5 +237,5 @@ def _page(text: str, offset: int, size: int, advice: str = "") -> str:
     if len(text) - offset <= size:
         return text[offset:]
     stop = floor(text, max(offset + 1, offset + size - 80))
-    left = f"[… {len(text) - stop} characters left; {advice or f'go on with offset {stop}'}]"
-    return f"{text[offset:stop]}\n{left}"
+    note = f"[… {len(text) - stop} characters left; {advice or f'go on with offset {stop}'}]"
+    return f"{text[offset:stop]}\n{note}"

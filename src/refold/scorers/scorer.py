@@ -19,10 +19,12 @@ settings: a frozen dataclass with `__call__` does by itself, a bare function has
 
 def score_messages(scorer: Scorer, view: View) -> Sequence[float]:
     """What *scorer* says. Raises ValueError unless it is one score for each message."""
-    found = scorer(view)
-    if len(found) != len(view.transcript):
-        raise ValueError(f"{scorer!r} gave {len(found)} scores for {len(view.transcript)} messages")
-    return found
+    scores = scorer(view)
+    if len(scores) != len(view.transcript):
+        raise ValueError(
+            f"{scorer!r} gave {len(scores)} scores for {len(view.transcript)} messages"
+        )
+    return scores
 
 
 def order_least_first(scorer: Scorer | None, view: View, positions: Iterable[int]) -> list[int]:
@@ -30,8 +32,8 @@ def order_least_first(scorer: Scorer | None, view: View, positions: Iterable[int
     scorer is not asked where there is nothing to choose."""
     order = sorted(positions)
     if scorer and len(order) > 1:
-        found = score_messages(scorer, view)
-        order.sort(key=lambda at: found[at])
+        scores = score_messages(scorer, view)
+        order.sort(key=lambda at: scores[at])
     return order
 
 
@@ -65,12 +67,12 @@ def choose_important(
 ) -> Important:
     """The messages that *scorer* gives *over* or more, at most *max_tokens* tokens of them: those with
     the highest scores, of equals the newest. And whatever *also* accepts."""
-    found = score_messages(scorer, view)
-    messages, left = set[Message](), max_tokens
-    matter = sorted((score, at) for at, score in enumerate(found) if score >= over)
+    scores = score_messages(scorer, view)
+    messages, rest = set[Message](), max_tokens
+    matter = sorted((score, at) for at, score in enumerate(scores) if score >= over)
     for _, at in reversed(matter):
-        left -= view.base.tokens(at, at + 1)
-        if left < 0:
+        rest -= view.base.tokens(at, at + 1)
+        if rest < 0:
             break
         messages.add(view.transcript.messages[at])
     return Important(scorer, over, max_tokens, also, frozenset(messages))

@@ -29,28 +29,28 @@ class Nearness:
 
     def __call__(self, view: View) -> Sequence[float]:
         """A score for each message."""
-        said = view.transcript.messages
-        if self.embed is None or not said:
-            return [0.0] * len(said)
-        texts = [plain_text(message)[: self.chars] for message in said]
-        task = "\n".join(_task_texts(said, texts))
+        messages = view.transcript.messages
+        if self.embed is None or not messages:
+            return [0.0] * len(messages)
+        texts = [plain_text(message)[: self.chars] for message in messages]
+        task = "\n".join(_task_texts(messages, texts))
         vectors = self.embed([task, *texts])
         if len(vectors) != len(texts) + 1:
             raise ValueError(f"the embedder gave {len(vectors)} vectors for {len(texts) + 1} texts")
         return [max(0.0, cosine(vectors[0], vector)) for vector in vectors[1:]]
 
 
-def cosine(one: Sequence[float], other: Sequence[float]) -> float:
+def cosine(first: Sequence[float], second: Sequence[float]) -> float:
     """The cosine of two vectors; 0.0 if one of them is nothing. Raises ValueError for two lengths."""
-    size = sqrt(sum(x * x for x in one) * sum(y * y for y in other))
-    return sum(x * y for x, y in zip(one, other, strict=True)) / size if size else 0.0
+    size = sqrt(sum(x * x for x in first) * sum(y * y for y in second))
+    return sum(x * y for x, y in zip(first, second, strict=True)) / size if size else 0.0
 
 
-def _task_texts(said: Sequence[Message], texts: Sequence[str]) -> Iterator[str]:
+def _task_texts(messages: Sequence[Message], texts: Sequence[str]) -> Iterator[str]:
     request = next(
-        (at for at in reversed(range(len(said))) if is_request(said[at]) and texts[at]), -1
+        (at for at in reversed(range(len(messages))) if is_request(messages[at]) and texts[at]), -1
     )
-    latest = next((at for at in reversed(range(len(said))) if texts[at]), -1)
+    latest = next((at for at in reversed(range(len(messages))) if texts[at]), -1)
     yield from (texts[at] for at in dict.fromkeys((request, latest)) if at >= 0)
 
 
@@ -75,13 +75,13 @@ class Attention:
 
     def __call__(self, view: View) -> Sequence[float]:
         """A score for each message."""
-        said = view.transcript.messages
-        if self.attend is None or not said:
-            return [0.0] * len(said)
-        weights = self.attend([plain_text(message)[: self.chars] for message in said])
-        if len(weights) != len(said) or not all(weight >= 0 for weight in weights):
+        messages = view.transcript.messages
+        if self.attend is None or not messages:
+            return [0.0] * len(messages)
+        weights = self.attend([plain_text(message)[: self.chars] for message in messages])
+        if len(weights) != len(messages) or not all(weight >= 0 for weight in weights):
             raise ValueError(
-                f"{self.name or 'attend'} gave no weight of at least 0 for each of {len(said)} texts"
+                f"{self.name or 'attend'} gave no weight of at least 0 for each of {len(messages)} texts"
             )
         most = max(weights)
         return [weight / most if most else 0.0 for weight in weights]

@@ -129,6 +129,6 @@ class Weighted:
         terms = [(weight, score_messages(scorer, view)) for weight, scorer in self.terms if weight]
         total = sum(weight for weight, _ in terms)
         return [
-            sum(weight * found[at] for weight, found in terms) / total
+            sum(weight * scores[at] for weight, scores in terms) / total
             for at in range(len(view.transcript))
         ]

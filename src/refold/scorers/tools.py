@@ -55,35 +55,35 @@ class Errors:
 
     def __call__(self, view: View) -> Sequence[float]:
         """A score for each message."""
-        said = view.transcript.messages
+        messages = view.transcript.messages
         loose = (
             any(isinstance(p, ToolResult) and (p.error or is_failure(p.text)) for p in m.parts)
-            for m in said
+            for m in messages
         )
-        found = [1.0 if failed else 0.5 for failed in loose]
+        scores = [1.0 if failed else 0.5 for failed in loose]
         best: dict[int, float] = {}
         worked = set[tuple[str, ...]]()
-        for one in reversed(find_exchanges(view)):
-            key = _attempt_key(one)
-            score = 0.5 if not one.is_failure else self.resolved if key in worked else 1.0
-            for at in (one.call_position, one.result_position):
+        for exchange in reversed(find_exchanges(view)):
+            key = _attempt_key(exchange)
+            score = 0.5 if not exchange.is_failure else self.resolved if key in worked else 1.0
+            for at in (exchange.call_position, exchange.result_position):
                 best[at] = max(best.get(at, score), score)
-            if not one.is_failure:
+            if not exchange.is_failure:
                 worked.add(key)
         for at, score in best.items():
-            found[at] = score
-        return found
+            scores[at] = score
+        return scores
 
 
-def _attempt_key(one: Exchange) -> tuple[str, ...]:
+def _attempt_key(exchange: Exchange) -> tuple[str, ...]:
     """What was tried."""
-    done = effect_of_call(one.call)
+    done = effect_of_call(exchange.call)
     if done.command:
-        return (one.call.name, shell.listed_name(done.command))
+        return (exchange.call.name, shell.name_command(done.command))
     return (
-        (one.call.name, *(path for path, _ in done.files))
+        (exchange.call.name, *(path for path, _ in done.files))
         if done.files
-        else (one.call.name, one.call.arguments)
+        else (exchange.call.name, exchange.call.arguments)
     )
 
 
@@ -100,20 +100,20 @@ class Freshness:
 
     def __call__(self, view: View) -> Sequence[float]:
         """A score for each message."""
-        found: dict[int, float] = {}
+        scores: dict[int, float] = {}
         later = _Later()
-        for one in reversed(find_exchanges(view)):
-            score = self._of(one, later)
-            for at in (one.call_position, one.result_position):
-                found[at] = max(found.get(at, score), score)
-            if not one.is_failure:
-                later.note(one)
-        return [found.get(at, 1.0) for at in range(len(view.transcript))]
+        for exchange in reversed(find_exchanges(view)):
+            score = self._of(exchange, later)
+            for at in (exchange.call_position, exchange.result_position):
+                scores[at] = max(scores.get(at, score), score)
+            if not exchange.is_failure:
+                later.note(exchange)
+        return [scores.get(at, 1.0) for at in range(len(view.transcript))]
 
-    def _of(self, one: Exchange, later: "_Later") -> float:
-        if (one.call.name, one.call.arguments) in later.calls:
+    def _of(self, exchange: Exchange, later: "_Later") -> float:
+        if (exchange.call.name, exchange.call.arguments) in later.calls:
             return self.repeated
-        paths = [path for path, _ in _normalized_files(one)]
+        paths = [path for path, _ in _normalized_files(exchange)]
         return max((self._of_path(path, later) for path in paths), default=1.0)
 
     def _of_path(self, path: str, later: "_Later") -> float:
@@ -131,23 +131,23 @@ class _Later:
     """Files read whole."""
     written: set[str] = field(default_factory=set)
 
-    def note(self, one: Exchange) -> None:
-        self.calls.add((one.call.name, one.call.arguments))
-        for path, state in _normalized_files(one):
+    def note(self, exchange: Exchange) -> None:
+        self.calls.add((exchange.call.name, exchange.call.arguments))
+        for path, state in _normalized_files(exchange):
             if state != "read":
                 self.written.add(path)
-            elif _reads_whole_file(one):
+            elif _reads_whole_file(exchange):
                 self.read.add(path)
 
 
-def _normalized_files(one: Exchange) -> list[tuple[str, str]]:
-    return [(normpath(path), state) for path, state in effect_of_call(one.call).files]
+def _normalized_files(exchange: Exchange) -> list[tuple[str, str]]:
+    return [(normpath(path), state) for path, state in effect_of_call(exchange.call).files]
 
 
-def _reads_whole_file(one: Exchange) -> bool:
+def _reads_whole_file(exchange: Exchange) -> bool:
     """A read by a tool that names no lines: commands, which may print a part, are none."""
-    given = arguments_of(one.call)
-    return not effect_of_call(one.call).command and all(
+    given = arguments_of(exchange.call)
+    return not effect_of_call(exchange.call).command and all(
         isinstance(value, str) for value in given.values()
     )
 
@@ -171,13 +171,13 @@ class References:
 
     def __call__(self, view: View) -> Sequence[float]:
         """A score for each message."""
-        said = view.transcript.messages
-        weights = [0.0] * len(said)
+        messages = view.transcript.messages
+        weights = [0.0] * len(messages)
         holder: dict[str, int] = {}
         words = IdentifierTally()
         about: dict[str, str] = {}
-        for at, message in enumerate(said):
-            age = len(said) - 1 - at
+        for at, message in enumerate(messages):
+            age = len(messages) - 1 - at
             for name in _identifiers_in(words, _written_texts(message)):
                 if name in holder:
                     weights[holder[name]] += 1 / (1 + age / self.half)
@@ -199,7 +199,7 @@ def _written_texts(message: Message) -> list[str]:
 
 def _identifiers_in(words: IdentifierTally, texts: list[str]) -> list[str]:
     """The identifiers of texts, each once; *words* remembers what each word was found to be."""
-    found = IdentifierTally(names=words.names, kinds=words.kinds)
+    tally = IdentifierTally(names=words.names, kinds=words.kinds)
     for text in texts:
-        note_identifiers(found, text, 0)
-    return list(found.last)
+        note_identifiers(tally, text, 0)
+    return list(tally.last)

@@ -85,19 +85,19 @@ def segments(message: Message) -> tuple[Segment, ...]:
         return ()
     if summary_in(message) is not None:
         message = without_summary(message)
-    found = list[Segment]()
+    spoken = list[Segment]()
     for at, part in enumerate(message.parts):
         if isinstance(part, Text):
-            found += (
+            spoken += (
                 _make_segment(text, carrier, message.role, at)
                 for text, carrier in _split_text(part.text, message.role)
             )
         elif isinstance(part, ToolResult):
-            found += (Segment("person", text, at, is_lifted=True) for text in steering_texts(part))
-    if not found and message.role == "user" and not message.results:
+            spoken += (Segment("person", text, at, is_lifted=True) for text in steering_texts(part))
+    if not spoken and message.role == "user" and not message.results:
         media = (at for at, part in enumerate(message.parts) if isinstance(part, Media | Opaque))
-        found += (Segment("person", "", at) for at in media)
-    return tuple(found)
+        spoken += (Segment("person", "", at) for at in media)
+    return tuple(spoken)
 
 
 def steering_texts(result: ToolResult) -> list[str]:
@@ -116,16 +116,18 @@ def own_words(segment: Segment) -> str:
     if arguments := _ARGUMENTS.search(text):
         return arguments[1].strip()
     text = text.partition(REMINDER)[0].rstrip() if REMINDER in text else text
-    found = _OPEN.match(text)
-    closes = found is not None and text.endswith(f"</{found[1]}>")
-    return text[found.end() : -len(found[1]) - 3].strip() if found and closes else text
+    match = _OPEN.match(text)
+    closes = match is not None and text.endswith(f"</{match[1]}>")
+    return text[match.end() : -len(match[1]) - 3].strip() if match and closes else text
 
 
 def read_ran_command(text: str) -> tuple[str, str] | None:
     """A command that the person ran, and what it said, of a text that tells of both; None for any other."""
     bare = text.strip()
-    command, told, output = bare.removeprefix(RAN_COMMAND[0]).partition(RAN_COMMAND[1])
-    return (command.strip(), output.strip()) if bare.startswith(RAN_COMMAND[0]) and told else None
+    command, separator, output = bare.removeprefix(RAN_COMMAND[0]).partition(RAN_COMMAND[1])
+    return (
+        (command.strip(), output.strip()) if bare.startswith(RAN_COMMAND[0]) and separator else None
+    )
 
 
 def without_numbers(text: str) -> str:
@@ -192,9 +194,9 @@ def _carrier_of_text(bare: str, role: str) -> Carrier | None:
         return TOOL
     if bare.startswith(RETRY_MARKS[0]) and RETRY_MARKS[1] in bare:
         return PERSON if NEW_TASK in bare else TOOL
-    if found := _FIRST_BARE.match(bare):
-        known = _BARE[found[0]]
-        return PERSON if known is TOOL and NEW_TASK in bare else known
+    if match := _FIRST_BARE.match(bare):
+        carrier = _BARE[match[0]]
+        return PERSON if carrier is TOOL and NEW_TASK in bare else carrier
     return SUMMARY if RESUME_LINE in bare[-400:] else None
 
 
@@ -203,7 +205,7 @@ def _split_outside_elements(text: str, role: str) -> Iterator[tuple[str, Carrier
     if role == "user":
         yield text, PERSON
         return
-    starts = sorted({0, *(found.start() for found in _NEXT.finditer(text))})
+    starts = sorted({0, *(match.start() for match in _NEXT.finditer(text))})
     for start, stop in zip(starts, [*starts[1:], len(text)], strict=True):
         if (piece := text[start:stop]).strip():
             yield piece, _carrier_by_prefix(piece) or ORDER
@@ -211,9 +213,11 @@ def _split_outside_elements(text: str, role: str) -> Iterator[tuple[str, Carrier
 
 def _carrier_of_element(text: str) -> Carrier:
     """What an element is: its inside decides, then its tag; one that nobody knows is context."""
-    found = _OPEN.search(text)
-    known = TAGS.get(found[1], NOTE) if found else NOTE
-    return known if known.voice == "person" else _carrier_by_prefix(_element_body(text)) or known
+    match = _OPEN.search(text)
+    carrier = TAGS.get(match[1], NOTE) if match else NOTE
+    return (
+        carrier if carrier.voice == "person" else _carrier_by_prefix(_element_body(text)) or carrier
+    )
 
 
 def _carrier_by_prefix(text: str) -> Carrier | None:
@@ -221,15 +225,15 @@ def _carrier_by_prefix(text: str) -> Carrier | None:
     text = text.lstrip()
     if is_steering(text):
         return PERSON
-    found = _FIRST_INSIDE.match(text)
-    return _INSIDE[found[0]] if found else None
+    match = _FIRST_INSIDE.match(text)
+    return _INSIDE[match[0]] if match else None
 
 
 def is_steering(text: str) -> bool:
     """Does a client say here that a person spoke while the model worked?"""
     text = text.lstrip()
-    if known := _FIRST_INSIDE.match(text):
-        return _INSIDE[known[0]].voice == "person"
+    if prefix := _FIRST_INSIDE.match(text):
+        return _INSIDE[prefix[0]].voice == "person"
     head = text[:STEERING_CHARS]
     return bool(STEERING_WORDS.search(head)) and not SUMMARY_WORDS.search(head)
 
@@ -237,9 +241,9 @@ def is_steering(text: str) -> bool:
 def _element_body(element: str) -> str:
     """An element's inside; of one inside another that of the inner. Any other text as it is."""
     text = element.strip()
-    found = _OPEN.match(text)
-    end = text.rfind(f"</{found[1]}") if found else -1
-    return text[found.end() : end].strip() if found and end >= found.end() else text
+    match = _OPEN.match(text)
+    end = text.rfind(f"</{match[1]}") if match else -1
+    return text[match.end() : end].strip() if match and end >= match.end() else text
 
 
 def _spans_if_only_elements(text: str) -> list[tuple[int, int]]:
@@ -247,8 +251,8 @@ def _spans_if_only_elements(text: str) -> list[tuple[int, int]]:
     spans, at, end = list[tuple[int, int]](), 0, len(text.rstrip())
     while at < end:
         start = _skip_blanks(text, at)
-        found = _OPEN.match(text, start)
-        if found is None or (stop := _element_end(text, found)) < 0:
+        opening = _OPEN.match(text, start)
+        if opening is None or (stop := _element_end(text, opening)) < 0:
             return []
         spans.append((start, stop))
         at = stop
@@ -258,21 +262,21 @@ def _spans_if_only_elements(text: str) -> list[tuple[int, int]]:
 def _find_marked_elements(text: str) -> Iterator[tuple[int, int]]:
     """Where elements of known tags stand that begin a line; one that never closes is no element."""
     at, missing = 0, set[str]()
-    while found := _KNOWN_TAG.search(text, at):
-        stop = -1 if found[1] in missing else _element_end(text, found)
+    while opening := _KNOWN_TAG.search(text, at):
+        stop = -1 if opening[1] in missing else _element_end(text, opening)
         if stop < 0:
-            missing.add(found[1])
-            at = found.end()
+            missing.add(opening[1])
+            at = opening.end()
         else:
-            yield found.start(), stop
+            yield opening.start(), stop
             at = stop
 
 
-def _element_end(text: str, found: "re.Match[str]") -> int:
+def _element_end(text: str, opening: "re.Match[str]") -> int:
     """Where an element ends that opens as *found*; -1 where it does not."""
-    if found.re is _OPEN and found[3]:
-        return found.end()
-    close = text.find(f"</{found[1]}", found.end())
+    if opening.re is _OPEN and opening[3]:
+        return opening.end()
+    close = text.find(f"</{opening[1]}", opening.end())
     stop = text.find(">", close, close + NAME + 500) if close >= 0 else -1
     return stop + 1 if stop >= 0 else -1
 
@@ -286,8 +290,8 @@ def _skip_blanks(text: str, at: int) -> int:
 def _trailing_elements(text: str) -> Iterator[str]:
     """The elements at the end of a text, the last first."""
     end = len(text)
-    while end and (found := _LAST.search(text, max(0, end - NAME - 40), end)):
-        start = text.rfind(f"<{found[1]}", 0, found.start())
+    while end and (closing := _LAST.search(text, max(0, end - NAME - 40), end)):
+        start = text.rfind(f"<{closing[1]}", 0, closing.start())
         if start < 0:
             return
         yield text[start:end].strip()

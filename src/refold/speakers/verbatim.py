@@ -49,19 +49,19 @@ def view_segments(view: View) -> Segmented:
 def segment_messages(messages: Sequence[Message], known: Segmented | None = None) -> Segmented:
     """Who says what in each of *messages*. A text that begins with a line of its own ending in a colon, as another does,
     is a tool's: so do clients label what is no person's, and people do not twice."""
-    found = list(map(segments, messages)) if known is None else list(known)
+    segmented = list(map(segments, messages)) if known is None else list(known)
     labels = dict[str, int]()
-    for at, spoken in enumerate(found):
+    for at, spoken in enumerate(segmented):
         if spoken and belongs_to_summary(messages, at):
-            found[at] = ()
+            segmented[at] = ()
         for segment in spoken:
             if label := _label(segment):
                 labels[label] = labels.get(label, 0) + 1
     if all(count == 1 for count in labels.values()):
-        return found
+        return segmented
     return [
         tuple(_apply_label(segment, labels) for segment in spoken) if spoken else ()
-        for spoken in found
+        for spoken in segmented
     ]
 
 
@@ -89,17 +89,17 @@ def current_request(
     Where nobody surely has, the newest text that may be a person's; so too beside older words where a turn begins with
     none. Steering adds to a request and does not replace it.
     """
-    found = _open_request(
+    open_request = _open_request(
         messages, spoken, lambda segment: segment.voice == "person" and segment.is_sure
     ) or _open_request(messages, spoken, lambda segment: segment.voice == "person")
-    if not found:
+    if not open_request:
         return _newest_text(messages, spoken, (_is_unknown, _is_no_summary))
-    newest = _newest_text(messages, spoken, (_is_unknown,), max(found) + 1)
+    newest = _newest_text(messages, spoken, (_is_unknown,), max(open_request) + 1)
     begun = any(
         messages[at].role == "assistant" and _ends_turn(messages, at)
-        for at in range(max(found), max(newest, default=0))
+        for at in range(max(open_request), max(newest, default=0))
     )
-    return found | newest if begun else found
+    return open_request | newest if begun else open_request
 
 
 def find_verbatim(view: View, stop: int, room: int | None = None) -> Verbatim:
@@ -126,10 +126,10 @@ def find_verbatim_in(
     spoken = segment_messages(messages) if spoken is None else spoken
     asked = {} if _is_over(messages, stop) else current_request(messages, spoken)
     count, most = room or (_count_nothing, 1)
-    left, left_out = _TokenRoom(count, most), 0
+    request_room, left_out = _TokenRoom(count, most), 0
     chosen = dict[int, list[Segment]]()
     for at in sorted((at for at in asked if at < stop), reverse=True):
-        if at not in (min(asked), max(asked)) and not left.takes(asked[at]):
+        if at not in (min(asked), max(asked)) and not request_room.takes(asked[at]):
             left_out += len(asked[at])
         else:
             chosen[at] = list(asked[at])
@@ -150,15 +150,15 @@ def find_verbatim_in(
                 left_out += 1
             else:
                 chosen.setdefault(at, []).append(segment)
-    told = [(at, _reduce_message(messages[at], own)) for at, own in sorted(chosen.items())]
+    messages_kept = [(at, _reduce_message(messages[at], own)) for at, own in sorted(chosen.items())]
     examples = {at for at, own in chosen.items() if any(segment.kind == EXAMPLE for segment in own)}
-    dialogue = [(at, message) for at, message in told if at in examples]
+    dialogue = [(at, message) for at, message in messages_kept if at in examples]
     answers = [
         (at + 1, messages[at + 1])
         for at in examples
         if at + 1 < stop and _is_answer(messages[at + 1])
     ]
-    beside = tuple((at, message) for at, message in told if at not in examples)
+    beside = tuple((at, message) for at, message in messages_kept if at not in examples)
     request = frozenset(at for at in asked if at in chosen)
     return Verbatim(beside, tuple(sorted([*dialogue, *answers], key=_place)), request, left_out)
 
@@ -172,7 +172,9 @@ class _TokenRoom:
 
     def takes(self, spoken: Sequence[Segment]) -> bool:
         """Is there room for these? They take it; what is older than one that finds none has none, either."""
-        self.remaining -= sum(self.count(Message("user", (Text(segment.text),))) for segment in spoken)
+        self.remaining -= sum(
+            self.count(Message("user", (Text(segment.text),))) for segment in spoken
+        )
         return self.remaining >= 0
 
 
@@ -180,8 +182,8 @@ def _count_nothing(message: Message) -> int:  # noqa: ARG001 - the shape
     return 0
 
 
-def _place(told: tuple[int, Message]) -> int:
-    return told[0]
+def _place(placed: tuple[int, Message]) -> int:
+    return placed[0]
 
 
 def _is_answer(message: Message) -> bool:
@@ -217,8 +219,8 @@ def _reduce_message(message: Message, chosen: Sequence[Segment]) -> Message:
             parts += [part] if asks or not message.text else []
         elif at in by_part:
             parts += _reduce_part(part.text if isinstance(part, Text) else "", by_part[at])
-    told = Message("user" if message.results else message.role, tuple(parts))
-    return message if told == message else told
+    reduced = Message("user" if message.results else message.role, tuple(parts))
+    return message if reduced == message else reduced
 
 
 def _reduce_part(whole: str, chosen: Sequence[Segment]) -> list[Text]:
@@ -237,22 +239,22 @@ def _reduce_part(whole: str, chosen: Sequence[Segment]) -> list[Text]:
 def _open_request(
     messages: Sequence[Message], spoken: Segmented, is_own: SegmentFilter
 ) -> dict[int, tuple[Segment, ...]]:
-    found, known = dict[int, tuple[Segment, ...]](), set[str]()
+    request, seen = dict[int, tuple[Segment, ...]](), set[str]()
     for at in reversed(range(len(messages))):
         if messages[at].role == "assistant":
-            if found and _ends_turn(messages, at):
+            if request and _ends_turn(messages, at):
                 break
         elif own := tuple(
-            segment for segment in spoken[at] if is_own(segment) and _is_new(segment, known)
+            segment for segment in spoken[at] if is_own(segment) and _is_new(segment, seen)
         ):
-            found[at] = own
-    return found
+            request[at] = own
+    return request
 
 
-def _is_new(segment: Segment, known: set[str]) -> bool:
+def _is_new(segment: Segment, seen: set[str]) -> bool:
     """Is this not what was said later in the same words?"""
-    new = not segment.text or segment.text not in known
-    known.add(segment.text)
+    new = not segment.text or segment.text not in seen
+    seen.add(segment.text)
     return new
 
 

@@ -67,7 +67,7 @@ class FactSummary:
     ) -> Generator[Ask, Answer | None, Summary]:
         """The facts in `messages[start:stop]`; empty where nothing was found, or nothing could be asked."""
         form, facts = FactsForm(self.concepts), Sections()
-        known, record = _read_span(view, start, stop, form)
+        earlier_facts, record = _read_span(view, start, stop, form)
         parts = split_record_into_parts(
             record, view.base.cuts, self.piece, lambda e: view.profile.count(user(e.render()))
         )
@@ -80,12 +80,12 @@ class FactSummary:
                 ),
             )
         for part in parts:
-            found = yield from self._ask_part(form, part)
-            if found.facts is None:
-                return Summary("", Ending(found.outcome, found.reason))
-            facts = form.merge(facts, found.facts)
-        if known is not None:
-            facts = form.merge(known, facts)
+            answer = yield from self._ask_part(form, part)
+            if answer.facts is None:
+                return Summary("", Ending(answer.outcome, answer.reason))
+            facts = form.merge(facts, answer.facts)
+        if earlier_facts is not None:
+            facts = form.merge(earlier_facts, facts)
         if not facts.entries:
             return Summary("", Ending("noop", "no facts found"))
         return _fit_facts(
@@ -122,22 +122,22 @@ def _read_span(
 ) -> tuple[Sections | None, list[Element]]:
     """What earlier summaries of facts know, and the record of everything else. What was said is
     looked through, not what edits show of it, except where a summary stands for it."""
-    known: Sections | None = None
+    earlier_facts: Sections | None = None
     record = list[Element]()
     for at, message in _messages_or_summaries(view, start, stop):
         text = summary_in(message)
         facts = None if text is None else form.read_rendered(text, STATUS_TITLE)
         if facts is not None:
-            known = form.merge(known, facts)
+            earlier_facts = form.merge(earlier_facts, facts)
         elif text is not None:
             record.append(Element(at, "previous-summary", text))
         record += record_elements([(at, without_summary(message))], DETAILS[1])
-    return known, record
+    return earlier_facts, record
 
 
 def _messages_or_summaries(view: View, start: int, stop: int) -> Iterator[tuple[int, Message]]:
     """Messages as they were said, or the summaries that stand for them, with positions."""
-    said = view.transcript.messages
+    messages = view.transcript.messages
     for item in view.iter_items():
         if item.start < start or item.stop > stop:
             continue
@@ -149,7 +149,7 @@ def _messages_or_summaries(view: View, start: int, stop: int) -> Iterator[tuple[
         if summaries:
             yield from ((item.start, message) for message in summaries)
         else:
-            yield from enumerate(said[item.start : item.stop], item.start)
+            yield from enumerate(messages[item.start : item.stop], item.start)
 
 
 def describe_status(messages: Sequence[Message]) -> str:

@@ -234,7 +234,12 @@ def _bridge(placement: Placement, next_speaker: str) -> Iterable[Message]:
 def _next_speaker(view: View, stop: int) -> str:
     """Who speaks behind the fold; if nobody does, `model` when it is the model's turn, else `end`."""
     role = next(
-        (item.messages[0].role for item in view.iter_items() if item.start >= stop and item.messages), ""
+        (
+            item.messages[0].role
+            for item in view.iter_items()
+            if item.start >= stop and item.messages
+        ),
+        "",
     )
     if role:
         return role
@@ -277,7 +282,9 @@ def summarize_span(
     than the span.
     """
     start, stop = surroundings.start, surroundings.stop
-    shown = sum(item.tokens for item in view.iter_items() if start <= item.start and item.stop <= stop)
+    shown = sum(
+        item.tokens for item in view.iter_items() if start <= item.start and item.stop <= stop
+    )
     stay = surroundings.tokens(view)
     hidden = shown - stay
     cap = min(max_tokens, hidden - hidden // 8)

@@ -40,8 +40,8 @@ def tail_start(view: View, keep: float) -> int:
     if len(view.transcript) < 2:
         return 0
     marks = _find_marks(view)
-    found = _by_share(view, marks, keep) if isinstance(keep, float) else _by_count(view, keep)
-    return found if found > _conversation_start(view) else _latest_exchange(view, marks)
+    start = _by_share(view, marks, keep) if isinstance(keep, float) else _by_count(view, keep)
+    return start if start > _conversation_start(view) else _latest_exchange(view, marks)
 
 
 def _by_count(view: View, keep: float) -> int:
@@ -86,10 +86,10 @@ def _find_marks(view: View) -> _Marks:
     starts = [item.start for item in view.iter_items()]
     sums = list(accumulate((item.tokens for item in view.iter_items()), initial=0))
     cuts = [cut for cut in starts if cut and cut in view.cuts]
-    said = view.transcript.messages
+    messages = view.transcript.messages
     spoken = view_segments(view)
-    turns = [cut for cut in cuts if said[cut].role == "user" and has_person(spoken[cut])]
-    steps = [cut for cut in cuts if said[cut].role == "assistant" and said[cut - 1].results]
+    turns = [cut for cut in cuts if messages[cut].role == "user" and has_person(spoken[cut])]
+    steps = [cut for cut in cuts if messages[cut].role == "assistant" and messages[cut - 1].results]
     return _Marks(starts, sums, turns, steps)
 
 

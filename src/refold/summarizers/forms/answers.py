@@ -33,7 +33,7 @@ def _read_object(text: str, at: int) -> tuple[Any, int]:
         pass
     piece, end = _balance(text, at)
     try:
-        return decoder.decode(_TRAILING.sub(lambda found: found[1] or "", piece)), end
+        return decoder.decode(_TRAILING.sub(lambda match: match[1] or "", piece)), end
     except (ValueError, RecursionError):
         return None, at + 1 if piece else end
 
@@ -42,17 +42,17 @@ def _balance(text: str, at: int) -> tuple[str, int]:
     """The object that begins at *at* up to its closing bracket, and where it ends; closed here if the text ends before.
     Nothing, up to where it is nested too deep."""
     stack = list[str]()
-    for found in _STRINGS.finditer(text, at):
-        mark = found[0]
+    for match in _STRINGS.finditer(text, at):
+        mark = match[0]
         if mark in _CLOSES:
             stack.append(_CLOSES[mark])
             if len(stack) > MAX_DEPTH:
-                return "", found.end()
+                return "", match.end()
         elif mark in "}]":
             if not stack or stack.pop() != mark:
                 break
             if not stack:
-                return text[at : found.end()], found.end()
+                return text[at : match.end()], match.end()
         elif len(mark) == 1 or mark[-1] != '"':
             return f'{text[at:]}"{"".join(reversed(stack))}', len(text)
     return text[at:].rstrip().rstrip(",") + "".join(reversed(stack)), len(text)

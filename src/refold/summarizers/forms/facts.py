@@ -91,16 +91,18 @@ class FactsForm:
     def parse(self, text: str) -> Sections | None:
         """The facts in a rendered text or an answer; None where the text is neither. An answer that
         found nothing is `Sections()`."""
-        written = self._sections(dict(self._lists(text)))
-        if written.entries:
-            return written
-        known = {concept.keyword.casefold(): concept for concept in self.concepts}
-        found = [
-            value for value in find_objects(text) if any(key.casefold() in known for key in value)
+        rendered = self._sections(dict(self._lists(text)))
+        if rendered.entries:
+            return rendered
+        by_keyword = {concept.keyword.casefold(): concept for concept in self.concepts}
+        answers = [
+            value
+            for value in find_objects(text)
+            if any(key.casefold() in by_keyword for key in value)
         ]
-        if not found:
+        if not answers:
             return None
-        named = ((known.get(key.casefold()), value) for key, value in found[-1].items())
+        named = ((by_keyword.get(key.casefold()), value) for key, value in answers[-1].items())
         return self._sections(
             {
                 c.keyword: tuple(_read_facts(value, single=c.fact_type is FactType.SINGLE))
@@ -109,12 +111,12 @@ class FactsForm:
             }
         )
 
-    def read_rendered(self, text: str, *others: str) -> Sections | None:
+    def read_rendered(self, text: str, *other_titles: str) -> Sections | None:
         """The facts in a text that this form rendered, with sections titled *others* behind them; None
         for every other text, one with facts on other concepts too."""
         titles = {title.strip() for title in re.findall(r"^## (.*)$", text, re.MULTILINE)}
         if not text.startswith("## ") or not titles <= {
-            *others,
+            *other_titles,
             *(concept.keyword for concept in self.concepts),
         }:
             return None
@@ -159,10 +161,10 @@ class FactsForm:
 
     def _lists(self, text: str) -> Iterator[tuple[str, Iterable[str]]]:
         """(keyword, facts) of each heading of ours in a rendered text; other headings end a list."""
-        known = {concept.keyword for concept in self.concepts}
+        keywords = {concept.keyword for concept in self.concepts}
         for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
             title, _, body = section.partition("\n")
-            if title.strip() in known:
+            if title.strip() in keywords:
                 yield title.strip(), tuple(list_items("\n" + body))
 
 
@@ -172,8 +174,8 @@ def _count_word(concept: Concept) -> str:
 
 def _fit_concept(concept: Concept, texts: Iterable[str]) -> tuple[str, ...]:
     """The texts that say something; of a single fact the first."""
-    found = tuple(text for text in clean_items(texts) if not _SENTINEL.fullmatch(text))
-    return found[:1] if concept.fact_type is FactType.SINGLE else found
+    facts = tuple(text for text in clean_items(texts) if not _SENTINEL.fullmatch(text))
+    return facts[:1] if concept.fact_type is FactType.SINGLE else facts
 
 
 def _read_facts(value: Any, *, single: bool = False) -> Iterator[str]:

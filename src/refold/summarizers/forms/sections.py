@@ -60,8 +60,8 @@ def comparison_key(text: str) -> str:
 def merge_items(old: Iterable[str], new: Iterable[str]) -> tuple[str, ...]:
     """Both lists, the old first; of two texts that say the same, the newer wording in the older's place."""
     fresh = {comparison_key(text): text for text in new}
-    kept = [fresh.pop(comparison_key(text), text) for text in old]
-    return (*kept, *fresh.values())
+    merged = [fresh.pop(comparison_key(text), text) for text in old]
+    return (*merged, *fresh.values())
 
 
 _FENCE = re.compile(r"(?:```|~~~)")
@@ -123,10 +123,10 @@ class SectionsForm:
             bodies.setdefault(title, [""]).append(line)
         if any(heading.required and heading.title not in bodies for heading in self.headings):
             return None
-        found = self._sections(
+        value = self._sections(
             (title, list_items("\n".join(lines))) for title, lines in bodies.items()
         )
-        return found if found.entries else None
+        return value if value.entries else None
 
     def render(self, value: Sections) -> str:
         """Every heading, with its entries."""
@@ -158,8 +158,8 @@ class SectionsForm:
             )
         )
 
-    def _sections(self, found: Iterable[tuple[str, Iterable[str]]]) -> Sections:
-        texts = {title: tuple(entries) for title, entries in found}
+    def _sections(self, entries_by_title: Iterable[tuple[str, Iterable[str]]]) -> Sections:
+        texts = {title: tuple(entries) for title, entries in entries_by_title}
         return Sections(tuple((h.title, texts.get(h.title, ())) for h in self.headings))
 
     def _pattern(self) -> re.Pattern[str]:
@@ -174,13 +174,13 @@ class SectionsForm:
 
     def _title(self, line: str, pattern: re.Pattern[str]) -> tuple[str, str] | None:
         """The title that a line is, and what else stands on it; None for any other line."""
-        found = pattern.match(line)
-        if not found:
+        match = pattern.match(line)
+        if not match:
             return None
-        marked, rest = found[1] or found[2] or found[3], found[6].strip()
-        if rest and not (marked and found[5]):
+        marked, rest = match[1] or match[2] or match[3], match[6].strip()
+        if rest and not (marked and match[5]):
             return None
-        return self._titles_by_word()[re.sub(r"[ _-]", " ", found[4]).casefold()], rest
+        return self._titles_by_word()[re.sub(r"[ _-]", " ", match[4]).casefold()], rest
 
     def _titles_by_word(self) -> dict[str, str]:
         words = ((word, h.title) for h in self.headings for word in (h.title, *h.aliases))

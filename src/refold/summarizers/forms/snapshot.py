@@ -205,21 +205,21 @@ def read_snapshot(text: str) -> Snapshot | None:
     """The snapshot in *text*, or None. Reads what models make of it: text and scratchpads around it,
     code fences, unescaped or doubly wrapped content, tags that do not close. Never raises (C0-10).
     """
-    kept = strip_scratchpads(text, opening_tag([ROOT, "overall_goal"]))
-    root = element_content(kept, ROOT)
+    answer = strip_scratchpads(text, opening_tag([ROOT, "overall_goal"]))
+    root = element_content(answer, ROOT)
     bodies: dict[str, list[str]] = {}
-    for tag, body in find_elements(kept if root is None else root, tuple(_TAGS)):
+    for tag, body in find_elements(answer if root is None else root, tuple(_TAGS)):
         bodies.setdefault(_TAGS[tag], []).append(unescape(body))
     if "overall_goal" not in bodies or len(bodies) < 2:
         return None
-    found = Snapshot(
+    snapshot = Snapshot(
         next((goal for goal in bodies["overall_goal"] if has_content(goal.strip())), ""),
         tuple(_section_items(bodies, "key_knowledge")),
         tuple(map(_read_file, _section_items(bodies, "file_system_state"))),
         tuple(_section_items(bodies, "recent_actions")),
         tuple(map(_read_step, _section_items(bodies, "current_plan"))),
     )
-    return None if found == Snapshot() else found
+    return None if snapshot == Snapshot() else snapshot
 
 
 def _section_items(bodies: dict[str, list[str]], section: str) -> Iterator[str]:
@@ -270,13 +270,13 @@ def _split_path(text: str) -> tuple[str, str]:
         return str(path), _strip_dash(text[end:])
     if text.startswith("`") and (end := text.find("`", 1)) > 1:
         return text[1:end], _strip_dash(text[end + 1 :])
-    found = _PLAIN.match(text)
-    return (found[0], _strip_dash(text[found.end() :])) if found else (text.strip('`": '), "")
+    match = _PLAIN.match(text)
+    return (match[0], _strip_dash(text[match.end() :])) if match else (text.strip('`": '), "")
 
 
 def _strip_dash(text: str) -> str:
-    found = _NOTE.match(text)
-    return text[found.end() :].strip() if found else text.strip()
+    match = _NOTE.match(text)
+    return text[match.end() :].strip() if match else text.strip()
 
 
 def _merge_files(old: tuple[File, ...], new: tuple[File, ...]) -> tuple[File, ...]:
@@ -336,5 +336,5 @@ def _read_step(line: str) -> Step:
 def _merge_steps(old: tuple[Step, ...], new: tuple[Step, ...]) -> tuple[Step, ...]:
     """The steps of both: the new status of those that *new* names, and no unfinished one lost."""
     fresh = {comparison_key(step.text): step for step in new}
-    kept = [fresh.pop(comparison_key(step.text), step) for step in old]
-    return (*kept, *fresh.values())
+    merged = [fresh.pop(comparison_key(step.text), step) for step in old]
+    return (*merged, *fresh.values())

@@ -108,8 +108,8 @@ class StateForm:
     def parse(self, text: str) -> State | Delta | None:
         """The last object in *text* that is a delta or a state; None where there is none, or one of
         its fields has another shape."""
-        found = [value for value in map(_read_value, find_objects(text)) if value is not None]
-        return found[-1] if found and found[-1] != State() else None
+        values = [value for value in map(_read_value, find_objects(text)) if value is not None]
+        return values[-1] if values and values[-1] != State() else None
 
     def render(self, value: State | Delta) -> str:
         """The value as JSON, one entry a line."""
@@ -139,11 +139,11 @@ class StateForm:
 
 def find_problems(state: State, delta: Delta) -> tuple[str, ...]:
     """Why *delta* cannot be applied to *state*, for a second question; empty where it can be."""
-    known = {entry.id for entry in state.entries}
+    ids = {entry.id for entry in state.entries}
     changed = [change.id for change in delta.update]
     return (
-        *(f"there is no entry {id!r} to update" for id in changed if id not in known),
-        *(f"there is no entry {id!r} to remove" for id in delta.remove if id not in known),
+        *(f"there is no entry {id!r} to update" for id in changed if id not in ids),
+        *(f"there is no entry {id!r} to remove" for id in delta.remove if id not in ids),
         *(f"entry {id!r} is both updated and removed" for id in changed if id in delta.remove),
         *(
             f"entry {change.id!r} would be left without text"
@@ -159,7 +159,7 @@ def apply_delta(state: State, delta: Delta) -> State | None:
     if find_problems(state, delta):
         return None
     changes = {change.id: change for change in delta.update}
-    kept = [
+    entries = [
         _apply_change(entry, changes.get(entry.id))
         for entry in state.entries
         if entry.id not in delta.remove
@@ -168,24 +168,24 @@ def apply_delta(state: State, delta: Delta) -> State | None:
         kind: max((_id_number(e.id) for e in state.entries if e.id[0] == kind[0]), default=0)
         for kind in KINDS
     }
-    places = {(entry.kind, comparison_key(entry.text)): at for at, entry in enumerate(kept)}
+    places = {(entry.kind, comparison_key(entry.text)): at for at, entry in enumerate(entries)}
     for entry in (entry for entry in delta.add if has_content(entry.text.strip())):
-        at = places.setdefault((entry.kind, comparison_key(entry.text)), len(kept))
-        if at < len(kept):
-            kept[at] = kept[at]._replace(status=entry.status or kept[at].status)
+        at = places.setdefault((entry.kind, comparison_key(entry.text)), len(entries))
+        if at < len(entries):
+            entries[at] = entries[at]._replace(status=entry.status or entries[at].status)
         else:
             last[entry.kind] += 1
-            kept.append(entry._replace(id=f"{entry.kind[0]}{last[entry.kind]}"))
-    return State(delta.goal.strip() or state.goal, tuple(kept))
+            entries.append(entry._replace(id=f"{entry.kind[0]}{last[entry.kind]}"))
+    return State(delta.goal.strip() or state.goal, tuple(entries))
 
 
 def _delta_between(state: State, new: State) -> Delta:
     """A whole state as a delta that takes nothing away."""
-    known = {(entry.kind, entry.id) for entry in state.entries}
+    ids = {(entry.kind, entry.id) for entry in state.entries}
     old = tuple(
-        Change(e.id, e.text, e.status or None) for e in new.entries if (e.kind, e.id) in known
+        Change(e.id, e.text, e.status or None) for e in new.entries if (e.kind, e.id) in ids
     )
-    return Delta(new.goal, tuple(e for e in new.entries if (e.kind, e.id) not in known), old)
+    return Delta(new.goal, tuple(e for e in new.entries if (e.kind, e.id) not in ids), old)
 
 
 def _apply_change(entry: Entry, change: Change | None) -> Entry:
@@ -252,14 +252,14 @@ def _delta_json(delta: Delta) -> dict[str, Any]:
     }
 
 
-def _read_value(found: dict[str, Any]) -> State | Delta | None:
+def _read_value(fields: dict[str, Any]) -> State | Delta | None:
     """The state or delta that an object is; None where it is neither, or one of its fields is not
     what the template says."""
     try:
-        if found.keys() & {"add", "update", "remove"}:
-            return _read_delta(found)
-        if found and found.keys() <= {"goal", *KEYS.values()}:
-            goal, entries = _require_string(found.get("goal") or ""), _read_entries(found)
+        if fields.keys() & {"add", "update", "remove"}:
+            return _read_delta(fields)
+        if fields and fields.keys() <= {"goal", *KEYS.values()}:
+            goal, entries = _require_string(fields.get("goal") or ""), _read_entries(fields)
             return (
                 State(goal, entries) if all(entry.id for entry in entries) else Delta(goal, entries)
             )
@@ -268,19 +268,19 @@ def _read_value(found: dict[str, Any]) -> State | Delta | None:
     return None
 
 
-def _read_delta(found: dict[str, Any]) -> Delta:
-    added = _require_type(found.get("add") or {}, dict)
+def _read_delta(fields: dict[str, Any]) -> Delta:
+    added = _require_type(fields.get("add") or {}, dict)
     unknown = added.keys() - set(KEYS.values())
     if unknown:
         raise TypeError(unknown)
     changes = tuple(
         _read_change(_require_type(item, dict))
-        for item in _require_type(found.get("update") or [], list)
+        for item in _require_type(fields.get("update") or [], list)
     )
     removed = tuple(
-        _require_string(item) for item in _require_type(found.get("remove") or [], list)
+        _require_string(item) for item in _require_type(fields.get("remove") or [], list)
     )
-    return Delta(_require_string(found.get("goal") or ""), _read_entries(added), changes, removed)
+    return Delta(_require_string(fields.get("goal") or ""), _read_entries(added), changes, removed)
 
 
 def _read_change(item: dict[str, Any]) -> Change:

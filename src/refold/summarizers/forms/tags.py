@@ -22,7 +22,7 @@ def escape(text: str) -> str:
 
 def unescape(text: str) -> str:
     """The text that was escaped; CDATA sections are taken as they are, unknown entities stay."""
-    plain = _CDATA.sub(lambda found: escape(found[1]), text)
+    plain = _CDATA.sub(lambda match: escape(match[1]), text)
     return _ENTITY.sub(_character, plain)
 
 
@@ -45,8 +45,8 @@ def strip_scratchpads(text: str, before: re.Pattern[str]) -> str:
         pieces.append(text[at : aside.start()])
         at = text.find(">", end) + 1 or len(text)
         first = first if first.start() >= at else before.search(text, at)
-    kept = "".join([*pieces, text[at:]])
-    return kept if before.search(kept) else text
+    answer = "".join([*pieces, text[at:]])
+    return answer if before.search(answer) else text
 
 
 def opening_tag(names: Sequence[str]) -> re.Pattern[str]:
@@ -69,7 +69,7 @@ def element_content(text: str, name: str) -> str | None:
     if first is None:
         return None
     body = text[first.end() :]
-    ends = [found.start() for found in closing_tag(name).finditer(body)]
+    ends = [match.start() for match in closing_tag(name).finditer(body)]
     return body[: ends[-1]] if ends else body
 
 
@@ -81,13 +81,13 @@ def find_elements(text: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """
     opens, bare = opening_tag(names), {name.replace("_", ""): name for name in names}
     closes = {name: closing_tag(name) for name in names}
-    found = opens.search(text)
-    while found:
-        name, start = bare[re.sub(r"[_ -]", "", found[1]).lower()], found.end()
-        close = closes[name].search(text, start) if name in closes and not found[2] else None
+    match = opens.search(text)
+    while match:
+        name, start = bare[re.sub(r"[_ -]", "", match[1]).lower()], match.end()
+        close = closes[name].search(text, start) if name in closes and not match[2] else None
         following = opens.search(text, close.end() if close else start)
-        if not close and not found[2]:
+        if not close and not match[2]:
             closes.pop(name, None)  # none of this name closes any more
         end = close.start() if close else following.start() if following else len(text)
-        yield name, "" if found[2] else text[start:end]
-        found = following
+        yield name, "" if match[2] else text[start:end]
+        match = following

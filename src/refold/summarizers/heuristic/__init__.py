@@ -40,17 +40,19 @@ class RuleSummary:
         )
 
 
-def digest_material(found: SourceSpan) -> Digest:
+def digest_material(span: SourceSpan) -> Digest:
     """What earlier summaries tell, joined with what was said since."""
-    messages = [message for _, message in found.messages]
-    said = collect(messages)
-    known = replace(said, talk=assistant_lines(messages) if said.calls else chat_lines(messages))
-    joined = merge(merge_all([*map(parse_summary, found.earlier)]), known)
-    return without_answered(joined) if found.is_answered else joined
+    messages = [message for _, message in span.messages]
+    collected = collect(messages)
+    newest = replace(
+        collected, talk=assistant_lines(messages) if collected.calls else chat_lines(messages)
+    )
+    joined = merge(merge_all([*map(parse_summary, span.earlier)]), newest)
+    return without_answered(joined) if span.is_answered else joined
 
 
 def fit_digest(
-    known: Digest, view: View, max_tokens: int, shares: Mapping[str, float] = SHARES
+    digest: Digest, view: View, max_tokens: int, shares: Mapping[str, float] = SHARES
 ) -> str | None:
     """The text of *known*, as long as *max_tokens* for the wrapped message allows; None if nothing fits."""
     empty = view.profile.count(wrap_summary(""))
@@ -62,24 +64,24 @@ def fit_digest(
             costs[text] = max(0, view.profile.count(user(text)) - bare)
         return costs[text]
 
-    if shares is SHARES and known.talk and not known.calls:
+    if shares is SHARES and digest.talk and not digest.calls:
         shares = CHAT_SHARES
-    best = rank_sentences(known.talk) if shares["Talk"] else ()
-    room, found = max_tokens - empty, ""
+    best = rank_sentences(digest.talk) if shares["Talk"] else ()
+    room, fitting = max_tokens - empty, ""
     for _ in range(MAX_TRIES):
-        text = render(known, room, cost, shares, best)
+        text = render(digest, room, cost, shares, best)
         over = view.profile.count(wrap_summary(text)) - max_tokens
-        if over > 0 and found:
+        if over > 0 and fitting:
             break
         if over <= 0:
-            found = text
+            fitting = text
             if shares is not CHAT_SHARES or -over <= max_tokens // SLACK:
                 break
         room -= over if over <= 0 else max(over, room // 20) + 1
         if room <= 0:
             return None
     return (
-        found
-        if found and known.messages and (found.count("## ") > 1 or not known.requests)
+        fitting
+        if fitting and digest.messages and (fitting.count("## ") > 1 or not digest.requests)
         else None
     )

@@ -61,13 +61,13 @@ def effect_of_call(call: ToolCall) -> CallEffect:
     """Understand a tool call. Never raises, whatever its arguments are."""
     arguments = _arguments(call.arguments)
     command = _command(arguments)
-    said = "\n".join(_texts_in(arguments))
+    texts = "\n".join(_texts_in(arguments))
     files = (
         *_files_by_name(call.name, arguments),
-        *_files_in_patch(said),
+        *_files_in_patch(texts),
         *(shell.file_effects(command) if command else ()),
     )
-    return CallEffect(call.name, files, command, _todos(arguments), said)
+    return CallEffect(call.name, files, command, _todos(arguments), texts)
 
 
 def effect_of_command(command: str) -> CallEffect:
@@ -198,8 +198,8 @@ END_CHARS = 4_000
 def exit_code(text: str) -> int | None:
     """The exit code a result states, at its end or else at its beginning; None if it states none."""
     for part in map(without_escapes, (text[-400:], text[:400])):
-        if found := EXIT.findall(part):
-            return int(found[-1])
+        if codes := EXIT.findall(part):
+            return int(codes[-1])
     return None
 
 
@@ -222,13 +222,13 @@ def error_line(text: str) -> str:
     more to say than an exit code. A hint (`hint: Updates were rejected ...`) is none (F4).
     """
     end = without_escapes(text[-END_CHARS:])
-    found = _error_lines(end) or _error_lines(without_escapes(text[:END_CHARS]))
+    errors = _error_lines(end) or _error_lines(without_escapes(text[:END_CHARS]))
     rows = [
         row
         for row in end.splitlines()
         if row.strip() and not _is_exit_code_only(row) and not _is_hint(row)
     ]
-    line = found[-1] if found else rows[-1] if rows else ""
+    line = errors[-1] if errors else rows[-1] if rows else ""
     return one_line(line.strip(), 240)
 
 

@@ -27,8 +27,8 @@ def add_count(text: str, times: int) -> str:
 
 def split_count(text: str) -> tuple[str, int]:
     """A request and how often it was made, from what `add_count` makes of it."""
-    found = _TIMES.search(text)
-    return (text[: found.start()], int(found[1])) if found else (text, 1)
+    match = _TIMES.search(text)
+    return (text[: match.start()], int(match[1])) if match else (text, 1)
 
 
 def request_words(text: str) -> str:
@@ -124,26 +124,28 @@ def rank_sentences(lines: Sequence[Line]) -> tuple[RankedSentence, ...]:
     """Every sentence of *lines*, each once and where it was said last: those that weigh most first."""
     sized = ((line, _size(line.text)) for line in lines)
     latest = {part: (line, size) for line, size in sized for part in split_sentences(line.text)}
-    found = [(line._replace(text=part), size) for part, (line, size) in latest.items()]
-    order = sorted(zip(weigh_sentences(found), range(len(found)), strict=True), reverse=True)
-    return tuple(RankedSentence(at, found[at][0]) for _, at in order)
+    sentences = [(line._replace(text=part), size) for part, (line, size) in latest.items()]
+    order = sorted(
+        zip(weigh_sentences(sentences), range(len(sentences)), strict=True), reverse=True
+    )
+    return tuple(RankedSentence(at, sentences[at][0]) for _, at in order)
 
 
-def weigh_sentences(found: Sequence[tuple[Line, float]]) -> Iterator[float]:
+def weigh_sentences(sized_lines: Sequence[tuple[Line, float]]) -> Iterator[float]:
     """How much each sentence tells, given with the size of the message it is from.
 
     The sum of how rare its words are among these sentences / (2 + its size)^0.7 / the message's size^0.75
     x 1/2 for each 60 messages of age x 1.5 for emphasis or quotes x 1.25 for digits x 0.7 for a question.
     Sizes are tokens, estimated: who talks at length says less with each sentence.
     """
-    held = [frozenset(terms(line.text)) for line, _ in found]
-    many = Counter(term for one in held for term in one)
-    rare = {term: log(1 + len(found) / count) for term, count in many.items()}
-    now = max((line.at for line, _ in found), default=0)
-    for (line, size), one in zip(found, held, strict=True):
-        told = fsum(rare[term] for term in one)
+    held = [frozenset(terms(line.text)) for line, _ in sized_lines]
+    many = Counter(term for line_terms in held for term in line_terms)
+    rare = {term: log(1 + len(sized_lines) / count) for term, count in many.items()}
+    now = max((line.at for line, _ in sized_lines), default=0)
+    for (line, size), line_terms in zip(sized_lines, held, strict=True):
+        rarity = fsum(rare[term] for term in line_terms)
         yield (
-            told
+            rarity
             * _emphasis_factor(line.text)
             * 0.5 ** ((now - line.at) / HALF_LIFE)
             / (2 + _size(line.text)) ** 0.7
@@ -177,12 +179,13 @@ def select_lines(
             room -= price
             started.add(line.at)
             chosen.append(place)
-    told = groupby(
-        sorted(chosen, key=lambda one: (one.line.at, one.order)), key=lambda one: one.line[:2]
+    by_message = groupby(
+        sorted(chosen, key=lambda sentence: (sentence.line.at, sentence.order)),
+        key=lambda sentence: sentence.line[:2],
     )
     return write_lines(
-        Line(at, role, join_sentences(one.line.text for one in places))
-        for (at, role), places in told
+        Line(at, role, join_sentences(sentence.line.text for sentence in places))
+        for (at, role), places in by_message
     )
 
 
@@ -203,6 +206,6 @@ def read_lines(items: Iterable[str]) -> Iterator[Line]:
     """Lines out of list items; what is none is left out."""
     last = -1
     for item in items:
-        if found := _ITEM.fullmatch(item):
-            last = int(found[1]) if found[1] else last + 1
-            yield Line(last, found[2], " ".join(found[3].split()))
+        if match := _ITEM.fullmatch(item):
+            last = int(match[1]) if match[1] else last + 1
+            yield Line(last, match[2], " ".join(match[3].split()))

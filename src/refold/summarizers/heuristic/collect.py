@@ -104,8 +104,8 @@ def collect(messages: Iterable[Message]) -> Digest:
 
 
 def _last_error(notes: _Collector) -> tuple[str, ...]:
-    who, said = notes.error
-    return (f"last error: {said} ({one_line(who, 60)})",) if said else ()
+    who, message = notes.error
+    return (f"last error: {message} ({one_line(who, 60)})",) if message else ()
 
 
 def _collect_message(
@@ -152,7 +152,7 @@ def _collect_answer(notes: _Collector, text: str, at: int, *, final: bool) -> No
     prose = _ACTION.sub("", text) if actions else text
     notes.conclusions += find_conclusions(prose, final=final and not actions)
     if boxes := _BOX.findall(prose):
-        notes.todos = tuple(Todo(what.strip(), _BOXES.get(mark, "active")) for mark, what in boxes)
+        notes.todos = tuple(Todo(task.strip(), _BOXES.get(mark, "active")) for mark, task in boxes)
     note_identifiers(notes.tally, text, at)
     if final and not actions:
         notes.unanswered.clear()
@@ -201,7 +201,7 @@ def _collect_result(notes: _Collector, done: CallEffect, text: str, error: bool,
     ended = outcome_of(text, error=error)
     if ended == "ok" or not error:
         _update_files(notes, done, text)
-    name = one_line(shell.listed_name(done.command), MAX_COMMAND) if done.command else done.tool
+    name = one_line(shell.name_command(done.command), MAX_COMMAND) if done.command else done.tool
     works = bool(done.command) and shell.is_work(done.command)
     if works and ended == "ok" and exit_code(text) is None and looks_failed(text):
         ended = "error"
@@ -224,8 +224,8 @@ def _update_files(notes: _Collector, done: CallEffect, text: str) -> None:
     overwrote = done.command == "" and re.search(r"\b(?:updated|overw\w+|modified)\b", text[:300])
     for path, state in done.files:
         before = notes.files.pop(path, None)
-        known = before or ("read" if overwrote and state == "created" else None)
-        notes.files[path] = state_after(known, state)
+        state_before = before or ("read" if overwrote and state == "created" else None)
+        notes.files[path] = state_after(state_before, state)
 
 
 class SourceSpan(NamedTuple):
@@ -243,29 +243,37 @@ def read_span(view: View, start: int, stop: int) -> SourceSpan:
     """The material of `messages[start:stop]`: what was said rather than what the view shows of it,
     except where an earlier summary covers it. A summary is told apart also where a caller fed it
     back as history, alone or merged with the user's words."""
-    said, earlier, messages = view.transcript.messages, list[str](), list[tuple[int, Message]]()
-    begins = opening_length(said)
+    transcript, earlier, own_messages = (
+        view.transcript.messages,
+        list[str](),
+        list[tuple[int, Message]](),
+    )
+    begins = opening_length(transcript)
     for item in view.iter_items():
         if item.start < start or item.stop > stop:
             continue
         covered = (
-            [text for text in map(summary_in, item.messages) if text is not None] if item.edit else []
+            [text for text in map(summary_in, item.messages) if text is not None]
+            if item.edit
+            else []
         )
         earlier += covered
         if covered:
             continue
         for at in range(item.start, item.stop):
-            text = summary_in(said[at])
+            text = summary_in(transcript[at])
             earlier += [] if text is None else [text]
             if (
                 at >= begins
-                and not belongs_to_summary(said, at)
-                and (rest := without_summary(said[at])).parts
+                and not belongs_to_summary(transcript, at)
+                and (rest := without_summary(transcript[at])).parts
             ):
-                messages.append((at, rest))
+                own_messages.append((at, rest))
     behind = (
         at
-        for at in range(stop, len(said))
-        if not belongs_to_summary(said, at) and summary_in(said[at]) is None
+        for at in range(stop, len(transcript))
+        if not belongs_to_summary(transcript, at) and summary_in(transcript[at]) is None
     )
-    return SourceSpan(tuple(earlier), tuple(messages), any(ends_turn(said[at]) for at in behind))
+    return SourceSpan(
+        tuple(earlier), tuple(own_messages), any(ends_turn(transcript[at]) for at in behind)
+    )

@@ -103,9 +103,9 @@ def find_conclusions(text: str, *, final: bool) -> Iterator[tuple[float, str]]:
         if len(sentence.encode("utf-8", "replace")) >= 12 and not sentence.endswith(
             ("?", "？", ":", "：")
         ):
-            found = 0.0 if _STATUS.match(sentence) else weigh_conclusion(sentence)
-            if found > 0:
-                yield found + final, one_line(sentence, MAX_SENTENCE)
+            points = 0.0 if _STATUS.match(sentence) else weigh_conclusion(sentence)
+            if points > 0:
+                yield points + final, one_line(sentence, MAX_SENTENCE)
 
 
 def weigh_conclusion(sentence: str) -> float:

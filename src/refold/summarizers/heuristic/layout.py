@@ -70,20 +70,20 @@ def render(
 ) -> str:
     """*digest* in about *room* tokens by *cost*; what is newest or most useful stays. *talk* is its talk, ranked."""
     counts = _section("Counts", [_counts(digest)])
-    left = room - cost(counts)
-    said = [add_count(text, digest.repeats.get(text, 1)) for text in digest.requests]
-    latest = _fit_text(said[-1], int(left * LATEST_SHARE), cost) if said else ""
-    left = max(0, left - cost(latest))
-    wanted = cost("\n".join(said[:-1])) + len(said[:-1])
+    rest_room = room - cost(counts)
+    asked = [add_count(text, digest.repeats.get(text, 1)) for text in digest.requests]
+    latest = _fit_text(asked[-1], int(rest_room * LATEST_SHARE), cost) if asked else ""
+    rest_room = max(0, rest_room - cost(latest))
+    wanted = cost("\n".join(asked[:-1])) + len(asked[:-1])
     earlier = min(max(0, int(room * shares["Requests"]) - cost(latest)), wanted)
-    made = {
-        name: lines(int(max(0, left - earlier) * share), cost)
+    sections = {
+        name: lines(int(max(0, rest_room - earlier) * share), cost)
         for name, share, lines in _sections(digest, shares)
     }
-    left -= sum(cost(section) for section in made.values())
+    rest_room -= sum(cost(section) for section in sections.values())
     first = int(room * FIRST_SHARE)
-    requests = _select_requests(said, latest, min(left, earlier), first, cost)
-    words = "\n".join((*requests, *made.values()))
+    requests = _select_requests(asked, latest, min(rest_room, earlier), first, cost)
+    words = "\n".join((*requests, *sections.values()))
 
     def talk_in(rest: int) -> str:
         return _section(
@@ -91,13 +91,25 @@ def render(
             select_lines(talk, int(min(shares["Talk"] * room, rest)) - TITLE_TOKENS, cost, words),
         )
 
-    told = "" if digest.calls else talk_in(left - cost("\n".join(requests[:-1])))
-    left -= cost(told)
-    index = index_lines(digest.index, left - cost("\n".join(requests[:-1])), cost, words + told)
-    requests = requests if told else _select_requests(said, latest, left - cost(index), first, cost)
+    talk_text = "" if digest.calls else talk_in(rest_room - cost("\n".join(requests[:-1])))
+    rest_room -= cost(talk_text)
+    index = index_lines(
+        digest.index, rest_room - cost("\n".join(requests[:-1])), cost, words + talk_text
+    )
+    requests = (
+        requests
+        if talk_text
+        else _select_requests(asked, latest, rest_room - cost(index), first, cost)
+    )
     if digest.calls:  # names come before notes: a later call can do with less than a sentence
-        told = talk_in(left - cost(index) - cost("\n".join(requests[:-1])))
-    parts = (_section("Requests", map(list_item, requests)), *made.values(), told, index, counts)
+        talk_text = talk_in(rest_room - cost(index) - cost("\n".join(requests[:-1])))
+    parts = (
+        _section("Requests", map(list_item, requests)),
+        *sections.values(),
+        talk_text,
+        index,
+        counts,
+    )
     return "\n".join(part for part in parts if part)
 
 
@@ -106,20 +118,20 @@ def _sections(
 ) -> Iterator[tuple[str, float, Callable[[int, Cost], str]]]:
     """Title, share of the room and maker of each section between the requests and the index."""
 
-    def made(
+    def make(
         title: str, lines: Callable[[int, Cost], list[str]]
     ) -> tuple[str, float, Callable[[int, Cost], str]]:
         return title, shares[title], lambda room, cost: _section(title, lines(room, cost))
 
-    yield made(
+    yield make(
         "Constraints",
         lambda room, cost: _take_newest(map(list_item, digest.constraints), room, cost),
     )
-    yield made("Decisions", lambda room, cost: _take_strongest(digest.decisions, room, cost))
-    yield made("Open work", lambda room, cost: _open_items(digest, room, cost))
-    yield made("Notes", lambda room, cost: _notes(digest.notes, room, cost))
-    yield made("Files", lambda room, cost: _files(digest.files, room, cost))
-    yield made("Commands", lambda room, cost: _take_newest(_commands(digest.commands), room, cost))
+    yield make("Decisions", lambda room, cost: _take_strongest(digest.decisions, room, cost))
+    yield make("Open work", lambda room, cost: _open_items(digest, room, cost))
+    yield make("Notes", lambda room, cost: _notes(digest.notes, room, cost))
+    yield make("Files", lambda room, cost: _files(digest.files, room, cost))
+    yield make("Commands", lambda room, cost: _take_newest(_commands(digest.commands), room, cost))
 
 
 def _notes(notes: Sequence[str], room: int, cost: Cost) -> list[str]:
@@ -172,11 +184,11 @@ def _open_items(digest: Digest, room: int, cost: Cost) -> list[str]:
         for todo in plan
         if todo.status != "done"
     ]
-    kept = _take_newest(todos[::-1], room, cost)[::-1]
-    left = room - sum(cost(text) + 1 for text in kept)
+    shown = _take_newest(todos[::-1], room, cost)[::-1]
+    rest = room - sum(cost(text) + 1 for text in shown)
     return [
-        *kept,
-        *_take_newest(map(list_item, digest.open), left if len(kept) == len(todos) else 0, cost),
+        *shown,
+        *_take_newest(map(list_item, digest.open), rest if len(shown) == len(todos) else 0, cost),
     ]
 
 

@@ -180,10 +180,10 @@ class WordPattern:
     def _words(self, *, spaced: bool) -> str:
         every = (
             word
-            for one in WORDINGS
-            if one.spaced == spaced
+            for wording in WORDINGS
+            if wording.spaced == spaced
             for kind in self.kinds
-            for word in getattr(one, kind)
+            for word in getattr(wording, kind)
         )
         return _lower_pattern("|".join(every))
 
@@ -192,7 +192,7 @@ def _lower_pattern(pattern: str) -> str:
     """*pattern* for text in lower case; what stands behind a backslash stays."""
     return re.sub(
         r"\\.|[^\W\d_]",
-        lambda found: found[0] if found[0].startswith("\\") else found[0].lower(),
+        lambda match: match[0] if match[0].startswith("\\") else match[0].lower(),
         pattern,
     )
 

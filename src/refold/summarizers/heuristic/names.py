@@ -129,8 +129,8 @@ def identifier_kind(word: str) -> str:
     """What sort of identifier a word is; empty for an ordinary word, a number or data."""
     if not 3 < len(word) <= MAX_IDENTIFIER:
         return ""
-    found = _KIND.match(skeleton(word))
-    return "" if not found or found.lastgroup == "noise" else str(found.lastgroup)
+    match = _KIND.match(skeleton(word))
+    return "" if not match or match.lastgroup == "noise" else str(match.lastgroup)
 
 
 class IdentifierStats(NamedTuple):

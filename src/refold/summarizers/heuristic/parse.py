@@ -30,7 +30,7 @@ def parse_summary(text: str) -> Digest:
     """The digest that *text* shows. What is in no form of ours (a model's words, a user's
     amendment) becomes a note and is kept as it is. Never raises.
     """
-    told, record = split_record(text) or ("", text)
+    words, record = split_record(text) or ("", text)
     sections = _sections(record)
     get: Callable[[str], list[str]] = lambda title: list(_items(sections.get(title, "")))  # noqa: E731 - one name for three words
     opened = get("Open work")
@@ -50,22 +50,22 @@ def parse_summary(text: str) -> Digest:
         messages=messages,
         calls=calls,
         talk=tuple(read_lines(get("Talk"))),
-        notes=tuple(note for note in (told, *get("Notes"), sections.get("", "")) if note),
+        notes=tuple(note for note in (words, *get("Notes"), sections.get("", "")) if note),
     )
 
 
 def _sections(text: str) -> dict[str, str]:
     """Section text by title; under the empty title what stands in no section of ours."""
-    found: dict[str, list[str]] = {"": []}
+    sections: dict[str, list[str]] = {"": []}
     title = ""
     for line in text.split("\n"):
         if line.startswith("## "):
             title = line[3:].strip() if line[3:].strip() in TITLES else ""
             if title:
-                found.setdefault(title, [])
+                sections.setdefault(title, [])
                 continue
-        found[title].append(line)
-    return {title: "\n".join(lines).strip("\n") for title, lines in found.items()}
+        sections[title].append(line)
+    return {title: "\n".join(lines).strip("\n") for title, lines in sections.items()}
 
 
 def _items(body: str) -> Iterator[str]:
@@ -119,11 +119,11 @@ def _index(sections: dict[str, str]) -> Iterator[Entry]:
 
 
 def _counts(body: str) -> tuple[int, dict[str, int]]:
-    found = _MESSAGES.match(body)
-    if not found:
+    match = _MESSAGES.match(body)
+    if not match:
         return 0, {}
-    return int(found[1]), {
-        _unquote(tool): int(count) for tool, count in _COUNT.findall(found[2] or "")
+    return int(match[1]), {
+        _unquote(tool): int(count) for tool, count in _COUNT.findall(match[2] or "")
     }
 
 

@@ -62,26 +62,26 @@ def without_setup(command: str) -> str:
     """The command without leading `cd`, `source`, `export` and variables, heredocs cut off."""
     command = without_heredocs(command[:MAX_COMMAND]).strip()
     at = 0
-    while found := _SETUP.match(command, at):
-        at = found.end()
+    while match := _SETUP.match(command, at):
+        at = match.end()
     return command[at:]
 
 
-def listed_name(command: str) -> str:
+def name_command(command: str) -> str:
     """The command as it is listed: without set-up and without what only trims its output."""
     return _strip_trimming(" ".join(without_setup(command).split()))
 
 
 def _strip_trimming(line: str) -> str:
     """*line* without what only trims its output: `2>&1`, `| tail -5` and their kin at its end (C1)."""
-    stop = _trimmed_end(line, len(line))
+    stop = _end_without_trimming(line, len(line))
     pipes = [word.start() for word in _WORD.finditer(line) if word[3] == "|"]
     while pipes and _TRIMS.fullmatch(line, pipes[-1], stop):
-        stop = _trimmed_end(line, pipes.pop())
+        stop = _end_without_trimming(line, pipes.pop())
     return line[:stop]
 
 
-def _trimmed_end(line: str, stop: int) -> int:
+def _end_without_trimming(line: str, stop: int) -> int:
     """Where *line* ends before *stop*, blanks and `2>&1` left out."""
     while True:
         if line.endswith(" ", 0, stop):
@@ -100,8 +100,8 @@ def without_heredocs(command: str) -> str:
             end = "" if line.strip() == end else end
             continue
         out.append(line)
-        if found := _HEREDOC.search(line):
-            end = found[2]
+        if match := _HEREDOC.search(line):
+            end = match[2]
     return "\n".join(out)
 
 

@@ -89,8 +89,8 @@ def candidate_names(text: str, source: Source = "said") -> set[str]:
     return words
 
 
-def _split_backslashes(found: re.Match[str]) -> str:
-    return " " if found[0].startswith("\\") else found[0].replace("\\", " ")
+def _split_backslashes(match: re.Match[str]) -> str:
+    return " " if match[0].startswith("\\") else match[0].replace("\\", " ")
 
 
 def skeleton(word: str) -> str:
@@ -98,8 +98,8 @@ def skeleton(word: str) -> str:
     return word if word.isascii() else _WIDE_CHARACTER.sub(_ascii_shape, word)
 
 
-def _ascii_shape(found: re.Match[str]) -> str:
-    return "A" if found[0].isupper() else "0" if found[0].isdecimal() else "a"
+def _ascii_shape(match: re.Match[str]) -> str:
+    return "A" if match[0].isupper() else "0" if match[0].isdecimal() else "a"
 
 
 def _names_in_line(line: str, source: Source) -> Iterator[str]:
@@ -108,16 +108,16 @@ def _names_in_line(line: str, source: Source) -> Iterator[str]:
         return
     yield from _URL.findall(line)
     line = _URL.sub(" ", line)
-    for found in _compile(_WIDE).finditer(line):
-        word = found[0]
+    for match in _compile(_WIDE).finditer(line):
+        word = match[0]
         if word.isascii() or not _compile(_IS_DENSE).search(word):
             yield word
         elif _BARE.fullmatch(word):
             yield from _ASCII.findall(word)
         elif _is_whole(
             word,
-            line[max(0, found.start() - 1) : found.start()],
-            line[found.end() : found.end() + 1],
+            line[max(0, match.start() - 1) : match.start()],
+            line[match.end() : match.end() + 1],
             source,
         ):
             yield word

@@ -74,13 +74,13 @@ class ModelSummary:
     ) -> Generator[Ask, Answer | None, Summary]:
         """The summary of `messages[start:stop]`, wrapped at most *max_tokens* tokens."""
         job = plan_job(view, start, stop, max_tokens, record=self.record)
-        told = yield from self._write(job)
-        if told.kind == "good":
-            made = self._finish(job, told)
-            if made.text:
-                return made
-            told = WriterResult("rejected", made.ending.reason if made.ending else "")
-        return (yield from self._fall_back(job, told))
+        result = yield from self._write(job)
+        if result.kind == "good":
+            summary = self._finish(job, result)
+            if summary.text:
+                return summary
+            result = WriterResult("rejected", summary.ending.reason if summary.ending else "")
+        return (yield from self._fall_back(job, result))
 
     def _write(self, job: Job) -> Generator[Ask, Answer | None, WriterResult]:
         if not job.span.messages:
@@ -97,9 +97,9 @@ class ModelSummary:
         closing = as_prompt(self.closing or load_prompt("whole"))
         return Writer(job, form, system, closing, self.window, self.same_model, job.value(form))
 
-    def _finish(self, job: Job, told: WriterResult) -> Summary:
+    def _finish(self, job: Job, result: WriterResult) -> Summary:
         """The model's words, checked, with the record beside them."""
-        checked = check_quotes(told.text, job.user_texts())
+        checked = check_quotes(result.text, job.user_texts())
         if self.form is not None and self.form.parse(checked.text) is None:
             return Summary("", Ending("rejected", "nothing is left without invented quotations"))
         text = with_record(job, checked.text, record=self.record)
@@ -111,21 +111,23 @@ class ModelSummary:
             else ""
         )
         missing = describe_left_out(job.digest, text) if self.record else ""
-        notes = [note for note in (told.detour, struck, missing and f"no room for {missing}") if note]
+        notes = [
+            note for note in (result.detour, struck, missing and f"no room for {missing}") if note
+        ]
         return Summary(text, Ending("degraded", "; ".join(notes)) if notes else None)
 
-    def _fall_back(self, job: Job, why: WriterResult) -> Generator[Ask, Answer | None, Summary]:
+    def _fall_back(self, job: Job, result: WriterResult) -> Generator[Ask, Answer | None, Summary]:
         outcome: Outcome = (
-            "rejected" if why.kind in ("rejected", "cut off", "off template") else "failed"
+            "rejected" if result.kind in ("rejected", "cut off", "off template") else "failed"
         )
-        reason = f"{why.text} ({why.detour})" if why.detour else why.text
+        reason = f"{result.text} ({result.detour})" if result.detour else result.text
         if self.fallback is None:
             return Summary("", Ending(outcome, reason))
-        made = yield from self.fallback(job.view, job.start, job.stop, job.max_tokens)
-        if not made.text.strip():
+        summary = yield from self.fallback(job.view, job.start, job.stop, job.max_tokens)
+        if not summary.text.strip():
             return Summary("", Ending(outcome, reason))
         return Summary(
-            made.text, Ending("degraded", f"{type(self.fallback).__name__} instead: {reason}")
+            summary.text, Ending("degraded", f"{type(self.fallback).__name__} instead: {reason}")
         )
 
 

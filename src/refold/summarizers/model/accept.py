@@ -70,10 +70,10 @@ def judge_answer(answer: Answer | None) -> AcceptedReply:
 def without_reasoning(text: str) -> str:
     """What a model answered, without reasoning in tags and without what it was wrapped in."""
     text = _STRAY_END.sub("", _THOUGHTS.sub("", text)).strip()
-    if found := _SUMMARY.fullmatch(text):
-        text = found[1].strip()
-    if found := _FENCE.fullmatch(text):
-        text = found[1].strip()
+    if match := _SUMMARY.fullmatch(text):
+        text = match[1].strip()
+    if match := _FENCE.fullmatch(text):
+        text = match[1].strip()
     return text
 
 
@@ -169,19 +169,19 @@ class CheckedText(NamedTuple):
     """How many quotations were struck out."""
 
 
-def check_quotes(text: str, said: Iterable[str]) -> CheckedText:
+def check_quotes(text: str, user_texts: Iterable[str]) -> CheckedText:
     """Strike out what *text* puts into the user's mouth and none of the user's texts *said* holds.
 
     A quotation is the user's where its line, or the heading or lead-in above it, speaks of the user
     or of requests. Case, spaces and punctuation do not count; of one with an ellipsis each part must be there.
     """
     quote = _JSON_QUOTE if text.lstrip().startswith(("{", "[")) else _PLAIN_QUOTE
-    heard, struck, about, lines = "\n".join(map(_normalize, said)), 0, False, list[str]()
+    user_words, struck, about, lines = "\n".join(map(_normalize, user_texts)), 0, False, list[str]()
     for line in text.split("\n"):
         if _HEAD.match(line) or line.rstrip(" \t").rstrip("*").endswith((":", "：")):
             about = bool(_USER.search(line))
         if about or _USER.search(line):
-            checked, count = _strike(line, quote, heard)
+            checked, count = _strike(line, quote, user_words)
             lines.append(checked)
             struck += count
         else:
@@ -189,20 +189,20 @@ def check_quotes(text: str, said: Iterable[str]) -> CheckedText:
     return CheckedText("\n".join(lines), struck)
 
 
-def _strike(line: str, quote: re.Pattern[str], heard: str) -> tuple[str, int]:
+def _strike(line: str, quote: re.Pattern[str], user_words: str) -> tuple[str, int]:
     count = 0
 
-    def kept(found: re.Match[str]) -> str:
+    def check(match: re.Match[str]) -> str:
         nonlocal count
-        words = next(group for group in found.groups() if group is not None)
+        words = next(group for group in match.groups() if group is not None)
         if _is_name(words) or all(
-            _normalize(part) in heard for part in re.split(r"…|\.{3}", words)
+            _normalize(part) in user_words for part in re.split(r"…|\.{3}", words)
         ):
-            return found[0]
+            return match[0]
         count += 1
         return STRUCK_OUT
 
-    return quote.sub(kept, line), count
+    return quote.sub(check, line), count
 
 
 def _normalize(text: str) -> str:

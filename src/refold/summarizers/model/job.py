@@ -51,8 +51,8 @@ class Job:
     @property
     def question(self) -> str:
         """What the user asked last; empty if nothing."""
-        found = current_request(self.view.transcript.messages, view_segments(self.view))
-        return "\n\n".join(own_words(segment) for at in sorted(found) for segment in found[at])
+        request = current_request(self.view.transcript.messages, view_segments(self.view))
+        return "\n\n".join(own_words(segment) for at in sorted(request) for segment in request[at])
 
     def user_texts(self) -> list[str]:
         """Everything that the user said and that is still known."""
@@ -64,8 +64,8 @@ class Job:
 
     def value(self, form: Form[Any]) -> Any:
         """The earlier summary as *form* reads it; None where it is in another shape."""
-        told = ((split_record(text) or (text, ""))[0] for text in self.span.earlier)
-        values = [value for value in map(form.parse, told) if value is not None]
+        texts = ((split_record(text) or (text, ""))[0] for text in self.span.earlier)
+        values = [value for value in map(form.parse, texts) if value is not None]
         return reduce(form.merge, values) if values else None
 
     def cost(self, text: str) -> int:
@@ -82,8 +82,10 @@ class Job:
                 + ask.max_tokens
                 + RETRY_TOKENS
             )
-        said = sum(map(self.view.profile.count, ask.messages))
-        return self.cost(ask.system) + said + self.cost(ask.prompt) + ask.max_tokens + RETRY_TOKENS
+        messages = sum(map(self.view.profile.count, ask.messages))
+        return (
+            self.cost(ask.system) + messages + self.cost(ask.prompt) + ask.max_tokens + RETRY_TOKENS
+        )
 
     def capacity(self, window: int) -> int:
         """How many tokens by our estimate surely fit into *window*: what the provider was seen to count
@@ -96,43 +98,43 @@ class Job:
 def plan_job(view: View, start: int, stop: int, max_tokens: int, *, record: bool) -> Job:
     """The job of summarising `messages[start:stop]` in *max_tokens*. Up to half of them go to what is
     kept without the model, unless *record* says that nothing is."""
-    found = read_span(view, start, stop)
-    known = replace(digest_material(found), notes=())
-    kept = fit_digest(known, view, max_tokens // 2, RECORD_SHARES) if record else None
-    used = view.profile.count(wrap_summary(join_record("", kept or "") if record else ""))
-    return Job(view, start, stop, max_tokens, found, known, max_tokens - used)
+    span = read_span(view, start, stop)
+    digest = replace(digest_material(span), notes=())
+    record_text = fit_digest(digest, view, max_tokens // 2, RECORD_SHARES) if record else None
+    used = view.profile.count(wrap_summary(join_record("", record_text or "") if record else ""))
+    return Job(view, start, stop, max_tokens, span, digest, max_tokens - used)
 
 
-def with_record(job: Job, told: str, *, record: bool) -> str:
+def with_record(job: Job, words: str, *, record: bool) -> str:
     """The model's words and the record beside them, within the cap; empty if the words alone exceed it."""
     count, room = job.view.profile.count, job.max_tokens
     if not record:
-        return told if count(wrap_summary(told)) <= room else ""
-    room -= count(wrap_summary(join_record(told, ""))) - count(wrap_summary(""))
+        return words if count(wrap_summary(words)) <= room else ""
+    room -= count(wrap_summary(join_record(words, ""))) - count(wrap_summary(""))
     for _ in range(MAX_TRIES):
-        kept = fit_digest(job.digest, job.view, room, RECORD_SHARES) if room > 0 else None
-        text = join_record(told, kept or "")
+        record_text = fit_digest(job.digest, job.view, room, RECORD_SHARES) if room > 0 else None
+        text = join_record(words, record_text or "")
         over = count(wrap_summary(text)) - job.max_tokens
         if over <= 0:
             return text
-        if not kept:
+        if not record_text:
             return ""
         room -= over + math.ceil(room / 20)
     return ""
 
 
-def describe_left_out(known: Digest, text: str) -> str:
+def describe_left_out(digest: Digest, text: str) -> str:
     """What of that which must not be lost did not fit: standing constraints, open items, changed files."""
-    constraints = sum(_item(rule) not in text for rule in known.constraints)
+    constraints = sum(_item(rule) not in text for rule in digest.constraints)
     todos = sum(
         " ".join(todo.text.split()) not in text
-        for todo in known.todos or ()
+        for todo in digest.todos or ()
         if todo.status != "done"
     )
     listed = parse_summary(text).files
-    files = sum(path not in listed for path, state in known.files.items() if state != "read")
+    files = sum(path not in listed for path, state in digest.files.items() if state != "read")
     counts = ((constraints, "constraints"), (todos, "open items"), (files, "changed files"))
-    return ", ".join(f"{count} {what}" for count, what in counts if count)
+    return ", ".join(f"{count} {noun}" for count, noun in counts if count)
 
 
 def _item(text: str) -> str:
@@ -151,23 +153,23 @@ def split_record_into_parts(
     *cuts*, such as a call and its result, stays together if it fits into one part; an element that
     does not fit alone is cut. Nothing is left out. Empty if even the smallest piece does not fit.
     """
-    out, left = list[list[Element]](), 0
+    out, rest = list[list[Element]](), 0
     for unit in _group_between_cuts(record, cuts):
         whole = sum(map(cost, unit))
         if whole > room:
             pieces = [piece for element in unit for piece in _cut_element(element, room, cost)]
         else:
             pieces = list(unit)
-            left = left if whole <= left else 0
+            rest = rest if whole <= rest else 0
         for piece in pieces:
             price = cost(piece)
             if price > room:
                 return []
-            if price > left or not out:
+            if price > rest or not out:
                 out.append([])
-                left = room
+                rest = room
             out[-1].append(piece)
-            left -= price
+            rest -= price
     return out
 
 

@@ -70,9 +70,9 @@ def in_tags(tag: str, text: str) -> str:
     return f"<{tag}>\n{escape_tags(text)}\n</{tag}>"
 
 
-def record_elements(said: Iterable[tuple[int, Message]], detail: Detail) -> Iterator[Element]:
+def record_elements(messages: Iterable[tuple[int, Message]], detail: Detail) -> Iterator[Element]:
     """What messages say, in order, thinking and empty texts left out."""
-    for at, message in said:
+    for at, message in messages:
         for part in message.parts:
             element = _make_element(at, message.role, part, detail)
             if element and element.text.strip():

@@ -62,10 +62,10 @@ class Writer:
         the record, as long as there are calls left (conformance 36)."""
         limit, cause = self.job.capacity(self.window), ""
         while calls.remaining:
-            told = yield from self._within(limit, calls, retry=bool(cause))
-            if told.kind != "overflow":
-                return told._replace(detour="; ".join(filter(None, (told.detour, cause))))
-            cause = f"too long for the model: {told.text}"
+            result = yield from self._within(limit, calls, retry=bool(cause))
+            if result.kind != "overflow":
+                return result._replace(detour="; ".join(filter(None, (result.detour, cause))))
+            cause = f"too long for the model: {result.text}"
             limit = (min(limit, calls.last_weight) + self._frame()) // 2
         return WriterResult("failed", cause or "no calls left")
 
@@ -77,8 +77,8 @@ class Writer:
         ask = self._whole(limit, in_place=self.same_model and not retry)
         if ask is None:
             return (yield from self._in_parts(limit, calls))
-        told = yield from self._put_with_retry(ask, self._read, calls)
-        return told._replace(detour="clipped") if retry and told.kind == "good" else told
+        result = yield from self._put_with_retry(ask, self._read, calls)
+        return result._replace(detour="clipped") if retry and result.kind == "good" else result
 
     # --- one request -----------------------------------------------------------------------------
 
@@ -108,7 +108,9 @@ class Writer:
     ) -> Ask:
         question = clip_middle(self.job.question, MAX_QUESTION)
         shown = (
-            in_tags("previous-summary", self.job.earlier_summary) if anchored and self.job.earlier_summary else "",
+            in_tags("previous-summary", self.job.earlier_summary)
+            if anchored and self.job.earlier_summary
+            else "",
             body,
             "The latest request of the user, to which all of this leads:\n"
             + in_tags("request", question)
@@ -154,10 +156,10 @@ class Writer:
         if not joins:
             return self._merge_values([part.value for part in parts])._replace(detour=rung)
         body = "\n".join(in_tags("part", part.text) for part in parts)
-        told = yield from self._put_with_retry(
+        result = yield from self._put_with_retry(
             self._ask(body, load_prompt("reduce"), self.job.room), self._read, calls
         )
-        return told._replace(detour=rung)
+        return result._replace(detour=rung)
 
     def _parts(self, record: list[Element], limit: int, most: int, *, joins: bool) -> list[Ask]:
         """A request for each part; none if more than *most* are needed, or if the answers could not
@@ -205,16 +207,18 @@ class Writer:
 
     # --- reading answers -------------------------------------------------------------------------
 
-    def _put_with_retry(self, ask: Ask, read: Callable[[str], WriterResult], calls: CallBudget) -> WriterSteps:
+    def _put_with_retry(
+        self, ask: Ask, read: Callable[[str], WriterResult], calls: CallBudget
+    ) -> WriterSteps:
         """Ask; once more, if the answer is off the template (conformance 34), or was cut off by its length (F26)."""
-        told = yield from self._once(ask, read, calls)
-        if told.kind == "cut off" and calls.remaining:
+        result = yield from self._once(ask, read, calls)
+        if result.kind == "cut off" and calls.remaining:
             shorter = f"{ask.prompt}\n\nAn earlier answer was cut off: it must end within {ask.max_tokens // 2} tokens."
             second = yield from self._once(replace(ask, prompt=shorter), read, calls)
-            return second if second.kind == "good" else told
-        if told.kind != "off template" or not calls.remaining:
-            return told
-        again = f"{ask.prompt}\n\nAn earlier answer could not be used: {told.text}. Keep to the form that was asked for."
+            return second if second.kind == "good" else result
+        if result.kind != "off template" or not calls.remaining:
+            return result
+        again = f"{ask.prompt}\n\nAn earlier answer could not be used: {result.text}. Keep to the form that was asked for."
         return (yield from self._once(replace(ask, prompt=again), read, calls))
 
     def _once(
@@ -234,8 +238,8 @@ class Writer:
         return WriterResult("good", self.form.render(value), value)
 
     def _read(self, text: str) -> WriterResult:
-        told = self._read_part(text)
-        return self._merge_values([told.value]) if told.kind == "good" else told
+        result = self._read_part(text)
+        return self._merge_values([result.value]) if result.kind == "good" else result
 
     def _merge_values(self, values: Iterable[Any]) -> WriterResult:
         """The earlier value brought up to date, as text that fits."""
