@@ -26,11 +26,11 @@ def answer(sessions: Iterable[Document], skipped: Iterable[tuple[str, str]]) -> 
 
 def session(edited: EditedSession) -> Document:
     """Return which session it is."""
-    session, source = edited.session, edited.view.source
+    session = edited.session
     return {
         "path": edited.name,
         "client": session.client,
-        "format": source.codec.NAME if source is not None else session.format,
+        "format": edited.format,
         "id": session.id,
         "title": session.title,
         "cwd": session.cwd,

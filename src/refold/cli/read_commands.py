@@ -202,10 +202,8 @@ def _payload_in(path: str, format: str | None) -> Any:
 def _check(edited: EditedSession, sent: bool, repair: bool, before: Any) -> _Check:
     """Return what is wrong with a session, and its repair if that is wanted."""
     payload = edited.view.payload if sent else edited.view.revert().payload
-    source = edited.view.source
-    format = source.codec.NAME if source is not None else edited.session.format
-    violations = find_violations(payload, format, before=before)
-    return edited, violations, repair_payload(payload, format) if repair else None
+    violations = find_violations(payload, edited.format, before=before)
+    return edited, violations, repair_payload(payload, edited.format) if repair else None
 
 
 # --- small steps of several commands ---------------------------------------------------------

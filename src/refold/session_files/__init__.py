@@ -53,14 +53,14 @@ READERS: tuple[Reader, ...] = (
     mini_swe.READER,
     plain.READER,
 )
-"""Who is asked whether a file is theirs, in this order."""
+"""The readers, in the order in which they look at a file."""
 
 
 def read(path: Path | str, id: str = "") -> Session:
     """Read the session in a file: of several the one whose id starts with *id*, else the latest.
 
-    Raises `FormatError` when it is no session file (the message names what was tried and why it was
-    not that), `OSError` when it cannot be opened.
+    Raises `FormatError` if it is no session file (the message says what was tried and why it is not
+    that), `OSError` if it cannot be opened.
     """
     return _select(open_path(Path(path)), id)
 
@@ -71,7 +71,7 @@ def read_bytes(data: bytes, name: str = "stdin", id: str = "") -> Session:
 
 
 def read_all(path: Path | str) -> Iterator[Session]:
-    """Every session in a file, one at a time, the latest last. Raises as `read` does."""
+    """Yield every session in a file, the latest last. Raises as `read` does."""
     return (stored.load() for stored in _list_sessions(open_path(Path(path))))
 
 

@@ -27,17 +27,17 @@ class Node:
 
 
 def is_boundary(record: Record) -> bool:
-    """Whether a compaction is recorded here."""
+    """Does this line record a compaction?"""
     return record.get("type") == "system" and record.get("subtype") == "compact_boundary"
 
 
 def is_summary(record: Record) -> bool:
-    """Whether this user line is the summary that a compaction left."""
+    """Is this user line the summary of a compaction?"""
     return record.get("isCompactSummary") is True
 
 
 def metadata(record: Record) -> Mapping[str, Any]:
-    """What a boundary says of its compaction; the SDK spells the key in snake case."""
+    """Return what a boundary records of its compaction; the SDK spells the key in snake case."""
     return object_at(record, "compactMetadata") or object_at(record, "compact_metadata")
 
 
@@ -61,8 +61,9 @@ class Conversation:
 def build_conversation(
     nodes: Sequence[Node], path: Sequence[Node], problems: list[Problem]
 ) -> Conversation:
-    """The messages of the active branch *path*; *nodes* are all lines that there are, since calls made
-    in parallel and their results hang on side branches.
+    """Return the conversation of the active branch *path*.
+
+    *nodes* are all lines of the file, since parallel calls and their results are on side branches.
     """
     conversation, parts, answers = (
         Conversation(),
@@ -249,7 +250,7 @@ def _find_tail(
 
 
 def microcompactions(records: Iterable[Record], messages: Sequence[Entry]) -> Iterator[Compaction]:
-    """Results that the client cleared, message by message."""
+    """Yield the client's clearings of results, message by message."""
     holders = {
         text_at(block, "tool_use_id"): at
         for at, entry in enumerate(messages)

@@ -1,9 +1,9 @@
-"""Finding the sessions that are on this machine, without reading them."""
+"""The agent sessions on this machine, found without reading them."""
 
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,39 +17,41 @@ from refold.session_files.json_fields import dig, parse_time, text_at
 from refold.session_files.source import Source
 
 OnError = Callable[[OSError], object]
-"""Is told of what could not be looked at; the error names it."""
+"""Gets the error of each path that could not be looked at."""
 
 
-def files_below(root: Path, pattern: str, refused: OnError) -> Iterator[Path]:
-    """The files whose path below *root* is as *pattern* says, in no order: `*` for any name, and `**/` at its
-    beginning for any directories (without following links into them). What is not there has no files."""
+def files_below(root: Path, pattern: str, on_error: OnError) -> Iterator[Path]:
+    """Yield the files below *root* that match *pattern*, in no order; none if *root* does not exist.
+
+    `*` stands for any part of a name, `**/` at the beginning for any directories (links are not followed).
+    """
     deep = pattern.startswith("**/")
     first, _, rest = pattern.removeprefix("**/").partition("/")
-    for entry in _entries(root, refused):
+    for entry in _entries(root, on_error):
         if deep and entry.is_dir(follow_symlinks=False):
-            yield from files_below(Path(entry.path), pattern, refused)
+            yield from files_below(Path(entry.path), pattern, on_error)
         if fnmatchcase(entry.name, first):
-            yield from _match_rest(Path(entry.path), rest, refused)
+            yield from _match_rest(Path(entry.path), rest, on_error)
 
 
-def _match_rest(path: Path, rest: str, refused: OnError) -> Iterator[Path]:
+def _match_rest(path: Path, rest: str, on_error: OnError) -> Iterator[Path]:
     try:
         if rest and path.is_dir():
-            yield from files_below(path, rest, refused)
+            yield from files_below(path, rest, on_error)
         elif not rest and path.is_file():
             yield path
     except OSError as error:
-        refused(error)
+        on_error(error)
 
 
-def _entries(directory: Path, refused: OnError) -> list[os.DirEntry[str]]:
+def _entries(directory: Path, on_error: OnError) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(directory) as entries:
             return list(entries)
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        refused(error)
+        on_error(error)
         return []
 
 
@@ -59,13 +61,13 @@ HEAD = 262_144
 
 @dataclass(frozen=True, slots=True)
 class FoundSession:
-    """A session that is there to be read."""
+    """A session that can be read."""
 
     client: str
     path: Path
     size_bytes: int
-    """Of the file; of a session in a database what its messages take, -1 where that is not cheap to
-    tell, nor where each message is a file."""
+    """Of the file; of a session in a database the size of its messages. -1 if that takes long to find out,
+    and if each message is a file."""
     modified: datetime
     id: str = ""
     """Which session of a database, or of many files."""
@@ -78,106 +80,82 @@ class _Place:
     """Where a client keeps its sessions."""
 
     client: str
-    roots: Callable[[Path, Mapping[str, str]], Iterable[Path]]
+    variable: str
+    """The environment variable that names the client's home instead."""
+    homes: tuple[str, ...]
+    """The client's homes below the user's."""
+    folders: tuple[str, ...]
     patterns: tuple[str, ...]
     cwd: tuple[str, ...]
-    """Where a line says the working directory."""
+    """The keys of the working directory in a line."""
+
+    def files(self, home: Path, env: Mapping[str, str], on_error: OnError) -> Iterator[Path]:
+        """Yield the session files."""
+        named = env.get(self.variable)
+        for root in [Path(named)] if named else [home / name for name in self.homes]:
+            for folder in self.folders:
+                for pattern in self.patterns:
+                    yield from files_below(root / folder, pattern, on_error)
 
 
-def discover(home: Path, env: Mapping[str, str], refused: OnError = str) -> list[FoundSession]:
-    """The sessions of Claude Code, Codex, Gemini CLI, Qwen Code, pi and OpenCode, the latest first.
+_ROLLOUTS = ("**/rollout-*.jsonl", "**/rollout-*.jsonl.zst", "rollout-*.json")
+_CHATS = ("*/chats/session-*.jsonl", "*/chats/session-*.json")
+_CLAUDE_HOMES = (".claude", ".config/claude")
+_CODEX_FOLDERS = ("sessions", "archived_sessions")
+PLACES = (
+    _Place(
+        "claude_code", "CLAUDE_CONFIG_DIR", _CLAUDE_HOMES, ("projects",), ("*/*.jsonl",), ("cwd",)
+    ),
+    _Place("codex", "CODEX_HOME", (".codex",), _CODEX_FOLDERS, _ROLLOUTS, ("payload", "cwd")),
+    _Place("gemini_cli", "GEMINI_CLI_HOME", (".gemini",), ("tmp",), _CHATS, ()),
+    _Place("qwen", "", (".qwen",), ("projects",), ("*/chats/*.jsonl",), ("cwd",)),
+    _Place("pi", "", (".pi/agent",), ("sessions",), ("*/*.jsonl",), ("cwd",)),
+)
+
+
+def discover(home: Path, env: Mapping[str, str], on_error: OnError = str) -> list[FoundSession]:
+    """Return the sessions of Claude Code, Codex, Gemini CLI, Qwen Code, pi and OpenCode, the latest first.
 
     *home* is the user's home directory, *env* the environment: CLAUDE_CONFIG_DIR, CODEX_HOME,
-    GEMINI_CLI_HOME, XDG_DATA_HOME and OPENCODE_DB are heeded. What cannot be read is passed over,
-    and *refused* is told of directories and files that may not be.
+    GEMINI_CLI_HOME, XDG_DATA_HOME and OPENCODE_DB count. What cannot be read is left out, and
+    *on_error* gets the errors of directories and files that may not be read.
     """
-    files = (session for place in PLACES for session in _files(place, home, env, refused))
-    databases = [
+    data = Path(env.get("XDG_DATA_HOME") or home / ".local/share")
+    sessions = [
         session
-        for path in _databases(home, env, refused)
-        for session in _read_database(path, refused)
+        for place in PLACES
+        for path in place.files(home, env, on_error)
+        for session in _read_place(place, path, on_error)
     ]
-    migrated = {session.id for session in databases}
-    single_files = (
-        session
-        for path in _session_files(home, env, refused)
-        if path.stem not in migrated
-        for session in _read_file(path, refused)
-    )
+    migrated = set[str]()
+    for path in _databases(data, env.get("OPENCODE_DB"), on_error):
+        rows = _read_database(path, on_error)
+        migrated.update(session.id for session in rows)
+        sessions += rows
+    for path in files_below(data / "opencode/storage/session", "*/ses*.json", on_error):
+        if path.stem not in migrated:  # OpenCode leaves these files when it makes a database
+            sessions += _read_file(path, on_error)
     return sorted(
-        [*files, *databases, *single_files],
+        sessions,
         key=lambda session: (session.modified, str(session.path), session.id),
         reverse=True,
     )
 
 
-def _claude(home: Path, env: Mapping[str, str]) -> Iterable[Path]:
-    named = env.get("CLAUDE_CONFIG_DIR")
-    return (
-        [Path(named) / "projects"]
-        if named
-        else [home / ".claude/projects", home / ".config/claude/projects"]
-    )
-
-
-def _codex(home: Path, env: Mapping[str, str]) -> Iterable[Path]:
-    root = Path(env.get("CODEX_HOME") or home / ".codex")
-    return [root / "sessions", root / "archived_sessions"]
-
-
-def _gemini(home: Path, env: Mapping[str, str]) -> Iterable[Path]:
-    return [Path(env.get("GEMINI_CLI_HOME") or home / ".gemini") / "tmp"]
-
-
-def _qwen(home: Path, env: Mapping[str, str]) -> Iterable[Path]:  # noqa: ARG001 - one signature for all
-    return [home / ".qwen/projects"]
-
-
-def _pi(home: Path, env: Mapping[str, str]) -> Iterable[Path]:  # noqa: ARG001 - one signature for all
-    return [home / ".pi/agent/sessions"]
-
-
-PLACES = (
-    _Place("claude_code", _claude, ("*/*.jsonl",), ("cwd",)),
-    _Place(
-        "codex",
-        _codex,
-        ("**/rollout-*.jsonl", "**/rollout-*.jsonl.zst", "rollout-*.json"),
-        ("payload", "cwd"),
-    ),
-    _Place("gemini_cli", _gemini, ("*/chats/session-*.jsonl", "*/chats/session-*.json"), ()),
-    _Place("qwen", _qwen, ("*/chats/*.jsonl",), ("cwd",)),
-    _Place("pi", _pi, ("*/*.jsonl",), ("cwd",)),
-)
-
-
 # --- files -----------------------------------------------------------------------------------
 
 
-def _files(
-    place: _Place, home: Path, env: Mapping[str, str], refused: OnError
-) -> Iterator[FoundSession]:
-    for root in place.roots(home, env):
-        for path in _below(root, place.patterns, refused):
-            try:
-                state = path.stat()
-                cwd = _find_cwd(path, place.cwd) if place.cwd else _gemini_cwd(path)
-                yield FoundSession(
-                    place.client,
-                    path,
-                    state.st_size,
-                    datetime.fromtimestamp(state.st_mtime, UTC),
-                    cwd=cwd,
-                )
-            except OSError as error:
-                refused(error)
-            except (ValueError, OverflowError):
-                continue
-
-
-def _below(root: Path, patterns: Iterable[str], refused: OnError) -> Iterator[Path]:
-    for pattern in patterns:
-        yield from files_below(root, pattern, refused)
+def _read_place(place: _Place, path: Path, on_error: OnError) -> Iterator[FoundSession]:
+    try:
+        state = path.stat()
+        modified = datetime.fromtimestamp(state.st_mtime, UTC)
+        cwd = _find_cwd(path, place.cwd) if place.cwd else _gemini_cwd(path)
+    except OSError as error:
+        on_error(error)
+    except (ValueError, OverflowError):
+        return
+    else:
+        yield FoundSession(place.client, path, state.st_size, modified, cwd=cwd)
 
 
 def _find_cwd(path: Path, keys: tuple[str, ...]) -> str:
@@ -204,35 +182,25 @@ def _gemini_cwd(path: Path) -> str:
         return ""
 
 
-# --- databases -------------------------------------------------------------------------------
+# --- OpenCode --------------------------------------------------------------------------------
 
 
-def _databases(home: Path, env: Mapping[str, str], refused: OnError) -> Iterator[Path]:
-    if named := env.get("OPENCODE_DB"):
+def _databases(data: Path, named: str | None, on_error: OnError) -> Iterator[Path]:
+    if named:
         yield Path(named)
         return
-    data = _data_home(home, env)
-    yield from files_below(data / "opencode", "opencode*.db", refused)
-    yield from files_below(data / "kilo", "kilo.db", refused)
+    yield from files_below(data / "opencode", "opencode*.db", on_error)
+    yield from files_below(data / "kilo", "kilo.db", on_error)
 
 
-def _session_files(home: Path, env: Mapping[str, str], refused: OnError) -> Iterator[Path]:
-    """OpenCode's session files from before it had a database, which it leaves where they were."""
-    return files_below(_data_home(home, env) / "opencode/storage/session", "*/ses*.json", refused)
-
-
-def _data_home(home: Path, env: Mapping[str, str]) -> Path:
-    return Path(env.get("XDG_DATA_HOME") or home / ".local/share")
-
-
-def _read_file(path: Path, refused: OnError) -> Iterator[FoundSession]:
+def _read_file(path: Path, on_error: OnError) -> Iterator[FoundSession]:
     try:
         info, touched = (
             _parse_line(path.read_bytes()),
             datetime.fromtimestamp(path.stat().st_mtime, UTC),
         )
     except OSError as error:
-        refused(error)
+        on_error(error)
         return
     except (ValueError, OverflowError):
         return
@@ -247,7 +215,7 @@ def _read_file(path: Path, refused: OnError) -> Iterator[FoundSession]:
         )
 
 
-def _read_database(path: Path, refused: OnError) -> list[FoundSession]:
+def _read_database(path: Path, on_error: OnError) -> list[FoundSession]:
     try:
         if not path.is_file():
             return []
@@ -259,7 +227,7 @@ def _read_database(path: Path, refused: OnError) -> list[FoundSession]:
         touched = datetime.fromtimestamp(path.stat().st_mtime, UTC)
         return [_session_of_row(path, row, sizes, touched) for row in rows]
     except OSError as error:
-        refused(error)
+        on_error(error)
         return []
     except (sqlite3.Error, ValueError, OverflowError):
         return []

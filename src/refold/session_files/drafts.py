@@ -1,8 +1,8 @@
-"""Compactions of session files, and drafts of them: made, looked at, and kept later without asking again.
+"""Drafts: compactions of sessions that are made now and kept later, without asking a model again.
 
-A draft stands in a file of its own beside the edits (`session.jsonl.refold-draft`), one line a session:
-it belongs to whoever may read the edits, survives the process, and is nothing that a store would load
-as edits. It is found again by what was said, as edits are.
+Drafts are in a file beside the edits (`session.jsonl.refold-draft`), a line for each session, so
+that they outlive the process and no store loads them as edits. A draft is found by the conversation's
+content, as edits are.
 """
 
 import os
@@ -33,18 +33,18 @@ SUFFIX = ".refold-draft"
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A compaction of one session that is not kept yet."""
+    """A compaction of one session that is not accepted yet."""
 
     tip: str
-    """Names the history that it was made for."""
+    """The transcript's tip when it was made."""
     session: tuple[str, str]
     """Absolute path and id of the session."""
     to: int
-    """Tokens it was to come down to."""
+    """The target in tokens."""
     base: tuple[str, ...]
-    """Ids of the edits that were kept then."""
+    """Ids of the session's edits at that time."""
     edits: tuple[Edit, ...]
-    """What accepting keeps, in this order."""
+    """The new edits, in order."""
     attempts: tuple[Attempt, ...] = ()
     """How each strategy's run ended."""
 
@@ -61,11 +61,11 @@ def try_strategies(
     actor: str = "manual",
     action: Action = "preview",
 ) -> tuple[Preview, tuple[LedgerRow, ...]]:
-    """What *strategies* would make of a session so that it fits *to* tokens, and the ledger's rows about it.
+    """Return what *strategies* make of a session so that it fits *to* tokens, and the ledger's rows.
 
-    *ask* answers strategies that need a model. Nothing is written. A session that fits already is
-    left as it is, and no model is asked. Unlike a compactor's, these edits hold those of local
-    strategies too: whoever looks at the file later has no strategies.
+    *ask* answers strategies that need a model. Nothing is written. A session that fits already stays
+    as it is, and no model is asked. Unlike a compactor's, these edits include those of local
+    strategies: who reads the file later has no strategies.
     """
     if edited.view.tokens <= to:
         return Preview(edited.view, edited.view, ()), ()
@@ -86,7 +86,7 @@ def try_strategies(
 
 
 def record_rows(edited: EditedSession, rows: Sequence[LedgerRow]) -> None:
-    """Put rows into the session's ledger, where its store keeps one. Raises `StoreError`."""
+    """Add rows to the session's ledger, if its store has one. Raises `StoreError`."""
     if rows and (ledger := as_ledger_store(edited.store)):
         ledger.record(rows)
 
@@ -94,7 +94,7 @@ def record_rows(edited: EditedSession, rows: Sequence[LedgerRow]) -> None:
 def save_compaction(
     edited: EditedSession, preview: Preview, rows: Sequence[LedgerRow]
 ) -> EditedSession:
-    """Keep a compaction at once: its edits and what the ledger says about it. Raises `StoreError`."""
+    """Save a compaction's edits and its ledger rows. Raises `StoreError`."""
     if preview.edits:
         edited.store.save(preview.edits)
     record_rows(edited, rows)
@@ -102,15 +102,15 @@ def save_compaction(
 
 
 def accept_preview(edited: EditedSession, preview: Preview, actor: str = "manual") -> EditedSession:
-    """Keep exactly the edits of a preview; the ledger says who did (S2-51, S2-53). No model is asked.
+    """Save exactly the edits of a preview; the ledger says who did it (S2-51, S2-53). No model is asked.
 
-    Raises `EditError` when edits that were kept since stand in the way, `StoreError`; then nothing is kept.
+    Raises `EditError` if edits saved since stand in the way, `StoreError`; then nothing is saved.
     """
     return replace(edited, view=read_only_compactor(edited).accept(preview, actor=actor))
 
 
 def amend_summary(preview: Preview, id: str, text: str, actor: str) -> Preview:
-    """*made* with another text in a summary, said so in the attempt that made it. Raises `EditError`."""
+    """Return *preview* with another text in a summary, noted in its attempt. Raises `EditError`."""
     amended, edit = preview.amend(id, text), preview.view.find(id)
     attempts = tuple(
         _with_amendment(attempt, actor) if attempt.by == edit.by else attempt
@@ -127,7 +127,7 @@ def _with_amendment(attempt: Attempt, actor: str) -> Attempt:
 
 
 def make_draft(edited: EditedSession, preview: Preview, to: int) -> Draft:
-    """A preview as a draft that `resume_draft` makes a preview of again."""
+    """Return a preview as a draft."""
     base = tuple(edit.id for edit in edited.view.edits)
     return Draft(
         edited.view.transcript.tips[-1], _session(edited), to, base, preview.edits, preview.attempts
@@ -135,9 +135,9 @@ def make_draft(edited: EditedSession, preview: Preview, to: int) -> Draft:
 
 
 def resume_draft(edited: EditedSession, draft: Draft) -> Preview:
-    """The draft as a preview of the session as it is now; what was said since stays as it is.
+    """Return a draft as a preview of the session as it is now; later messages stay as they are.
 
-    Raises `EditError` when the session's edits are no longer those that the draft builds on.
+    Raises `EditError` if the session's edits are no longer those that the draft builds on.
     """
     if {edit.id for edit in edited.view.edits} != set(draft.base):
         raise EditError(
@@ -148,14 +148,14 @@ def resume_draft(edited: EditedSession, draft: Draft) -> Preview:
 
 
 def draft_path(edited: EditedSession) -> Path | None:
-    """Where the drafts of a session are: `FILE.refold-draft` beside its edits; None if those have no file."""
+    """Return the file of drafts, `FILE.refold-draft` beside the edits; None if those have no file."""
     return edited.place and edited.place.with_name(
         edited.place.name.removesuffix(".refold") + SUFFIX
     )
 
 
 def find_draft(edited: EditedSession) -> Draft | None:
-    """The draft of a session; of a file that was moved or copied, the latest of which it is a continuation.
+    """Return the draft of a session; of a moved or copied file, the latest draft that it continues.
 
     Raises `EditError` for a draft of this session whose history has changed since, `StoreError`.
     """
@@ -168,7 +168,7 @@ def find_draft(edited: EditedSession) -> Draft | None:
 
 
 def write_draft(edited: EditedSession, draft: Draft) -> Path:
-    """Keep a draft in place of the earlier one of the session. Raises `StoreError`."""
+    """Write a draft in place of the session's earlier one. Raises `StoreError`."""
     path = draft_path(edited)
     if path is None:
         raise StoreError(f"{edited.name}: there is no place for a draft; name a store")
@@ -182,7 +182,7 @@ def write_draft(edited: EditedSession, draft: Draft) -> Path:
 
 
 def delete_draft(edited: EditedSession) -> bool:
-    """Forget the draft of a session, an outdated one too; tell if there was one. Raises `StoreError`."""
+    """Delete the draft of a session, even an outdated one; return if it existed. Raises `StoreError`."""
     path = draft_path(edited)
     drafts = read_drafts(path)
     gone = _find_match(edited, drafts)
@@ -199,7 +199,7 @@ def _find_match(edited: EditedSession, drafts: Sequence[Draft]) -> Draft | None:
 
 
 def _session(edited: EditedSession) -> tuple[str, str]:
-    """Which session it is; one from standard input is known by what it says alone."""
+    """Return what identifies a session; one from standard input is known by its content alone."""
     if edited.session.path == Path("-"):
         return "-", edited.view.transcript.tips[-1]
     return str(edited.session.path.resolve()), edited.session.id
@@ -209,7 +209,7 @@ def _session(edited: EditedSession) -> tuple[str, str]:
 
 
 def read_drafts(path: Path | None) -> list[Draft]:
-    """The drafts in a file, the latest last; none, if there is no file. Raises `StoreError`."""
+    """Return the drafts in a file, the latest last; none if there is no file. Raises `StoreError`."""
     try:
         lines = path.read_bytes().splitlines() if path else []
     except FileNotFoundError:
@@ -252,7 +252,7 @@ def _line(draft: Draft) -> bytes:
 
 
 def _write(path: Path, drafts: Sequence[Draft]) -> None:
-    """The drafts as the file, whole or not at all; no drafts, no file."""
+    """Replace the file by these drafts, whole or not at all; without drafts, delete it."""
     beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         if not drafts:
@@ -266,7 +266,7 @@ def _write(path: Path, drafts: Sequence[Draft]) -> None:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file that nobody else may read: what was said in a session is nobody else's. Raises `OSError`."""
+    """Write a file that nobody else may read, since sessions are private. Raises `OSError`."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)

@@ -1,4 +1,4 @@
-"""Session files with their edits: what the command line works on.
+"""Sessions with their edits: what the command line works on.
 
 A session file is only ever read. Its edits stand beside it (`FILE.refold`) or in a store of the
 user's choice, and are found again by what was said, not by the file's name.
@@ -6,6 +6,7 @@ user's choice, and are found again by what was said, not by the file's name.
 
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,30 +29,40 @@ from refold.tokens.count import Counter, count_message
 from refold.tokens.priors import no_prior
 
 SUFFIXES = (".jsonl", ".json", ".jsonl.zst", ".db")
-"""How session files end; nothing else in a directory is looked at."""
+"""The endings of session files; other files in a directory are left out."""
 NEVER = Budget(sys.maxsize, 0)
-"""The budget of who only looks."""
+"""The budget of a compactor that makes no edits."""
 
 
 @dataclass(frozen=True, slots=True)
 class EditedSession:
-    """A session, where its edits are kept, and how they show it."""
+    """A session, the store of its edits, and its view."""
 
     name: str
     session: Session
     payload: Any
-    """The conversation as a request: the file's own bytes where the file is one, else a body."""
+    """The conversation as a request: the file's own bytes if the file is one, else a body."""
     store: Store
     view: View
     """With the stored edits."""
     count: Counter = count_message
     place: Path | None = None
-    """The file that the edits are kept in; None where they are kept in memory alone."""
+    """The file of the edits; None if they are in memory or in a database server."""
+
+    @property
+    def codec(self) -> str | Codec:
+        """The codec of the view, else the name of the format."""
+        return self.view.source.codec if self.view.source is not None else self.session.format
+
+    @property
+    def format(self) -> str:
+        """The name of the wire format."""
+        return self.codec if isinstance(self.codec, str) else self.codec.NAME
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one strategy's edits do in a view."""
+    """What one strategy's edits save in a view."""
 
     by: str
     edits: int
@@ -61,12 +72,13 @@ class Share:
     reason: str = ""
 
 
-def list_session_files(directory: Path, refused: OnError) -> list[Path]:
-    """The files below *directory* that may be session files, in order of their names; *refused* is told which
-    directories may not be looked into."""
-    return sorted(
-        path for path in files_below(directory, "**/*", refused) if path.name.endswith(SUFFIXES)
-    )
+def list_session_files(directory: Path, on_error: OnError) -> list[Path]:
+    """Return the files below *directory* that may be session files, sorted by name.
+
+    *on_error* gets the errors of directories that may not be read.
+    """
+    paths = files_below(directory, "**/*", on_error)
+    return sorted(path for path in paths if path.name.endswith(SUFFIXES))
 
 
 def open_edited(
@@ -78,39 +90,32 @@ def open_edited(
     count: Counter = count_message,
     place: Path | None = None,
 ) -> EditedSession:
-    """Look at a session through its stored edits. *data* is the file's content where it may be a
-    request itself; *format* overrides what the reader found; *place* is the file of *store* (without
-    a store, the file beside the session). Raises `FormatError`, `StoreError`."""
+    """Return a session with its stored edits applied.
+
+    *data* is the file's content if that may be a request itself; *format* overrides what the reader
+    found; *place* is the file of *store*. Without a store, edits are in a file beside the session.
+    Raises `FormatError`, `StoreError`.
+    """
     if store is None:
         store = beside = SidecarStore.beside(session.path)
         place = beside.path
-    look = Compactor(
-        (), NEVER, store, format=format or session.format, count=count, reports=Reports(no_prior)
-    )
-    for payload in (data, session.payload):
-        if payload is not None:
-            try:
-                return EditedSession(
-                    str(session.path), session, payload, store, look(payload), count, place
-                )
-            except FormatError:
-                if payload is session.payload:
-                    raise
-    return EditedSession(
-        str(session.path), session, session.payload, store, look(session.payload), count, place
-    )
+    compact = _read_only(store, format or session.format, count)
+    if data is not None:
+        with suppress(FormatError):
+            return EditedSession(
+                str(session.path), session, data, store, compact(data), count, place
+            )
+    payload = session.payload
+    return EditedSession(str(session.path), session, payload, store, compact(payload), count, place)
 
 
 def read_only_compactor(edited: EditedSession) -> Compactor:
-    """A compactor over the session's stored edits that makes none itself."""
-    return Compactor(
-        (),
-        NEVER,
-        edited.store,
-        format=_codec(edited),
-        count=edited.count,
-        reports=Reports(no_prior),
-    )
+    """Return a compactor over the session's stored edits that makes none itself."""
+    return _read_only(edited.store, edited.codec, edited.count)
+
+
+def _read_only(store: Store, format: str | Codec, count: Counter) -> Compactor:
+    return Compactor((), NEVER, store, format=format, count=count, reports=Reports(no_prior))
 
 
 def scratch_compactor(
@@ -120,38 +125,30 @@ def scratch_compactor(
     ask: Asker | None = None,
     ledger: LedgerStore | None = None,
 ) -> Compactor:
-    """A compactor that starts from the session's edits and keeps new ones in memory alone."""
+    """Return a compactor that starts from the session's edits and keeps new ones in memory."""
     memory = MemoryStore()
     memory.save(edited.view.edits)
-    format, reports = (
-        _codec(edited),
-        Reports(no_prior),
-    )  # one counter for one screen: as estimated (F15, F17)
     return Compactor(
         strategies,
         Budget(to, to),
         memory,
         ask=ask,
-        format=format,
+        format=edited.codec,
         count=edited.count,
-        reports=reports,
+        reports=Reports(no_prior),  # one counter for one screen: as estimated (F15, F17)
         ledger=ledger,
     )
-
-
-def _codec(edited: EditedSession) -> str | Codec:
-    return edited.view.source.codec if edited.view.source is not None else edited.session.format
 
 
 def take_back(
     edited: EditedSession, ids: Sequence[str] = (), *, before: str = "", actor: str = "manual"
 ) -> EditedSession:
-    """The session without the edits of *ids*; without *before* and all edits made after it; without any,
-    if nothing is named (S2-53). They leave the store, and the ledger says so (`Compactor.revert`).
+    """Take back the edits of *ids*, or *before* and all edits made after it, or all edits (S2-53).
 
-    Thinking that was signed while an edit showed is bound to it and goes (AN-7). Where all edits from
-    one on are taken back and nothing was said since they were made, nothing is bound to them: then
-    the session is exactly as it was before. Raises `EditError` for an id that is none of its edits, `StoreError`.
+    They leave the store, and the ledger says so (`Compactor.revert`). Thinking that was signed while
+    an edit showed is bound to it and goes (AN-7). If all edits from one on are taken back and
+    nothing was said since they were made, nothing is bound to them: then the session is exactly as
+    it was before. Raises `EditError` for an id that is none of its edits, `StoreError`.
     """
     edits = edited.view.edits
     if not edits:
@@ -168,13 +165,13 @@ def take_back(
 
 
 def find_removed_edits(before: View, after: View) -> list[Edit]:
-    """The edits of one view that another has no longer."""
+    """Return the edits of one view that another has no longer."""
     ids = {edit.id for edit in after.edits}
     return [edit for edit in before.edits if edit.id not in ids]
 
 
 def _is_unseen(edited: EditedSession, ids: Iterable[str]) -> bool:
-    """Was nothing said since these edits were kept, as far as the ledger knows?"""
+    """Was nothing said since these edits were saved, by the ledger?"""
     now = edited.view.transcript.tips[-1]
     saved = [row for row in ledger_rows(edited) if row.action in ("compact", "accept")]
     late, early = (
@@ -184,12 +181,12 @@ def _is_unseen(edited: EditedSession, ids: Iterable[str]) -> bool:
 
 
 def ledger_rows(edited: EditedSession) -> tuple[LedgerRow, ...]:
-    """What the ledger says of the session, oldest first. Raises `StoreError`."""
+    """Return the ledger's rows about the session, oldest first. Raises `StoreError`."""
     return read_only_compactor(edited).ledger_rows(edited.payload)
 
 
 def find_owner(sessions: Iterable[EditedSession], id: str) -> EditedSession:
-    """The one among *works* that has the edit *id*. Raises `EditError` when none or several do."""
+    """Return the session that has the edit *id*. Raises `EditError` if none or several have it."""
     owners = [
         edited for edited in sessions if any(edit.id.startswith(id) for edit in edited.view.edits)
     ]
@@ -202,7 +199,7 @@ def find_owner(sessions: Iterable[EditedSession], id: str) -> EditedSession:
 
 
 def shares(before: View, after: View, strategies: Iterable[Strategy] = ()) -> list[Share]:
-    """What each strategy did on the way from one view to the next, in the order in which they ran."""
+    """Return what each strategy saved between two views, in the order in which they ran."""
     new = {edit.id for edit in after.edits} - {edit.id for edit in before.edits}
     local = (
         [_local_share(before, strategy, new) for strategy in strategies if is_local(strategy)]
@@ -222,7 +219,7 @@ def shares(before: View, after: View, strategies: Iterable[Strategy] = ()) -> li
 
 
 def _local_share(before: View, strategy: Strategy, new: set[str]) -> Share:
-    """A local strategy's edits that are left at the end: later ones replace what they hide too."""
+    """Return what a local strategy saves at the end: later edits may replace what its edits hide."""
     edits = make_local_edits(before, [strategy])
     savings = [tokens_saved(before, edit) for edit in edits if edit.id in new]
     reason = "" if savings else "later strategies took over" if edits else "nothing to do"
@@ -230,12 +227,12 @@ def _local_share(before: View, strategy: Strategy, new: set[str]) -> Share:
 
 
 def tokens_saved(view: View, edit: Edit) -> int:
-    """Tokens between what was said and what the edit shows."""
+    """Return the tokens that an edit hides, less those that it shows."""
     return view.base.tokens(edit.start, edit.stop) - sum(map(view.profile.count, edit.insert))
 
 
 def savings_by_strategy(view: View) -> list[Share]:
-    """What the edits that show save now, by strategy; the largest saving first."""
+    """Return what the visible edits save, by strategy; the largest saving first."""
     by = dict[str, list[int]]()
     for edit, _ in view.visible_edits:
         by.setdefault(edit.by, []).append(tokens_saved(view, edit))

@@ -1,4 +1,4 @@
-"""Looking into other people's JSON, which may have any shape anywhere."""
+"""Access to fields of JSON that may have any shape anywhere."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def dig(value: Any, *keys: str) -> Any:
-    """The value under *keys*, one inside the other; None where the path ends early."""
+    """Return the value under *keys*, one inside the other; None if the path ends early."""
     for key in keys:
         if not isinstance(value, dict):
             return None
@@ -16,7 +16,7 @@ def dig(value: Any, *keys: str) -> Any:
 
 
 def text_at(value: Any, *keys: str) -> str:
-    """The text under *keys*; empty when there is none."""
+    """Return the text under *keys*; empty if there is none."""
     field = dig(value, *keys)
     return field if isinstance(field, str) else ""
 
@@ -27,30 +27,30 @@ def texts_at(values: Iterable[Any], *keys: str) -> list[str]:
 
 
 def object_at(value: Any, *keys: str) -> Mapping[str, Any]:
-    """The object under *keys*; empty when there is none."""
+    """Return the object under *keys*; empty if there is none."""
     field = dig(value, *keys)
     return field if isinstance(field, dict) else {}
 
 
 def list_at(value: Any, *keys: str) -> list[Any]:
-    """The list under *keys*; empty when there is none."""
+    """Return the list under *keys*; empty if there is none."""
     field = dig(value, *keys)
     return field if isinstance(field, list) else []
 
 
 def objects_at(value: Any, *keys: str) -> Iterator[dict[str, Any]]:
-    """The objects in the list under *keys*; anything else in it is passed over."""
+    """Yield the objects in the list under *keys*, without anything else in it."""
     return (item for item in list_at(value, *keys) if isinstance(item, dict))
 
 
 def int_at(value: Any, *keys: str) -> int:
-    """The whole number under *keys*; -1 when there is none."""
+    """Return the whole number under *keys*; -1 if there is none."""
     field = dig(value, *keys)
     return field if isinstance(field, int) and not isinstance(field, bool) else -1
 
 
 def parse_time(value: Any) -> datetime | None:
-    """A point in time: ISO 8601, Unix seconds or Unix milliseconds; None for anything else."""
+    """Return a time from ISO 8601, Unix seconds or Unix milliseconds; None for anything else."""
     with suppress(ValueError, OverflowError, OSError):
         if isinstance(value, str):
             when = datetime.fromisoformat(value)
@@ -61,5 +61,5 @@ def parse_time(value: Any) -> datetime | None:
 
 
 def without_keys(value: Mapping[str, Any], *keys: str) -> dict[str, Any]:
-    """A copy without *keys*."""
+    """Return a copy without *keys*."""
     return {key: item for key, item in value.items() if key not in keys}

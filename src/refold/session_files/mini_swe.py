@@ -25,7 +25,7 @@ SENT_FIELDS = (
     "reasoning_content",
     "thinking_blocks",
 )
-"""What of a message is sent; the rest is the agent's own book-keeping."""
+"""The fields of a message that are sent; the rest is the agent's book-keeping."""
 
 
 def mismatch(source: Source) -> str:
@@ -44,7 +44,7 @@ def mismatch(source: Source) -> str:
 
 
 def sessions(source: Source) -> Sequence[StoredSession]:
-    """The one session of a file."""
+    """Return the one session of a file."""
     swe = "history" in source.document and "trajectory_format" not in source.document
     return [StoredSession("", lambda: _read_swe_agent(source) if swe else _read_mini_swe(source))]
 

@@ -40,7 +40,7 @@ def database_mismatch(source: Source) -> str:
 
 
 def database_sessions(source: Source) -> Sequence[StoredSession]:
-    """Every session of a database, the one updated last at the end. Raises `FormatError`."""
+    """Return every session of a database, the latest last. Raises `FormatError`."""
     rows = _query(source, "SELECT id FROM session ORDER BY time_updated, id")
     return [
         StoredSession(row["id"], partial(read_database, source, row["id"]))
@@ -50,7 +50,7 @@ def database_sessions(source: Source) -> Sequence[StoredSession]:
 
 
 def connect(source: Source) -> sqlite3.Connection:
-    """A connection that cannot write. Raises `sqlite3.Error`."""
+    """Return a connection that cannot write. Raises `sqlite3.Error`."""
     if not source.path.is_file():
         return _in_memory(source)
     where = source.path.resolve().as_uri()
@@ -151,7 +151,7 @@ def file_mismatch(source: Source) -> str:
 
 
 def file_sessions(source: Source) -> Sequence[StoredSession]:
-    """The one session of a file."""
+    """Return the one session of a file."""
     return [StoredSession(_session_id(source), partial(read_file, source))]
 
 

@@ -58,7 +58,7 @@ class _Conversation:
 def build_session(
     path: Path, row: Row, stored: list[StoredMessage], problems: list[Problem]
 ) -> Session:
-    """The session that a row of the database, or what says the same, and its messages tell."""
+    """Return a session from its row in the database, or the same from a file, and its messages."""
     stored = _before_revert(stored, object_at(row, "revert"))
     conversation, compactions = _Conversation(), list[Compaction]()
     summaries = {
@@ -90,7 +90,7 @@ def build_session(
 
 
 def _before_revert(stored: list[StoredMessage], revert: Mapping[str, Any]) -> list[StoredMessage]:
-    """Without what the user took back."""
+    """Return the messages without what the user took back."""
     at = next(
         (at for at, message in enumerate(stored) if message.id == text_at(revert, "messageID")),
         None,

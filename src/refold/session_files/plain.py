@@ -48,7 +48,7 @@ def mismatch(source: Source) -> str:
 
 
 def sessions(source: Source) -> Sequence[StoredSession]:
-    """Every conversation of the file; in a log the latest main request at the end."""
+    """Return every conversation of the file; in a log the latest main request at the end."""
     if isinstance(source.document, list):
         return [StoredSession("", lambda: _session(source, source.document, source.notes, {}, ""))]
     problems, entries = list[Problem](), list[Entry]()
@@ -122,7 +122,7 @@ def _session(
 
 
 def guess_format(body: Mapping[str, Any], items: Sequence[Entry], field: str = "") -> Format:
-    """The wire format of a conversation, by its shape."""
+    """Return the wire format of a conversation, by its shape."""
     if field == "contents" or any(isinstance(item.get("parts"), list) for item in items):
         return "gemini"
     kinds = {text_at(part, "type") for item in items for part in objects_at(item, "content")}

@@ -1,4 +1,4 @@
-"""What a session file says: the whole conversation, and what its client did to it."""
+"""The content of a session file: the whole conversation, and its client's compactions."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ FIELDS: Mapping[Format, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something in the file that could not be read as it stands."""
+    """Something in the file that cannot be read as it stands."""
 
     line: int
     """Counted from 1; 0 for the file as a whole."""
@@ -41,7 +41,7 @@ class Compaction:
     stop: int
     insert: tuple[Entry, ...]
     trigger: str = ""
-    """What set it off, in the client's word: `auto`, `manual`, `microcompact`, `prune` ..."""
+    """The trigger in the client's word: `auto`, `manual`, `microcompact`, `prune` ..."""
     meta: Mapping[str, Any] | None = None
     """What else the client recorded about it, unchanged."""
 
@@ -57,9 +57,9 @@ class Session:
     format: Format
     id: str = ""
     messages: list[Entry]
-    """Everything that was really said on the active branch, in order, with no compaction applied."""
+    """The active branch in order, with no compaction applied."""
     body: Mapping[str, Any]
-    """What the file knows of the rest of the request: model, system prompt, tools."""
+    """The rest of the request as far as the file has it: model, system prompt, tools."""
     compactions: tuple[Compaction, ...] = ()
     """Recorded compactions, oldest first."""
     usage: tuple[tuple[int, Mapping[str, Any]], ...] = ()

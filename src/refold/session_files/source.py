@@ -14,7 +14,7 @@ from refold.errors import FormatError
 from refold.session_files.session import Problem, Session
 
 SAMPLE = 64
-"""Lines looked at to tell whose file it is."""
+"""Lines that show whose file it is."""
 
 BOM = b"\xef\xbb\xbf"
 SQLITE = b"SQLite format 3\0"
@@ -29,7 +29,7 @@ Line = tuple[int, Any]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a reader gets. Lines are read anew, one at a time, each time they are asked for."""
+    """A file that a reader looks at. Each call reads its lines anew, one at a time."""
 
     path: Path
     open: Callable[[], BinaryIO]
@@ -38,12 +38,12 @@ class Source:
     document: Any = None
     """The file as one JSON value, if it is one."""
     notes: tuple[Problem, ...] = ()
-    """What is wrong with the document."""
+    """Problems of the document."""
     database: bool = False
     """An SQLite file."""
 
     def records(self, problems: list[Problem]) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Every line that is a JSON object, with its number; what is wrong with others goes to *problems*."""
+        """Yield every line that is a JSON object, with its number; other lines go to *problems*."""
         problems += self.notes
         if self.document is not None:
             yield from _only_objects(self.sample, problems)
@@ -52,7 +52,7 @@ class Source:
             yield from _only_objects(parse_lines(stream, problems), problems)
 
     def objects(self) -> list[dict[str, Any]]:
-        """The JSON objects of the sample."""
+        """Return the JSON objects of the sample."""
         return [value for _, value in self.sample if isinstance(value, dict)]
 
 
@@ -66,7 +66,7 @@ class StoredSession:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """How the sessions of one client are read."""
+    """The functions that read one client's sessions."""
 
     client: str
     mismatch: Callable[[Source], str]
@@ -88,7 +88,7 @@ def single(read: Callable[[Source], Session]) -> Callable[[Source], Sequence[Sto
 
 
 def open_path(path: Path) -> Source:
-    """Look at a file. Raises `FormatError` (`OSError` when it cannot be opened at all)."""
+    """Return a file as a source. Raises `FormatError`, `OSError` if it cannot be opened."""
     with path.open("rb") as stream:
         magic = stream.read(len(SQLITE))
     if magic.startswith(ZSTD):
@@ -99,7 +99,7 @@ def open_path(path: Path) -> Source:
 
 
 def open_bytes(data: bytes, name: str) -> Source:
-    """Look at the content of a file. Raises `FormatError`."""
+    """Return the content of a file as a source. Raises `FormatError`."""
     if data.startswith(ZSTD):
         data = decompress_zstd(data, name)
     if data.startswith(SQLITE):
@@ -195,9 +195,7 @@ def _reason(error: Exception) -> str:
 
 
 def decompress_zstd(data: bytes, name: str, modules: Sequence[str] = ZSTD_MODULES) -> bytes:
-    """The decompressed *data*. Raises `FormatError` when none of *modules* is installed, or the data
-    are damaged.
-    """
+    """Return *data* decompressed. Raises `FormatError` if none of *modules* is installed or the data are damaged."""
     for module in modules:
         try:
             zstd = importlib.import_module(module)

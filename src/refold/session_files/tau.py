@@ -35,7 +35,7 @@ def _objects(document: Any) -> Iterator[Run]:
 
 
 def sessions(source: Source) -> Sequence[StoredSession]:
-    """One session for each run, in the order of the file; named by task and trial."""
+    """Return a session for each run, in the order of the file; named by task and trial."""
     if isinstance(source.document, list):
         runs = [run for run in _objects(source.document) if isinstance(run.get("traj"), list)]
         return [StoredSession(_run_id(run), partial(_read_tau, source, run)) for run in runs]
