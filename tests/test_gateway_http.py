@@ -518,8 +518,8 @@ def test_a_fault_in_the_core_is_one_requests_fault(caplog) -> None:
         answer = CLIENT.post(f"{gateway.url}/v1/messages", json={})
         assert answer.status_code == 500 and "SECRET" not in answer.text
         assert CLIENT.get(f"{gateway.url}/v1/models").status_code == 200
-    record = next(one for one in caplog.records if getattr(one, "fields", {}).get("fault"))
-    assert "RuntimeError" in record.fields["fault"] and "SECRET" not in str(record.fields)
+    record = next(one for one in caplog.records if getattr(one, "fields", {}).get("internal_error"))
+    assert "RuntimeError" in record.fields["internal_error"] and "SECRET" not in str(record.fields)
 
 
 def test_more_requests_than_allowed_are_told_to_wait() -> None:

@@ -333,14 +333,14 @@ def test_c21_memory_is_given_back_when_a_rush_is_over() -> None:
     release_memory()
 
 
-@pytest.mark.parametrize("step", ["begin", "piece", "end", "whole"])
+@pytest.mark.parametrize("step", ["start", "write", "end", "respond"])
 def test_every_step_of_an_answer_waits_for_its_client_within_limits(step: str) -> None:
     async def never(_: object) -> None:
         await asyncio.Event().wait()
 
     async def run() -> None:
         caller = Caller(never, AccessLogEntry(), 0.01)
-        given = {"begin": (200, ()), "piece": (b"x",), "end": (b"x",), "whole": (400, (), b"x")}
+        given = {"start": (200, ()), "write": (b"x",), "end": (b"x",), "respond": (400, (), b"x")}
         with pytest.raises(ClientDisconnected):
             await getattr(caller, step)(*given[step])
 

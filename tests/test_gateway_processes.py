@@ -221,6 +221,6 @@ def test_an_answer_that_is_broken_off_is_told_once(tmp_path):
         with running(process):
             with pytest.raises(httpx.RemoteProtocolError):
                 httpx.post(f"{process.url}/v1/chat/completions", json={**BODY, "stream": True}, timeout=60)
-            assert eventually(lambda: '"cut": true' in process.log.read_text())
+            assert eventually(lambda: '"upstream_broke_off": true' in process.log.read_text())
     told = [json.loads(line) for line in process.log.read_text().splitlines() if line.startswith("{")]
     assert [line["level"] for line in told if line["level"] != "info"] == ["warning"]

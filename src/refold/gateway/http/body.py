@@ -1,9 +1,9 @@
 """Bodies as they come from clients, within limits."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
-from refold.gateway.http.timeout import within
 from refold.gateway.messages import HTTPException
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -41,7 +41,8 @@ async def iter_body(receive: Receive, limit: int, silence: float, declared: int 
 async def _receive_piece(receive: Receive, silence: float) -> tuple[bytes, bool]:
     """A piece, and whether more follows."""
     try:
-        message = await within(silence, receive())
+        async with asyncio.timeout(silence):
+            message = await receive()
     except TimeoutError as error:
         raise HTTPException(408, f"Nothing of the body came for {silence:g} seconds.", close=True) from error
     if message["type"] == "http.disconnect":

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from refold.gateway.http.body import ClientDisconnected, Receive
-from refold.gateway.http.timeout import within
 from refold.gateway.messages import Headers
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -58,8 +57,8 @@ class AccessLogEntry:
 class Caller:
     """Where the answer goes."""
 
-    def __init__(self, send: Send, note: AccessLogEntry, patience: float, leaving: OnDisconnect | None = None) -> None:
-        self._send, self.log_entry, self._patience, self.on_disconnect = send, note, patience, leaving
+    def __init__(self, send: Send, note: AccessLogEntry, silence_seconds: float, leaving: OnDisconnect | None = None) -> None:
+        self._send, self.log_entry, self._silence_seconds, self.on_disconnect = send, note, silence_seconds, leaving
         self.has_started = self.is_complete = False
 
     async def start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
@@ -81,7 +80,8 @@ class Caller:
 
     async def _send_message(self, message: dict[str, Any]) -> None:
         try:
-            await within(self._patience, self._send(message))
+            async with asyncio.timeout(self._silence_seconds):
+                await self._send(message)
         except TimeoutError as error:
             raise ClientDisconnected from error
 

@@ -14,49 +14,28 @@ from refold.gateway.http.caller import ON_DISCONNECT, Stop
 from refold.gateway.settings import Limits
 
 
-class Together:
-    """A transport that keeps an answer's head back until what follows it is written, at most until the event loop turns.
+class StallAbortingTransport:
+    """A transport that sends what is left when it is closed, as long as the client takes some every *seconds*."""
 
-    When it is closed, what was written is still sent, as long as the client takes some of it every *patience* seconds.
-    """
-
-    def __init__(self, transport: Any, loop: AbstractEventLoop, patience: float) -> None:
-        self._transport, self._loop, self._patience, self._head = transport, loop, patience, b""
+    def __init__(self, transport: Any, loop: AbstractEventLoop, seconds: float) -> None:
+        self._transport, self._loop, self._seconds = transport, loop, seconds
+        self.write, self.is_closing = transport.write, transport.is_closing
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
-    def is_closing(self) -> bool:
-        """Is it closed, or about to be?"""
-        return bool(self._transport.is_closing())
-
-    def write(self, data: bytes) -> None:
-        """Send *data*, a head with what comes next."""
-        if not self._head and data.startswith(b"HTTP/1.") and data.endswith(b"\r\n\r\n"):
-            self._head = data
-            self._loop.call_soon(self._flush)
-            return
-        head, self._head = self._head, b""
-        self._transport.write(head + data if head else data)
-
     def close(self) -> None:
-        """Send what is kept back, and close."""
-        self._flush()
+        """Send what is left, and close."""
         self._transport.close()
-        self._linger(before=0)
+        self._abort_if_stalled(before=0)
 
-    def _linger(self, before: int) -> None:
-        """Wait for the client to take what is left; less than there was *before*, 0 for the first look."""
-        left = self._transport.get_write_buffer_size()
-        if left and left == before:
+    def _abort_if_stalled(self, before: int) -> None:
+        """Give up if there is as much left to send as *before* (bytes, 0 at first); else look again later."""
+        unsent = self._transport.get_write_buffer_size()
+        if unsent and unsent == before:
             self._transport.abort()
-        elif left:
-            self._loop.call_later(self._patience, self._linger, left)
-
-    def _flush(self) -> None:
-        head, self._head = self._head, b""
-        if head:
-            self._transport.write(head)
+        elif unsent:
+            self._loop.call_later(self._seconds, self._abort_if_stalled, unsent)
 
 
 _STOPPING_SECONDS = 2.0
@@ -108,7 +87,9 @@ class LimitedProtocol(HttpToolsProtocol):
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self._extensions = {ON_DISCONNECT: self.leaving}
         self._body_pieces = list[bytes]()
-        self.transport = Together(transport, self.loop, self._limits.silence_seconds)  # type: ignore[assignment]  # it is one but for `write`
+        self.transport = StallAbortingTransport(  # type: ignore[assignment]  # it is one but for `close`
+            transport, self.loop, self._limits.silence_seconds
+        )
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
