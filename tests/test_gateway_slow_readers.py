@@ -6,6 +6,7 @@ import pytest
 
 from refold.gateway.http.server_protocol import StallAbortingTransport
 
+
 class Wire:
     """A transport that keeps what is written."""
 
