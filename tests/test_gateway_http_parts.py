@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.gateway.http.caller import AccessLogEntry, Caller
-from refold.gateway.http.copy import copy_body
 from refold.gateway.http.encodings import DecodingThreads, create_decoder, decode_body, decode_piece
 from refold.gateway.http.keys import redact_keys
 from refold.gateway.http.peek import ResponseStart
@@ -24,6 +23,7 @@ from refold.gateway.http.sse import MAX_EVENT_BYTES, EventSplitter, classify_eve
 from refold.gateway.http.usage_tap import MAX_BODY_BYTES, MAX_STREAM_BYTES, UsageTap, find_usage
 from refold.gateway.messages import HTTPException, error_response
 from refold.gateway.ops.metrics import Counters, Timings, render
+from refold.gateway.proxy.call import copy_body
 from refold.gateway.settings import Limits
 from refold.gateway.tenants import TenantResolver
 from refold.gateway.upstreams import APIS
@@ -311,11 +311,11 @@ def test_apis_are_known_by_path() -> None:
 
 
 def test_the_callers_words_are_guessed_for_other_paths() -> None:
-    assert client_api(head("/v1/models", "", (b"anthropic-version", b"1")), "/v1/models") == "anthropic"
-    assert client_api(head("/v1beta/models"), "/v1beta/models") == "gemini"
-    assert client_api(head("/v1/responses/x"), "/v1/responses/x") == "openai_responses"
-    assert client_api(head("/v1/models"), "/v1/models") == "openai_chat"
-    assert client_api(head("/v1beta/openai/chat/completions"), "/v1beta/openai/chat/completions") == "openai_chat"
+    assert client_api(head("/v1/models", "", (b"anthropic-version", b"1"))) == "anthropic"
+    assert client_api(head("/v1beta/models")) == "gemini"
+    assert client_api(head("/v1/responses/x")) == "openai_responses"
+    assert client_api(head("/v1/models")) == "openai_chat"
+    assert client_api(head("/v1beta/openai/chat/completions")) == "openai_chat"
 
 
 def credential(shown: RequestHead, salt: bytes) -> str:

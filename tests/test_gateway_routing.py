@@ -130,11 +130,11 @@ SPOKEN = [
 
 @pytest.mark.parametrize("case", SPOKEN)
 def test_what_a_request_speaks(case) -> None:
-    assert candidate_apis(case[0], case[0].path)[0] == case[1]
+    assert candidate_apis(case[0])[0] == case[1]
 
 
 def test_where_nothing_tells_it_could_be_either_of_openais() -> None:
-    assert candidate_apis(head("/v1/files", (b"authorization", b"Bearer sk-x")), "/v1/files") == OPENAI
+    assert candidate_apis(head("/v1/files", (b"authorization", b"Bearer sk-x"))) == OPENAI
     assert generation_api("POST", "/v1/threads/t/messages") == "", "not Anthropic's"
 
 

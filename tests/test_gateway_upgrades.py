@@ -100,17 +100,17 @@ def test_who_has_sent_half_a_body_does_not_hold_up_the_end(place, path: bytes) -
     _, gateway = place
     with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as line:
         line.sendall(b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
-        assert eventually(lambda: gateway.gateway.under_way == 1)
+        assert eventually(lambda: gateway.gateway.in_progress == 1)
         gateway.stop()
         assert statuses(rest(line)) == [503]
-    assert eventually(lambda: gateway.gateway.under_way == 0)
+    assert eventually(lambda: gateway.gateway.in_progress == 0)
 
 
 def test_a_body_that_comes_in_time_is_answered_though_the_gateway_stops(place) -> None:
     upstream, gateway = place
     with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as line:
         line.sendall(WHOLE[:-5])
-        assert eventually(lambda: gateway.gateway.under_way == 1)
+        assert eventually(lambda: gateway.gateway.in_progress == 1)
         gateway.stop()
         line.sendall(WHOLE[-5:])
         assert statuses(rest(line)) == [200]

@@ -68,7 +68,9 @@ def __getattr__(name: str) -> Any:
     except ImportError as missing:
         if missing.name is None or missing.name.partition(".")[0] not in _NEEDED:
             raise
-        raise ImportError(f"the gateway needs {missing.name}: {install_hint('gateway')}") from missing
+        raise ImportError(
+            f"the gateway needs {missing.name}: {install_hint('gateway')}"
+        ) from missing
     return value
 
 

@@ -16,7 +16,9 @@ from refold.gateway.ops.metrics import CONTENT_TYPE
 if TYPE_CHECKING:
     from refold.gateway.app import Application, Gateway
 
-_FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via"})
+_FORWARDED = frozenset(
+    {b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via"}
+)
 """Headers that say that somebody else is asking through a proxy on this machine."""
 
 
@@ -40,25 +42,37 @@ class Admin:
         elif not (may_administer(scope, self._gateway.config.admin_token) or self._is_peer(scope)):
             self._gateway.pipeline.counters.add("http_refused", reason="admin")
             challenge = (("www-authenticate", "Bearer"),)
-            await caller.respond(*error_response("", HTTPException(401, "The admin token is needed.", headers=challenge)))
+            await caller.respond(
+                *error_response(
+                    "", HTTPException(401, "The admin token is needed.", headers=challenge)
+                )
+            )
         elif path == "/metrics" and scope["method"] in {"GET", "HEAD"}:
             await self._metrics(caller)
         elif self._inner is not None:
             await self._inner(scope, receive, send)
         else:
-            await caller.respond(*error_response("", HTTPException(404, "There is nothing at this path.")))
+            await caller.respond(
+                *error_response("", HTTPException(404, "There is nothing at this path."))
+            )
 
     def _is_peer(self, scope: Mapping[str, Any]) -> bool:
         return isinstance(self._inner, Api) and self._inner.is_peer(scope)
 
     async def _metrics(self, caller: Caller) -> None:
         body = self._gateway.scrape()
-        await caller.respond(200, (("content-type", CONTENT_TYPE), ("content-length", str(len(body)))), body)
+        await caller.respond(
+            200, (("content-type", CONTENT_TYPE), ("content-length", str(len(body)))), body
+        )
 
 
 async def _json(caller: Caller, status: int, value: object) -> None:
     body = json.dumps(value).encode()
-    fixed = (("content-type", "application/json"), ("content-length", str(len(body))), ("cache-control", "no-store"))
+    fixed = (
+        ("content-type", "application/json"),
+        ("content-length", str(len(body))),
+        ("cache-control", "no-store"),
+    )
     await caller.respond(status, fixed, body)
 
 

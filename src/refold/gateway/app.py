@@ -16,8 +16,8 @@ from refold.gateway.http.tracing import Tracing
 from refold.gateway.messages import HTTPException, error_response
 from refold.gateway.ops.logs import LOGGER, traceback_places
 from refold.gateway.ops.metrics import Timings, render
+from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.pipeline.rushes import LoadPeaks, release_memory
-from refold.gateway.proxy.port import Core
 from refold.gateway.proxy.relay import Relay
 from refold.gateway.upstreams import is_own_path
 
@@ -34,7 +34,11 @@ class Gateway:
     """
 
     def __init__(
-        self, config: Config, pipeline: Core, inner: Application | None = None, traces: Tracing | None = None
+        self,
+        config: Config,
+        pipeline: Pipeline,
+        inner: Application | None = None,
+        traces: Tracing | None = None,
     ) -> None:
         self.config, self.pipeline = config, pipeline
         self.timings, self.in_progress, self.stopping = Timings(), 0, False
@@ -104,7 +108,7 @@ class Gateway:
         api, note = "openai_chat", caller.log_entry
         try:
             head = read_head(scope, self.config.limits)
-            note.path, api = head.path[:200], client_api(head, head.path)
+            note.path, api = head.path[:200], client_api(head)
             self._check_capacity()
             self._check_site(head, scope)
             await self._relay.answer(head, receive, caller)
@@ -118,12 +122,18 @@ class Gateway:
                 raise
             task.uncancel()
         except Exception as error:  # noqa: BLE001 - one request's bug is not the next one's
-            note.internal_error = f"{type(error).__name__} at {' '.join(traceback_places(error.__traceback__))}"
-            await self._refuse(api, HTTPException(500, "The gateway failed.", reason="fault"), caller)
+            note.internal_error = (
+                f"{type(error).__name__} at {' '.join(traceback_places(error.__traceback__))}"
+            )
+            await self._refuse(
+                api, HTTPException(500, "The gateway failed.", reason="fault"), caller
+            )
 
     def _check_capacity(self) -> None:
         if self.in_progress > self.config.limits.requests:
-            raise HTTPException(503, "The gateway is busy.", headers=(("retry-after", "1"),), reason="busy")
+            raise HTTPException(
+                503, "The gateway is busy.", headers=(("retry-after", "1"),), reason="busy"
+            )
 
     def _check_site(self, head: RequestHead, scope: Mapping[str, Any]) -> None:
         stranger = check_site(head.first_values, allowed_sites(self.config, scope))
@@ -145,12 +155,23 @@ class Gateway:
     def _log_request(self, note: AccessLogEntry) -> None:
         """One line and one count a request."""
         add = self.pipeline.counters.add
-        add("http_requests", api=note.api or "other", upstream=note.upstream, status=str(note.status))
+        add(
+            "http_requests",
+            api=note.api or "other",
+            upstream=note.upstream,
+            status=str(note.status),
+        )
         if note.client_disconnected:
             add("http_gone", upstream=note.upstream)
         if note.upstream_broke_off:
             add("http_cut", upstream=note.upstream)
-        level = logging.ERROR if note.internal_error else logging.WARNING if note.upstream_broke_off or note.status >= 500 else logging.INFO
+        level = (
+            logging.ERROR
+            if note.internal_error
+            else logging.WARNING
+            if note.upstream_broke_off or note.status >= 500
+            else logging.INFO
+        )
         if LOGGER.isEnabledFor(level):
             LOGGER.log(level, "request", extra={"fields": note.as_fields()})
 
@@ -160,7 +181,9 @@ async def _refuse_websocket(scope: Mapping[str, Any], send: Send) -> None:
     if "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": 1008})
         return
-    status, headers, body = error_response("openai_responses", HTTPException(426, "Use HTTP: this gateway takes no WebSocket."))
+    status, headers, body = error_response(
+        "openai_responses", HTTPException(426, "Use HTTP: this gateway takes no WebSocket.")
+    )
     raw = [(name.encode(), value.encode()) for name, value in (*headers, ("upgrade", "HTTP/1.1"))]
     await send({"type": "websocket.http.response.start", "status": status, "headers": raw})
     await send({"type": "websocket.http.response.body", "body": body})

@@ -121,7 +121,13 @@ class HTTPException(Exception):  # noqa: N818 - it is an answer, not an error
     """A request that the gateway answers itself, with this status and message."""
 
     def __init__(
-        self, status: int, message: str, *, headers: Headers = (), close: bool = False, reason: str = ""
+        self,
+        status: int,
+        message: str,
+        *,
+        headers: Headers = (),
+        close: bool = False,
+        reason: str = "",
     ) -> None:
         super().__init__(message)
         self.status, self.message, self.close = status, message, close
@@ -138,11 +144,27 @@ def error_response(api: str, error: HTTPException) -> tuple[int, Headers, bytes]
 
 def _error_body(api: str, status: int, message: str) -> dict[str, Any]:
     if api == "anthropic":
-        return {"type": "error", "error": {"type": _ANTHROPIC.get(status, _error_type(status)), "message": message}}
+        return {
+            "type": "error",
+            "error": {"type": _ANTHROPIC.get(status, _error_type(status)), "message": message},
+        }
     if api == "gemini":
-        return {"error": {"code": status, "message": message, "status": _GEMINI.get(status, _rpc_status(status))}}
+        return {
+            "error": {
+                "code": status,
+                "message": message,
+                "status": _GEMINI.get(status, _rpc_status(status)),
+            }
+        }
     code = _OPENAI_CODES.get(status)
-    return {"error": {"message": message, "type": _OPENAI.get(status, _error_type(status)), "param": None, "code": code}}
+    return {
+        "error": {
+            "message": message,
+            "type": _OPENAI.get(status, _error_type(status)),
+            "param": None,
+            "code": code,
+        }
+    }
 
 
 def _error_type(status: int) -> str:
@@ -178,4 +200,9 @@ _OPENAI = {
     503: "server_error",
     504: "server_error",
 }
-_OPENAI_CODES = {404: "not_found", 413: "request_too_large", 502: "upstream_unreachable", 504: "upstream_timeout"}
+_OPENAI_CODES = {
+    404: "not_found",
+    413: "request_too_large",
+    502: "upstream_unreachable",
+    504: "upstream_timeout",
+}

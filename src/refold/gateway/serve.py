@@ -43,15 +43,28 @@ UPSTREAMS = "REFOLD_UPSTREAMS"
 """Addresses or names of well-known providers, separated by spaces, where there is no file."""
 
 
-def create_gateway(config: Config, inner: Application | None = None, peers: Peers | None = None) -> Gateway:
+def create_gateway(
+    config: Config, inner: Application | None = None, peers: Peers | None = None
+) -> Gateway:
     """The gateway with its store; *peers* are further processes of it. Raises ValueError for what cannot be served, `StoreError`, OSError."""
     config = with_salt(config.check_servable())
     older = frozenset(one.name for one in config.upstreams if one.older_account)
     settings = replace(config.settings, older_accounts=older | config.settings.older_accounts)
-    settings = replace(settings, read_above_bytes=0) if config.record else settings  # what is recorded is read
+    settings = (
+        replace(settings, read_above_bytes=0) if config.record else settings
+    )  # what is recorded is read
     counters = Counters()
-    books = clerk(config.store, config.record, partial(find_rates, given=settings.prices), counters, settings.clock)
-    store, memories = open_checked_store(config.store), SQLiteMemories(config.memory) if config.memory else None
+    books = clerk(
+        config.store,
+        config.record,
+        partial(find_rates, given=settings.prices),
+        counters,
+        settings.clock,
+    )
+    store, memories = (
+        open_checked_store(config.store),
+        SQLiteMemories(config.memory) if config.memory else None,
+    )
     keep = partial(restore_salt, config, store) if config.is_salt_stored else _do_nothing
     closes = [keep, *(held.close for held in (store, memories) if isinstance(held, DatabaseClient))]
     pipeline = Pipeline(settings, store, counters, books, closes=closes, keep=keep)
@@ -113,7 +126,9 @@ def run(config: Config) -> None:
             if isinstance(first, DatabaseClient):
                 first.close()
             # A socket that is still open here would take connections that nobody answers.
-            Supervisor(config.workers, partial(_serve, config, listening, figures), listening.close).run()
+            Supervisor(
+                config.workers, partial(_serve, config, listening, figures), listening.close
+            ).run()
 
 
 def _serve(config: Config, listening: socket.socket, figures: str = "") -> None:
@@ -173,7 +188,9 @@ def restore_salt(config: Config, store: Store) -> None:
     except (OSError, StoreError) as error:
         LOGGER.warning("the salt cannot be kept", extra={"fields": {"error": str(error)}})
     if found != config.salt:
-        LOGGER.warning("another salt stands beside the store: what is saved now is not found after a restart")
+        LOGGER.warning(
+            "another salt stands beside the store: what is saved now is not found after a restart"
+        )
 
 
 def _do_nothing() -> None:

@@ -97,7 +97,9 @@ class Settings:
                 object.__setattr__(self, name, self.hard)
         if max(self.soft, self.target) > self.hard:
             name = "soft" if self.soft > self.hard else "target"
-            raise ValueError(f"{name} must not be above hard, and {getattr(self, name):g} is above {self.hard:g}")
+            raise ValueError(
+                f"{name} must not be above hard, and {getattr(self, name):g} is above {self.hard:g}"
+            )
         require_number(0.01, math.inf, decide_timeout_seconds=self.decide_timeout_seconds)
         require_number(
             0,
@@ -106,12 +108,17 @@ class Settings:
             store_cooldown_seconds=self.store_cooldown_seconds,
         )
         require_int(
-            0, reserve_tokens=self.reserve_tokens, known_bytes=self.known_bytes, read_above_bytes=self.read_above_bytes
+            0,
+            reserve_tokens=self.reserve_tokens,
+            known_bytes=self.known_bytes,
+            read_above_bytes=self.read_above_bytes,
         )
         require_int(1, conversations=self.conversations, compute_threads=self.compute_threads)
         _require_known("refuse", self.refuse, DELTAS)
         _require_known("native", self.native, APIS)
-        strange = next((api for api, fields in self.native.items() if not isinstance(fields, Mapping)), None)
+        strange = next(
+            (api for api, fields in self.native.items() if not isinstance(fields, Mapping)), None
+        )
         if strange is not None:
             raise ValueError(f"native must give fields for {strange}, not {self.native[strange]!r}")
 

@@ -62,11 +62,15 @@ class TenantResolver:
             return Tenant(self._hash([(name, value) for value in values] or shown))
         if not shown:
             return Tenant("")
-        claim = next((found for upstream in upstreams if (found := _find_claim(head, upstream))), None)
+        claim = next(
+            (found for upstream in upstreams if (found := _find_claim(head, upstream))), None
+        )
         if claim is None:
             return Tenant(self._hash(shown))
         beside = [pair for pair in shown if pair[0] != b"authorization"]
-        claimed = self._hash([(b"claim", part.encode("utf-8", "replace")) for part in claim] + beside)
+        claimed = self._hash(
+            [(b"claim", part.encode("utf-8", "replace")) for part in claim] + beside
+        )
         return Tenant(self._hash(shown), claimed, is_reusable=claim[1] != AWS)
 
     def is_accepted(self, who: Tenant) -> bool:
@@ -85,10 +89,18 @@ class TenantResolver:
 
     def _identifying_parts(self, head: RequestHead) -> list[tuple[bytes, bytes]]:
         """All that says who sends it, in the order of the names, so that a proxy may put headers in another."""
-        named = [pair for pair in head.headers if is_personal(pair[0]) or pair[0] in self.key_headers]
-        cookies = [(name, kept) for name, value in named if name == b"cookie" and (kept := identifying_cookies(value))]
+        named = [
+            pair for pair in head.headers if is_personal(pair[0]) or pair[0] in self.key_headers
+        ]
+        cookies = [
+            (name, kept)
+            for name, value in named
+            if name == b"cookie" and (kept := identifying_cookies(value))
+        ]
         others = [pair for pair in named if pair[0] != b"cookie"]
-        return sorted([*cookies, *others, *((b"?" + name, value) for name, value in query_keys(head.query))])
+        return sorted(
+            [*cookies, *others, *((b"?" + name, value) for name, value in query_keys(head.query))]
+        )
 
     def _hash(self, shown: Sequence[tuple[bytes, bytes]]) -> str:
         """A salted BLAKE2b hash. Neither a key nor anything it could be found from without the salt is kept."""
@@ -102,7 +114,9 @@ class TenantResolver:
 
 def has_key(head: RequestHead, more: frozenset[bytes] = frozenset()) -> bool:
     """Does the request carry a key?"""
-    return any(is_key(name) or name in more for name in head.first_values) or bool(query_keys(head.query))
+    return any(is_key(name) or name in more for name in head.first_values) or bool(
+        query_keys(head.query)
+    )
 
 
 def _find_claim(head: RequestHead, upstream: Upstream) -> tuple[str, str, str] | None:
@@ -131,7 +145,9 @@ def _parse_token(token: str) -> tuple[str, str] | None:
         claims = json.loads(payload)
     except (ValueError, RecursionError):
         return None
-    issuer, subject = (claims.get("iss"), claims.get("sub")) if isinstance(claims, dict) else (None, None)
+    issuer, subject = (
+        (claims.get("iss"), claims.get("sub")) if isinstance(claims, dict) else (None, None)
+    )
     if not (isinstance(issuer, str) and isinstance(subject, str) and issuer and subject):
         return None
     return issuer, subject

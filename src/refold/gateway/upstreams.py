@@ -13,7 +13,9 @@ from refold.gateway.messages import APIS, HTTPException
 
 _OWN = ("/refold", "/metrics")
 """Paths that the gateway answers itself; no upstream's prefix may be one of them."""
-_REMEDY = "its key is sent to none of them. Bind them by apis, or give one a prefix, in refold.toml."
+_REMEDY = (
+    "its key is sent to none of them. Bind them by apis, or give one a prefix, in refold.toml."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +42,12 @@ class Upstream:
     def __post_init__(self) -> None:
         _check_address(self.url)
         if self.prefix and (not self.prefix.startswith("/") or self.prefix.endswith("/")):
-            raise ValueError(f"a prefix begins with a slash and does not end with one, and {self.prefix!r} does not")
-        if self.proxy and (not self.proxy.startswith("http://") or not urlsplit(self.proxy).hostname):
+            raise ValueError(
+                f"a prefix begins with a slash and does not end with one, and {self.prefix!r} does not"
+            )
+        if self.proxy and (
+            not self.proxy.startswith("http://") or not urlsplit(self.proxy).hostname
+        ):
             raise ValueError("a proxy's address begins with http://")
         if is_own_path(self.prefix):
             raise ValueError(f"the gateway answers {self.prefix} itself")
@@ -76,7 +82,9 @@ def match_prefix(upstreams: Sequence[Upstream], path: str) -> tuple[tuple[Upstre
     return tuple(one for one in found if one.prefix == prefix), path[len(prefix) :] or "/"
 
 
-def choose_upstream(upstreams: Sequence[Upstream], apis: Sequence[str], model: str = "", *, keyed: bool = False) -> Upstream:
+def choose_upstream(
+    upstreams: Sequence[Upstream], apis: Sequence[str], model: str = "", *, keyed: bool = False
+) -> Upstream:
     """The upstream for a request in one of these *apis*: by model, else by API, else the first that is bound to neither.
 
     Where the request names no *model*, those with `models` may be meant too, and a key (*keyed*) goes nowhere
@@ -97,7 +105,11 @@ def choose_upstream(upstreams: Sequence[Upstream], apis: Sequence[str], model: s
     if whole and len(default) == len(fitting):
         return whole[0]
     names = ", ".join(one.name for one in fitting)
-    raise HTTPException(404, f"The request names no model and could be for any of {names}: {_REMEDY}", reason="no_upstream")
+    raise HTTPException(
+        404,
+        f"The request names no model and could be for any of {names}: {_REMEDY}",
+        reason="no_upstream",
+    )
 
 
 def _is_for(upstream: Upstream, model: str) -> bool:
@@ -124,7 +136,9 @@ def find_provider(name: str) -> dict[str, Any] | None:
 @cache
 def load_providers() -> dict[str, dict[str, Any]]:
     """All well-known providers, from `providers.toml`."""
-    return tomllib.loads(files("refold.gateway").joinpath("providers.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(
+        files("refold.gateway").joinpath("providers.toml").read_text(encoding="utf-8")
+    )
 
 
 def _is_below(path: str, prefix: str) -> bool:
@@ -134,9 +148,13 @@ def _is_below(path: str, prefix: str) -> bool:
 def _check_address(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ValueError(f"an upstream's address begins with http:// or https://, and {_redact_address(url)!r} does not")
+        raise ValueError(
+            f"an upstream's address begins with http:// or https://, and {_redact_address(url)!r} does not"
+        )
     if parts.username is not None or parts.query or parts.fragment:
-        raise ValueError("an upstream's address holds no user, query or fragment: clients bring their own keys")
+        raise ValueError(
+            "an upstream's address holds no user, query or fragment: clients bring their own keys"
+        )
     _ = parts.port  # raises ValueError for what is no port
 
 

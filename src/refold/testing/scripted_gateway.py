@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Thread
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import uvicorn
 
@@ -14,7 +14,7 @@ from refold.gateway.app import Application, Gateway
 from refold.gateway.config.config import Config
 from refold.gateway.messages import Incoming, Outgoing
 from refold.gateway.ops.metrics import Counters
-from refold.gateway.proxy.port import Core
+from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.serve import create_server
 
 
@@ -119,6 +119,6 @@ class Serving:
         asyncio.run(self.server.serve(sockets=[self._socket]))
 
 
-def serving(config: Config, pipeline: Core | None = None) -> Serving:
-    """A gateway with an exchange that changes nothing, or the one given."""
-    return Serving(Gateway(config, pipeline or ScriptedPipeline()))
+def serving(config: Config, pipeline: Pipeline | ScriptedPipeline | None = None) -> Serving:
+    """Serve a gateway with *pipeline*, or with one that changes nothing."""
+    return Serving(Gateway(config, cast("Pipeline", pipeline or ScriptedPipeline())))

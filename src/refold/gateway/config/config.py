@@ -83,7 +83,9 @@ class Config:
         require_int(1, workers=self.workers)
         require_number(0, math.inf, hold_seconds=self.hold_seconds)
         named = self.tenant.removeprefix(HEADER) if self.tenant.startswith(HEADER) else ""
-        if self.tenant not in (CREDENTIAL, SINGLE) and (not named or named != named.strip().lower()):
+        if self.tenant not in (CREDENTIAL, SINGLE) and (
+            not named or named != named.strip().lower()
+        ):
             raise ValueError(
                 f"tenant must be {CREDENTIAL}, {SINGLE} or {HEADER}NAME in lower case, not {self.tenant!r}"
             )
@@ -97,7 +99,9 @@ class Config:
     def tenants(self) -> TenantResolver:
         """What tells callers apart, with nothing learned yet."""
         return TenantResolver(
-            self.salt, self.tenant, frozenset(name.lower().encode() for name in self.credential_headers)
+            self.salt,
+            self.tenant,
+            frozenset(name.lower().encode() for name in self.credential_headers),
         )
 
     def check_servable(self) -> "Config":
@@ -115,9 +119,13 @@ class Config:
                 f"tenant is {SINGLE!r}, and {self.host} can be reached from other machines: their edits would mix"
             )
         if not self.admin_token.isascii() or not self.admin_token.isprintable():
-            raise ValueError(f"{ADMIN_TOKEN} must be printable ASCII: no browser can send anything else")
+            raise ValueError(
+                f"{ADMIN_TOKEN} must be printable ASCII: no browser can send anything else"
+            )
         if self.workers > 1 and (self.store == MEMORY or not can_fork):
-            raise ValueError(f"{self.workers} workers need a store that they share, and a system that can fork")
+            raise ValueError(
+                f"{self.workers} workers need a store that they share, and a system that can fork"
+            )
         return self
 
 
@@ -131,10 +139,14 @@ def _check_duration(record: str) -> None:
 def _check_sites(hosts: tuple[str, ...], origins: tuple[str, ...]) -> None:
     wrong = next((host for host in hosts if not host or "/" in host or ":" in host), None)
     if wrong is not None:
-        raise ValueError(f"allowed_hosts: write names without scheme and port, as models.example, not {wrong!r}")
+        raise ValueError(
+            f"allowed_hosts: write names without scheme and port, as models.example, not {wrong!r}"
+        )
     wrong = next((origin for origin in origins if not re.fullmatch(_ORIGIN, origin)), None)
     if wrong is not None:
-        raise ValueError(f"allowed_origins: write origins as https://chat.example or null, not {wrong!r}")
+        raise ValueError(
+            f"allowed_origins: write origins as https://chat.example or null, not {wrong!r}"
+        )
 
 
 @lru_cache(maxsize=64)
@@ -146,7 +158,9 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-def load_config(path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ) -> Config:
+def load_config(
+    path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ
+) -> Config:
     """The settings of a TOML file. Raises `ConfigError`, which names file, line and key."""
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -155,10 +169,14 @@ def load_config(path: str | os.PathLike[str], environment: Mapping[str, str] = o
     return parse_config(text, str(path), environment)
 
 
-def parse_config(text: str, name: str = "refold.toml", environment: Mapping[str, str] = os.environ) -> Config:
+def parse_config(
+    text: str, name: str = "refold.toml", environment: Mapping[str, str] = os.environ
+) -> Config:
     """The settings that *text* holds; *name* is what errors call it. Raises `ConfigError`."""
     table = Table.parse(text, name)
-    table.reject_unknown(*_TOP_LEVEL_KEYS, "upstream", "limits", "compaction", "windows", "prices", "summaries")
+    table.reject_unknown(
+        *_TOP_LEVEL_KEYS, "upstream", "limits", "compaction", "windows", "prices", "summaries"
+    )
     plain = table.values(**_TOP_LEVEL_KEYS)
     made: dict[str, Any] = {
         **plain,
@@ -226,7 +244,9 @@ def _read_upstream(table: Table) -> Upstream:
     preset = table.value("preset", str)
     known = find_provider(preset) if preset else {}
     if known is None:
-        raise table.error("preset", f"no provider is called {preset!r}; there are {', '.join(load_providers())}")
+        raise table.error(
+            "preset", f"no provider is called {preset!r}; there are {', '.join(load_providers())}"
+        )
     table.reject_unknown("preset", *Upstream.__dataclass_fields__)
     said = table.fields(Upstream, also=("preset",))
     merged = {"name": preset or "default", **known, **said}
@@ -242,7 +262,9 @@ def _read_settings(table: Table, environment: Mapping[str, str]) -> Settings:
     simple = {"strategies": (str,), "refuse": (str,)}
     made = own.fields(Settings, simple, also=("native",))
     if "strategies" in made:
-        made["strategies"] = tuple(own.guard(partial(parse_strategy, one), "strategies") for one in made["strategies"])
+        made["strategies"] = tuple(
+            own.guard(partial(parse_strategy, one), "strategies") for one in made["strategies"]
+        )
     if "refuse" in made:
         made["refuse"] = frozenset(made["refuse"])
     made["windows"] = dict(_read_windows(table.table("windows")))
@@ -272,7 +294,9 @@ def _read_prices(table: Table) -> Prices | None:
 
 def _read_rates(table: Table) -> Rates:
     said = table.fields(Rates)
-    table.guard(partial(require_number, 0, math.inf, **said))  # before it is told that others are missing
+    table.guard(
+        partial(require_number, 0, math.inf, **said)
+    )  # before it is told that others are missing
     return table.build(Rates)
 
 

@@ -53,7 +53,9 @@ def _write(path: Path, salt: bytes) -> None:
             file.write(salt)
     except OSError as error:
         path.unlink()
-        raise OSError(error.errno, error.strerror, str(path)) from error  # a full disk does not say where
+        raise OSError(
+            error.errno, error.strerror, str(path)
+        ) from error  # a full disk does not say where
 
 
 def _read(path: Path, patience: float) -> bytes:
@@ -61,6 +63,8 @@ def _read(path: Path, patience: float) -> bytes:
     until = time.monotonic() + patience
     while not (salt := path.read_bytes()):
         if time.monotonic() > until:
-            raise OSError(f"{path} is empty, so that no salt can be read from it: delete it, and a new one is made")
+            raise OSError(
+                f"{path} is empty, so that no salt can be read from it: delete it, and a new one is made"
+            )
         time.sleep(0.01)
     return salt

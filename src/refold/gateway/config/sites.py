@@ -56,14 +56,18 @@ def check_site(headers: Headers, sites: Sites) -> HTTPException | None:
         words = f"Pages of {origin[:100]!r} may not use this gateway: if they may, add that to allowed_origins in refold.toml."
         return HTTPException(403, words, reason="foreign_site")
     if headers.get(b"sec-fetch-site") == b"cross-site":
-        return HTTPException(403, "Pages of other sites may not use this gateway.", reason="foreign_site")
+        return HTTPException(
+            403, "Pages of other sites may not use this gateway.", reason="foreign_site"
+        )
     return None
 
 
 def _is_own_name(name: str, sites: Sites) -> bool:
     if _is_this_machine(name) or _matches(name, sites.allowed_hosts):
         return True
-    return sites.allows_local and ("." not in name or name.endswith(".internal") or _is_address(name))
+    return sites.allows_local and (
+        "." not in name or name.endswith(".internal") or _is_address(name)
+    )
 
 
 def _is_admitted(origin: str, host: str, headers: Headers, sites: Sites) -> bool:

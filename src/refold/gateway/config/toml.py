@@ -34,7 +34,9 @@ class Table:
             return cls(tomllib.loads(text), text, file)
         except tomllib.TOMLDecodeError as error:
             where = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
-            place = f"{file}:{where[1]}:{where[2]}" if where else f"{file}:{text.count(chr(10)) + 1}"
+            place = (
+                f"{file}:{where[1]}:{where[2]}" if where else f"{file}:{text.count(chr(10)) + 1}"
+            )
             raise ConfigError(f"{place}: {str(error).partition(' (at ')[0]}") from error
 
     @property
@@ -45,7 +47,9 @@ class Table:
     def error(self, key: str, message: str) -> ConfigError:
         """An error about *key*, or about the table where it is empty."""
         full = ".".join(str(one) for one in (*self.path, key) if isinstance(one, str) and one)
-        return ConfigError(f"{self.file}:{_find_line(self.text, self.path, key)}: {full + ': ' if full else ''}{message}")
+        return ConfigError(
+            f"{self.file}:{_find_line(self.text, self.path, key)}: {full + ': ' if full else ''}{message}"
+        )
 
     def guard(self, make: Callable[[], T], key: str = "") -> T:
         """What *make* makes; its ValueError becomes an error about the key that it begins with, else about *key*."""
@@ -65,7 +69,10 @@ class Table:
             if key not in known:
                 near = get_close_matches(key, known, 1, 0.5)
                 raise self.error(
-                    key, f"unknown; did you mean {near[0]}?" if near else f"unknown; there are {', '.join(known)}"
+                    key,
+                    f"unknown; did you mean {near[0]}?"
+                    if near
+                    else f"unknown; there are {', '.join(known)}",
                 )
 
     def reject_renamed(self, renamed: Mapping[str, str]) -> None:
@@ -97,17 +104,25 @@ class Table:
         value = self.raw.get(key, [])
         if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
             raise self.error(key, f"write [[{key}]] for each")
-        return (Table(one, self.text, self.file, (*self.path, key, at)) for at, one in enumerate(value))
+        return (
+            Table(one, self.text, self.file, (*self.path, key, at)) for at, one in enumerate(value)
+        )
 
-    def fields(self, cls: Any, kinds: Mapping[str, Kind] | None = None, also: Sequence[str] = ()) -> dict[str, Any]:
+    def fields(
+        self, cls: Any, kinds: Mapping[str, Kind] | None = None, also: Sequence[str] = ()
+    ) -> dict[str, Any]:
         """Those fields of the dataclass *cls* that are set. *kinds* is for those whose annotation is no plain type;
         *also* are keys that are read elsewhere."""
         hints = get_type_hints(cls)
-        kinds = {name: kind for name, hint in hints.items() if (kind := _kind_of_hint(hint))} | dict(kinds or {})
+        kinds = {
+            name: kind for name, hint in hints.items() if (kind := _kind_of_hint(hint))
+        } | dict(kinds or {})
         known = [one.name for one in fields(cls) if one.name not in also and one.name in kinds]
         self.reject_unknown(*known, *also)
         said = {name: self.value(name, kinds[name]) for name in known if name in self.raw}
-        return {name: tuple(value) if isinstance(value, list) else value for name, value in said.items()}
+        return {
+            name: tuple(value) if isinstance(value, list) else value for name, value in said.items()
+        }
 
     def build(self, cls: Callable[..., T]) -> T:
         """The dataclass *cls* out of this table."""

@@ -26,7 +26,9 @@ async def read_body(receive: Receive, limit: int, silence: float, declared: int 
     return b"".join(pieces)  # of one piece it is that very piece
 
 
-async def iter_body(receive: Receive, limit: int, silence: float, declared: int | None) -> AsyncIterator[bytes]:
+async def iter_body(
+    receive: Receive, limit: int, silence: float, declared: int | None
+) -> AsyncIterator[bytes]:
     """The body as it arrives. Raises as `read_body` does."""
     _check_size(declared or 0, limit)
     size, more = 0, True
@@ -44,7 +46,9 @@ async def _receive_piece(receive: Receive, silence: float) -> tuple[bytes, bool]
         async with asyncio.timeout(silence):
             message = await receive()
     except TimeoutError as error:
-        raise HTTPException(408, f"Nothing of the body came for {silence:g} seconds.", close=True) from error
+        raise HTTPException(
+            408, f"Nothing of the body came for {silence:g} seconds.", close=True
+        ) from error
     if message["type"] == "http.disconnect":
         raise ClientDisconnected
     return message.get("body", b""), message.get("more_body", False)
@@ -52,4 +56,8 @@ async def _receive_piece(receive: Receive, silence: float) -> tuple[bytes, bool]
 
 def _check_size(size: int, limit: int) -> None:
     if size > limit:
-        raise HTTPException(413, f"The request is larger than the {limit:,} bytes that this gateway takes.", close=True)
+        raise HTTPException(
+            413,
+            f"The request is larger than the {limit:,} bytes that this gateway takes.",
+            close=True,
+        )

@@ -50,22 +50,38 @@ class AccessLogEntry:
     def as_fields(self) -> dict[str, Any]:
         """What is worth a place in a log line: everything that is not empty."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        rounded = {name: round(what, 2) if isinstance(what, float) else what for name, what in values.items()}
+        rounded = {
+            name: round(what, 2) if isinstance(what, float) else what
+            for name, what in values.items()
+        }
         return {name: what for name, what in rounded.items() if what}
 
 
 class Caller:
     """Where the answer goes."""
 
-    def __init__(self, send: Send, note: AccessLogEntry, silence_seconds: float, leaving: OnDisconnect | None = None) -> None:
-        self._send, self.log_entry, self._silence_seconds, self.on_disconnect = send, note, silence_seconds, leaving
+    def __init__(
+        self,
+        send: Send,
+        note: AccessLogEntry,
+        silence_seconds: float,
+        leaving: OnDisconnect | None = None,
+    ) -> None:
+        self._send, self.log_entry, self._silence_seconds, self.on_disconnect = (
+            send,
+            note,
+            silence_seconds,
+            leaving,
+        )
         self.has_started = self.is_complete = False
 
     async def start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Status and headers. Nothing can be taken back after this. Raises `Gone`, as all of these do, when the client
         takes nothing for too long."""
         self.has_started, self.log_entry.status = True, status
-        await self._send_message({"type": "http.response.start", "status": status, "headers": list(headers)})
+        await self._send_message(
+            {"type": "http.response.start", "status": status, "headers": list(headers)}
+        )
 
     async def write(self, data: bytes) -> None:
         """A piece of the body, at once."""
@@ -87,11 +103,15 @@ class Caller:
 
     async def respond(self, status: int, headers: Headers, body: bytes) -> None:
         """An answer of our own."""
-        await self.start(status, [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers])
+        await self.start(
+            status, [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers]
+        )
         await self.end(body)
 
 
-def cancel_on_disconnect(receive: Receive, caller: Caller, answering: "asyncio.Task[Any] | None") -> Stop:
+def cancel_on_disconnect(
+    receive: Receive, caller: Caller, answering: "asyncio.Task[Any] | None"
+) -> Stop:
     """Cancel *answering* when the client leaves before its answer is complete. Call what is returned when done."""
 
     def left() -> None:

@@ -73,12 +73,21 @@ class HTTPClient:
             try:
                 return await _send_on(connection, head, order)
             except BrokenError:
-                if kept is None or order.method not in _REPEATABLE_METHODS or order.body is not None:
+                if (
+                    kept is None
+                    or order.method not in _REPEATABLE_METHODS
+                    or order.body is not None
+                ):
                     raise
             return await _send_on(await self._connect(origin), head, order)
         except TimeoutError as error:
-            raise HTTPException(504, f"The upstream {order.upstream.name} did not answer in time.") from error
-        except (OSError, ValueError) as error:  # not its own text: that may hold the address with a key in it
+            raise HTTPException(
+                504, f"The upstream {order.upstream.name} did not answer in time."
+            ) from error
+        except (
+            OSError,
+            ValueError,
+        ) as error:  # not its own text: that may hold the address with a key in it
             raise _unreachable(order.upstream, error) from error
 
     async def close(self) -> None:
@@ -105,7 +114,14 @@ class HTTPClient:
 
     async def _connect(self, origin: Endpoint) -> Connection:
         buffer = bytearray(READ_BYTES) if _HAS_PROACTOR else self._buffer
-        make = partial(Connection, self.open(), self._limits, buffer, partial(self._store_idle, origin), self._open.discard)
+        make = partial(
+            Connection,
+            self.open(),
+            self._limits,
+            buffer,
+            partial(self._store_idle, origin),
+            self._open.discard,
+        )
         async with asyncio.timeout(self._limits.connect_seconds):
             connection = await origin.connect(make)
         if connection.is_open:
@@ -122,7 +138,11 @@ class HTTPClient:
         """Close what nobody uses any more."""
         now = self.open().time()
         for origin in self._endpoints.values():
-            for connection in [one for one in origin.idle if not one.is_open or now - one.idle_since >= IDLE_SECONDS]:
+            for connection in [
+                one
+                for one in origin.idle
+                if not one.is_open or now - one.idle_since >= IDLE_SECONDS
+            ]:
                 origin.idle.remove(connection)
                 connection.close()
         self._is_sweep_scheduled = any(origin.idle for origin in self._endpoints.values())
@@ -158,10 +178,17 @@ def _encode_head(order: UpstreamRequest, origin: Endpoint) -> bytes:
         lines.append(b"content-length: 0")
     head = b"\r\n".join([origin.encode_request_line(order.method, order.target), *lines, b"", b""])
     breaks = len(lines) + 3
-    if head.count(b"\n") != breaks or head.count(b"\r") != breaks or b"\0" in head or " " in order.target:
+    if (
+        head.count(b"\n") != breaks
+        or head.count(b"\r") != breaks
+        or b"\0" in head
+        or " " in order.target
+    ):
         raise ValueError("a part of the head holds what ends it")
     return head
 
 
 def _unreachable(upstream: Upstream, error: Exception) -> HTTPException:
-    return HTTPException(502, f"The upstream {upstream.name} cannot be reached ({type(error).__name__}).")
+    return HTTPException(
+        502, f"The upstream {upstream.name} cannot be reached ({type(error).__name__})."
+    )

@@ -24,9 +24,20 @@ class Connection(asyncio.BufferedProtocol):
     told when it is closed. What is read goes through *buffer*, which connections may share: it is used at once."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, limits: Limits, buffer: bytearray, idle: "ConnectionCallback", lost: "ConnectionCallback"
+        self,
+        loop: asyncio.AbstractEventLoop,
+        limits: Limits,
+        buffer: bytearray,
+        idle: "ConnectionCallback",
+        lost: "ConnectionCallback",
     ) -> None:
-        self.loop, self._limits, self._buffer, self._idle, self._lost = loop, limits, buffer, idle, lost
+        self.loop, self._limits, self._buffer, self._idle, self._lost = (
+            loop,
+            limits,
+            buffer,
+            idle,
+            lost,
+        )
         self.transport: Any = None
         self.idle_since = 0.0
         """When it was used last, by the clock of the event loop."""

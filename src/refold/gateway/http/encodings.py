@@ -46,7 +46,12 @@ class Decoder:
     """Reads one body as it comes, in one coding."""
 
     def __init__(self, coding: _Coding) -> None:
-        self._coding, self._reader, self._left, self._is_filled = coding, coding.begin(), coding.parts - 1, False
+        self._coding, self._reader, self._left, self._is_filled = (
+            coding,
+            coding.begin(),
+            coding.parts - 1,
+            False,
+        )
 
     @property
     def is_complete(self) -> bool:

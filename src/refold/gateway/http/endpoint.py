@@ -58,14 +58,19 @@ class Endpoint:
 
     async def _open_tunnel(self, connection: Connection, make: ConnectionFactory) -> Connection:
         name = f"{self.host}:{self.port}" if ":" not in self.host else f"[{self.host}]:{self.port}"
-        lines = [f"CONNECT {name} HTTP/1.1\r\nhost: {name}".encode(), *(b"%b: %b" % one for one in self.proxy_headers)]
+        lines = [
+            f"CONNECT {name} HTTP/1.1\r\nhost: {name}".encode(),
+            *(b"%b: %b" % one for one in self.proxy_headers),
+        ]
         try:
             reply = connection.send(b"\r\n".join([*lines, b"", b""]), bodiless=True)
             await reply.wait_for_head()
             _require_success(reply)
             inner = make()
             loop = asyncio.get_running_loop()
-            transport = await loop.start_tls(connection.transport, inner, _tls_context(), server_hostname=self.host)
+            transport = await loop.start_tls(
+                connection.transport, inner, _tls_context(), server_hostname=self.host
+            )
         except BaseException:
             connection.close()
             raise
@@ -77,7 +82,9 @@ class Endpoint:
 def parse_endpoint(upstream: Upstream) -> Endpoint:
     """The server at an upstream's address."""
     parts = urlsplit(upstream.url)
-    host = (parts.hostname or "").encode("ascii" if ":" in (parts.hostname or "") else "idna").decode()
+    host = (
+        (parts.hostname or "").encode("ascii" if ":" in (parts.hostname or "") else "idna").decode()
+    )
     usual = _DEFAULT_PORTS[parts.scheme]
     shown = f"[{host}]" if ":" in host else host
     port = parts.port or usual
@@ -96,13 +103,18 @@ def _require_success(reply: Response) -> None:
         raise BrokenError(f"the proxy answers {reply.status}")
 
 
-async def _open_connection(host: str, port: int, make: ConnectionFactory, *, tls: bool = False) -> Connection:
+async def _open_connection(
+    host: str, port: int, make: ConnectionFactory, *, tls: bool = False
+) -> Connection:
     loop = asyncio.get_running_loop()
     places = await loop.getaddrinfo(host, port, type=SOCK_STREAM, flags=AI_ADDRCONFIG)
     line = await start_connection(places, happy_eyeballs_delay=HAPPY_EYEBALLS_DELAY, loop=loop)
     try:
         _, connection = await loop.create_connection(
-            make, sock=line, ssl=_tls_context() if tls else None, server_hostname=host if tls else None
+            make,
+            sock=line,
+            ssl=_tls_context() if tls else None,
+            server_hostname=host if tls else None,
         )
     except BaseException:
         line.close()

@@ -109,14 +109,24 @@ def _split_target(scope: Mapping[str, Any]) -> tuple[str, str]:
     raw = scope.get("raw_path")
     try:
         path = (raw.decode("ascii") if raw else quote(scope["path"])).partition("?")[0]
-        return path.removeprefix(scope.get("root_path", "")), scope.get("query_string", b"").decode("ascii")
+        return path.removeprefix(scope.get("root_path", "")), scope.get("query_string", b"").decode(
+            "ascii"
+        )
     except UnicodeDecodeError as error:
-        raise HTTPException(400, "Path and query are ASCII; write anything else with percent signs.") from error
+        raise HTTPException(
+            400, "Path and query are ASCII; write anything else with percent signs."
+        ) from error
 
 
 def _check_size(headers: RawHeaders, limits: Limits) -> None:
-    if len(headers) > limits.headers or len(b"".join(chain.from_iterable(headers))) > limits.head_bytes:
-        raise HTTPException(431, f"At most {limits.headers} headers of {limits.head_bytes} bytes together are taken.")
+    if (
+        len(headers) > limits.headers
+        or len(b"".join(chain.from_iterable(headers))) > limits.head_bytes
+    ):
+        raise HTTPException(
+            431,
+            f"At most {limits.headers} headers of {limits.head_bytes} bytes together are taken.",
+        )
 
 
 def _check_framing(headers: RawHeaders, version: str) -> None:
@@ -144,17 +154,19 @@ def _values(headers: RawHeaders, name: bytes) -> list[bytes]:
 
 def generation_api(method: str, path: str) -> str:
     """Return the API that a request for an answer speaks; empty for every other request: those pass through unread."""
-    return next((api for pattern, api in _GENERATION_PATHS if method == "POST" and pattern.search(path)), "")
+    return next(
+        (api for pattern, api in _GENERATION_PATHS if method == "POST" and pattern.search(path)), ""
+    )
 
 
-def client_api(head: RequestHead, path: str) -> str:
-    """The API whose words a client understands, whatever it asks for."""
-    return generation_api("POST", path) or candidate_apis(head, path)[0]
+def client_api(head: RequestHead) -> str:
+    """Return the API whose words a client understands, whatever it asks for."""
+    return generation_api("POST", head.path) or candidate_apis(head)[0]
 
 
-def candidate_apis(head: RequestHead, path: str) -> tuple[str, ...]:
+def candidate_apis(head: RequestHead) -> tuple[str, ...]:
     """The APIs that a request may be of, by its path, else by its key and headers; both of OpenAI's where nothing tells."""
-    by_path = next((api for pattern, api in _API_PATHS if pattern.search(path)), None)
+    by_path = next((api for pattern, api in _API_PATHS if pattern.search(head.path)), None)
     if by_path is not None:
         return (by_path,)
     if head.get(b"x-api-key") or b"sk-ant-" in head.get(b"authorization"):
@@ -166,7 +178,9 @@ def candidate_apis(head: RequestHead, path: str) -> tuple[str, ...]:
     return ("openai_chat", "openai_responses")
 
 
-def upstream_headers(headers: RawHeaders, *, drop: Iterable[bytes] = ()) -> list[tuple[bytes, bytes]]:
+def upstream_headers(
+    headers: RawHeaders, *, drop: Iterable[bytes] = ()
+) -> list[tuple[bytes, bytes]]:
     """The headers that the upstream gets, as they came: neither those of this connection, nor *drop*."""
     gone = _NOT_FORWARDED.union(_connection_headers(headers), drop)
     return [one for one in headers if one[0] not in gone]
@@ -183,7 +197,11 @@ def _connection_headers(headers: RawHeaders) -> frozenset[bytes]:
     """What `connection` says belongs to this connection; framing and keys are not for it to name."""
     if not any(name == b"connection" for name, _ in headers):
         return frozenset()
-    named = (one.strip().lower() for value in _values(headers, b"connection") for one in value.split(b","))
+    named = (
+        one.strip().lower()
+        for value in _values(headers, b"connection")
+        for one in value.split(b",")
+    )
     framing = {b"content-length", b"content-encoding", b"content-type"}
     return frozenset(name for name in named if name not in framing and not is_key(name))
 
@@ -202,3 +220,8 @@ def decode_header(value: bytes) -> str:
         return value.decode()
     except UnicodeDecodeError:
         return value.decode("latin-1")
+
+
+def encode_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    """Return headers as bytes: UTF-8, as `decode_headers` reads them."""
+    return [(name.encode(), value.encode()) for name, value in headers]

@@ -7,8 +7,20 @@ from typing import Any
 from urllib.parse import unquote
 
 _VERBS = (
-    *("generateContent", "streamGenerateContent", "bidiGenerateContent", "batchGenerateContent", "generateAnswer"),
-    *("countTokens", "computeTokens", "embedContent", "batchEmbedContents", "asyncBatchEmbedContent"),
+    *(
+        "generateContent",
+        "streamGenerateContent",
+        "bidiGenerateContent",
+        "batchGenerateContent",
+        "generateAnswer",
+    ),
+    *(
+        "countTokens",
+        "computeTokens",
+        "embedContent",
+        "batchEmbedContents",
+        "asyncBatchEmbedContent",
+    ),
     *("predict", "predictLongRunning", "rawPredict", "streamRawPredict", "serverStreamingPredict"),
 )
 """What Google's paths may end with, behind a colon. A name may hold colons of its own: `ft:gpt-4o:acme`."""
@@ -17,7 +29,9 @@ _SIGNS = ("/models/", "/model/", "/tunedModels/", "/endpoints/", "/deployments/"
 """Only a path that has one of these names a model."""
 _GOOGLE = re.compile(rf"/[a-zA-Z]+/(.+):(?:{'|'.join(_VERBS)})$")
 _AZURE = re.compile(r"/deployments/([^/]+)")
-_BEDROCK = re.compile(r"/model/([^/]+)/(?:converse|converse-stream|invoke|invoke-with-response-stream|count-tokens)$")
+_BEDROCK = re.compile(
+    r"/model/([^/]+)/(?:converse|converse-stream|invoke|invoke-with-response-stream|count-tokens)$"
+)
 _LISTED = re.compile(r"/models/(.+)$")
 _BEHIND = re.compile(r"/v1/.*|/(?:chat/completions|completions|responses|messages|embeddings)/?$")
 """What may follow a name that stands in the middle of a path."""
@@ -33,7 +47,9 @@ def request_model(path: str, body: Mapping[str, Any]) -> str:
     model = body.get("model")
     if not any(sign in path for sign in _SIGNS):
         return model if isinstance(model, str) else ""
-    tail = path[max(0, *(path.rfind(place) for place in _PLACES)) :]  # names hold slashes, so the last place counts
+    tail = path[
+        max(0, *(path.rfind(place) for place in _PLACES)) :
+    ]  # names hold slashes, so the last place counts
     if found := (tail.startswith(_PLACES) and _GOOGLE.match(tail)) or _BEDROCK.search(path):
         return unquote(found[1])
     if isinstance(model, str) and model:

@@ -83,7 +83,9 @@ class LimitedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         line = transport.get_extra_info("socket")
         if line is not None and line.family in (AF_INET, AF_INET6):
-            line.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)  # asyncio leaves it off for some listening sockets
+            line.setsockopt(
+                IPPROTO_TCP, TCP_NODELAY, 1
+            )  # asyncio leaves it off for some listening sockets
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self._extensions = {ON_DISCONNECT: self.leaving}
         self._body_pieces = list[bytes]()
@@ -121,7 +123,9 @@ class LimitedProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         while data:
             data = self._read(data)
-        if self._has_begun and self._timer is None:  # as a rule a head comes whole, and needs no timer
+        if (
+            self._has_begun and self._timer is None
+        ):  # as a rule a head comes whole, and needs no timer
             self._wait()
         if self._bytes_beside > 2 * self._limits.head_bytes and not self.transport.is_closing():
             self._refused = (431, "Request Header Fields Too Large")
@@ -163,7 +167,10 @@ class LimitedProtocol(HttpToolsProtocol):
             return  # a trailer: it must not be taken for a header
         super().on_header(name, value)
         self._header_bytes += len(name) + len(value)
-        if len(self.headers) > self._limits.headers or self._header_bytes + len(self.url) > self._limits.head_bytes:
+        if (
+            len(self.headers) > self._limits.headers
+            or self._header_bytes + len(self.url) > self._limits.head_bytes
+        ):
             self._refused = (431, "Request Header Fields Too Large")
             raise _RejectedError
 
@@ -174,7 +181,11 @@ class LimitedProtocol(HttpToolsProtocol):
         if self.parser.get_http_version() not in _VERSIONS:
             self._refused = (505, "HTTP Version Not Supported")
             raise _RejectedError
-        if not self.url.startswith(b"/") or b"#" in self.url or self.parser.get_method() == b"CONNECT":
+        if (
+            not self.url.startswith(b"/")
+            or b"#" in self.url
+            or self.parser.get_method() == b"CONNECT"
+        ):
             raise _RejectedError  # an absolute target or CONNECT: this is no proxy
         self._is_upgrade = self.parser.should_upgrade()
         if not self._is_upgrade:
@@ -224,7 +235,11 @@ class LimitedProtocol(HttpToolsProtocol):
     def _is_unread(self) -> bool:
         """Does the body of a request still come, with no answer begun?"""
         cycle = self.cycle
-        return cycle is not None and cycle.more_body and not (cycle.response_started or cycle.disconnected)
+        return (
+            cycle is not None
+            and cycle.more_body
+            and not (cycle.response_started or cycle.disconnected)
+        )
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the server's signature
         """Refuse what is no request, and close. An answer that is under way is not written into."""
@@ -237,7 +252,11 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _is_answering(self) -> bool:
         """Is part of an answer on its way, so that nothing else may be written?"""
-        begun = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
+        begun = (
+            self.cycle is not None
+            and self.cycle.response_started
+            and not self.cycle.response_complete
+        )
         return begun or bool(self.pipeline)
 
     def _wait(self) -> None:

@@ -39,7 +39,9 @@ class Tracing:
     @property
     def is_enabled(self) -> bool:
         """Is anything traced?"""
-        return trace is not None and not isinstance(self._tracer_provider(), trace.ProxyTracerProvider)
+        return trace is not None and not isinstance(
+            self._tracer_provider(), trace.ProxyTracerProvider
+        )
 
     @contextmanager
     def trace_request(self, head: RequestHead, api: str, note: AccessLogEntry) -> Iterator[Headers]:
@@ -55,7 +57,9 @@ class Tracing:
                 propagate.inject(carrier)
                 yield tuple(carrier.items())
         except BaseException as error:
-            note.internal_error = note.internal_error or ("" if note.client_disconnected else type(error).__name__)
+            note.internal_error = note.internal_error or (
+                "" if note.client_disconnected else type(error).__name__
+            )
             raise
         finally:
             _set_attributes(span, api, note)
@@ -65,7 +69,10 @@ class Tracing:
         if not self.is_enabled:
             return None
         said = {decode_header(name).lower(): decode_header(value) for name, value in head.headers}
-        begun = {"gen_ai.operation.name": _operation_name(api), "gen_ai.provider.name": _PROVIDERS.get(api, "openai")}
+        begun = {
+            "gen_ai.operation.name": _operation_name(api),
+            "gen_ai.provider.name": _PROVIDERS.get(api, "openai"),
+        }
         span = (
             self._tracer_provider()
             .get_tracer("refold.gateway")
@@ -80,7 +87,9 @@ class Tracing:
 def _set_attributes(span: "Span", api: str, note: AccessLogEntry) -> None:
     if note.model:
         span.update_name(f"{_operation_name(api)} {note.model}")
-    error = note.internal_error.partition(" ")[0] or ("cut" if note.upstream_broke_off else "gone" if note.client_disconnected else "")
+    error = note.internal_error.partition(" ")[0] or (
+        "cut" if note.upstream_broke_off else "gone" if note.client_disconnected else ""
+    )
     error = error or (str(note.status) if note.status >= 400 else "")
     told: Mapping[str, Any] = {
         "gen_ai.request.model": note.model,
@@ -93,7 +102,11 @@ def _set_attributes(span: "Span", api: str, note: AccessLogEntry) -> None:
     }
     span.set_attributes({name: value for name, value in told.items() if value not in {"", 0}})
     if note.tokens_before:
-        counted = {"refold.tokens.before": note.tokens_before, "refold.tokens.after": note.tokens_after, "refold.edits": note.edits}
+        counted = {
+            "refold.tokens.before": note.tokens_before,
+            "refold.tokens.after": note.tokens_after,
+            "refold.edits": note.edits,
+        }
         span.set_attributes(counted)
     if error:
         span.set_status(trace.StatusCode.ERROR)

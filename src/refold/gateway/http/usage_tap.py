@@ -29,7 +29,11 @@ class UsageTap:
         self._decoder = None if is_identity(encoding) else create_decoder(encoding)
         self._is_readable = is_identity(encoding) or self._decoder is not None
         """No more in an unknown or broken coding, and to an answer that is too large."""
-        self._events = EventSplitter() if content_type.partition(";")[0].strip().lower() == "text/event-stream" else None
+        self._events = (
+            EventSplitter()
+            if content_type.partition(";")[0].strip().lower() == "text/event-stream"
+            else None
+        )
         self._pieces, self._size = list[bytes](), 0
         self._usage: Any = None
         self._is_final = False
@@ -48,7 +52,9 @@ class UsageTap:
             return
         try:
             for plain in self._decoder.feed(piece):
-                self._read_plain(plain, MAX_BODY_BYTES if self._events is None else MAX_STREAM_BYTES)
+                self._read_plain(
+                    plain, MAX_BODY_BYTES if self._events is None else MAX_STREAM_BYTES
+                )
                 if not self._is_readable:
                     return
                 yield
@@ -111,7 +117,11 @@ def is_final_usage(event: Mapping[str, Any]) -> bool:
     parts = event.get("choices") or event.get("candidates") or ()
     if not parts or not isinstance(parts, list):
         return True
-    return any(part.get("finish_reason") or part.get("finishReason") for part in parts if isinstance(part, Mapping))
+    return any(
+        part.get("finish_reason") or part.get("finishReason")
+        for part in parts
+        if isinstance(part, Mapping)
+    )
 
 
 def _merge_usage(earlier: Any, later: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,7 +137,9 @@ def _parse_usage(body: bytes) -> Any:
         value = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    for one in reversed(value if isinstance(value, list) else [value]):  # Gemini streams a list without alt=sse
+    for one in reversed(
+        value if isinstance(value, list) else [value]
+    ):  # Gemini streams a list without alt=sse
         if found := find_usage(one):
             return dict(found)
     return None

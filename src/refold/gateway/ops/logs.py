@@ -20,8 +20,15 @@ class JSONFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The line. Of an exception the type and the places are told, not the message, which may quote a request."""
-        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
-        line: dict[str, Any] = {"time": at, "level": record.levelname.lower(), "event": record.getMessage()[:500]}
+        at = (
+            time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+            + f".{int(record.msecs):03d}Z"
+        )
+        line: dict[str, Any] = {
+            "time": at,
+            "level": record.levelname.lower(),
+            "event": record.getMessage()[:500],
+        }
         line |= getattr(record, "fields", {})
         if record.exc_info and record.exc_info[1] is not None:
             line |= error_fields(record.exc_info[1])

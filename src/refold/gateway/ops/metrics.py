@@ -37,7 +37,11 @@ class Counters:
     def get(self, name: str, **labels: str) -> float:
         """The sum of *name* over all label sets that include *labels*."""
         wanted = labels.items()
-        found = (count for (key, own), count in self.values().items() if key == name and wanted <= dict(own).items())
+        found = (
+            count
+            for (key, own), count in self.values().items()
+            if key == name and wanted <= dict(own).items()
+        )
         return sum(found)
 
 

@@ -69,7 +69,10 @@ def summed(texts: Iterable[str]) -> str:
     lines = (
         line
         for name in heads
-        for line in (*heads[name], *(f"{key} {value:.15g}" for key, value in samples.get(name, {}).items()))
+        for line in (
+            *heads[name],
+            *(f"{key} {value:.15g}" for key, value in samples.get(name, {}).items()),
+        )
     )
     return "\n".join(lines) + "\n"
 

@@ -43,7 +43,9 @@ class Supervisor:
     the others end as they do on SIGTERM.
     """
 
-    def __init__(self, count: int, work: Callable[[], None], stop: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, count: int, work: Callable[[], None], stop: Callable[[], None] = lambda: None
+    ) -> None:
         self._work, self._count, self._stop = work, count, stop
         self._context = get_context("fork")
         self._alive, self._life = os.pipe()
@@ -76,12 +78,16 @@ class Supervisor:
             number = self._signals.pop(0)
             for process in self._running:
                 if process.pid is not None and process.exitcode is None:
-                    os.kill(process.pid, number)  # one that has ended was not waited for yet, so its id is its own
+                    os.kill(
+                        process.pid, number
+                    )  # one that has ended was not waited for yet, so its id is its own
 
     def _start_missing(self) -> None:
         while len(self._running) < self._count and not self._stopping:
             process = self._context.Process(target=self._run_child)
-            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # what comes now waits until there is who minds it
+            signal.pthread_sigmask(
+                signal.SIG_BLOCK, SIGNALS
+            )  # what comes now waits until there is who minds it
             process.start()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
             self._running.append(process)
@@ -90,7 +96,10 @@ class Supervisor:
         dead = [process for process in self._running if process.exitcode is not None]
         self._running = [process for process in self._running if process.exitcode is None]
         for process in dead if not self._stopping else ():
-            LOGGER.error("a worker is replaced", extra={"fields": {"pid": process.pid, "exit": process.exitcode}})
+            LOGGER.error(
+                "a worker is replaced",
+                extra={"fields": {"pid": process.pid, "exit": process.exitcode}},
+            )
         if dead and not self._stopping:
             time.sleep(RESTART_SECONDS)
 
