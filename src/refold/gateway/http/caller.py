@@ -95,6 +95,9 @@ class Caller:
         await self._send_message({"type": "http.response.body", "body": data, "more_body": False})
 
     async def _send_message(self, message: dict[str, Any]) -> None:
+        if self.on_disconnect is not None:  # our own server aborts a client that takes nothing
+            await self._send(message)
+            return
         try:
             async with asyncio.timeout(self._silence_seconds):
                 await self._send(message)

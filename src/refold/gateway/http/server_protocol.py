@@ -30,7 +30,7 @@ class StallAbortingTransport:
         self._abort_if_stalled(before=0)
 
     def _abort_if_stalled(self, before: int) -> None:
-        """Give up if there is as much left to send as *before* (bytes, 0 at first); else look again later."""
+        """Abort if as much is left to send as *before* (bytes, 0 at first); look again later if anything is."""
         unsent = self._transport.get_write_buffer_size()
         if unsent and unsent == before:
             self._transport.abort()
@@ -61,6 +61,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     _limits = Limits()
     _timer: TimerHandle | None = None
+    _stall_timer: TimerHandle | None = None
     _bytes_beside = 0
     """Bytes that came since the last head or message ended and that are no body, less what honest chunks need."""
     _chunk_bytes = 0
@@ -94,9 +95,25 @@ class LimitedProtocol(HttpToolsProtocol):
         )
         self._wait()
 
+    def pause_writing(self) -> None:
+        """Wait for the client to take what is written; not for ever."""
+        super().pause_writing()
+        self._stall_timer = self.loop.call_later(self._limits.silence_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The client has taken enough."""
+        self._stop_stall_timer()
+        super().resume_writing()
+
+    def _stop_stall_timer(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing is awaited any more."""
         self._stop_waiting()
+        self._stop_stall_timer()
         self._has_begun = False
         super().connection_lost(exc)
         self._is_lost, tell = True, self._tell
