@@ -196,7 +196,7 @@ def test_conformance_20_a_result_that_waits_keeps_its_call(strategy):
     assert view.messages[-3] == user("now build")
     still_open, _ = run(strategy, waiting[:-1], *"abc")
     assert still_open.messages[-1] == waiting[-2]
-    assert not CHAT.check(still_open.grow([result("c")]).messages)
+    assert not CHAT.check(still_open.extend([result("c")]).messages)
 
 
 def test_the_request_that_waits_is_not_summarised():
