@@ -113,7 +113,7 @@ def test_a_memory_says_where_and_when_it_was_said() -> None:
     (one,) = sink.search("Paris", 1)
     assert (one.start, one.stop, one.tip) == (2, 3, before.transcript.tips[3])
     assert one.when > 1_700_000_000
-    assert one.by == "RuleExtractor(most=40)"
+    assert one.by == "RuleExtractor(max_each=40)"
 
 
 def test_only_what_became_hidden_is_taken() -> None:
@@ -154,8 +154,8 @@ def _run(extract: object, view: View, positions: Sequence[int]) -> Extraction:
 def test_the_same_content_is_kept_once(sink: MemorySink) -> None:
     """S2-19 C2-9: flushed memories are counted once, however often the same history is compacted."""
     first, again = flush(*views(), sink), flush(*views(), sink)
-    assert first.count == first.found == 11
-    assert (again.count, again.found, again.failed) == (0, 11, False)
+    assert first.count == first.total == 11
+    assert (again.count, again.total, again.failed) == (0, 11, False)
     assert sink.store([Memory(kind="fact", text="i LIVE  in paris.")]) == 0
     assert sink.store([Memory(kind="decision", text="I live in Paris.")]) == 1
 
@@ -333,7 +333,7 @@ def test_a_long_history_goes_out_in_pieces_and_what_is_too_much_is_left_to_the_r
         None,
         view.apply(view.fold(0, 30, user("."), by="t")),
         sink,
-        extract=ModelExtractor(piece=4_000, asks=3),
+        extract=ModelExtractor(piece_chars=4_000, max_asks=3),
         ask=model,
     )
     assert flushed.reason == "more than 3 pieces"

@@ -82,7 +82,7 @@ class Rounds:
     ) -> Generator[Ask | Effect, Any, ConversationState]:
         """*state* compacted where that is due, or where *order* says so."""
         if self.memory is not None and order.keep and self.memory.backlog.is_due():
-            yield from self.memory.again()
+            yield from self.memory.flush_backlog()
         state = self.known.calibrated(state)
         if not order.forced and not order.pending and pace.is_quiet(self.budget, state):
             return state
@@ -209,7 +209,7 @@ class Rounds:
         that tells where that failed (C2-9)."""
         if self.memory is None or after.edits == before.edits:
             return ()
-        flushed = yield from self.memory.run(before, after)
+        flushed = yield from self.memory.flush_hidden(before, after)
         failure = Attempt("memory", "failed", flushed.reason, after.tokens, after.tokens)
         return (failure,) if flushed.failed else ()
 

@@ -1,4 +1,4 @@
-"""What takes memories out of messages: by rules or by a model."""
+"""Extractors take memories out of messages; this one by rules."""
 
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -32,7 +32,7 @@ Ask`."""
 
 
 def make_memory(view: View, kind: Kind, text: str, at: int, by: str, concept: str = "") -> Memory:
-    """A memory of what the message at *at* said, without secrets."""
+    """Return a memory of what the message at *at* said, without secrets."""
     tip = view.transcript.tips[at + 1]
     return Memory(
         kind=kind, text=redact(text), concept=concept, start=at, stop=at + 1, tip=tip, by=by
@@ -66,35 +66,36 @@ class RuleExtractor:
     W7731`) out of results.
     """
 
-    most: int = 40
-    """At most so many decisions of the assistant's, the weightiest, and so many values, of one
-    flush."""
+    max_each: int = 40
+    """At most so many decisions of the assistant's, the weightiest, and so many values, per
+    call."""
 
     def __call__(
         self, view: View, positions: Sequence[int]
     ) -> Generator[Ask, Answer | None, Extraction]:
-        """The memories in the messages at *positions*."""
+        """Return the memories in the messages at *positions*."""
         yield from ()
-        said = view.transcript.messages
-        own = [(at, without_summary(said[at])) for at in positions]
-        found = [
+        messages = view.transcript.messages
+        own = [(at, without_summary(messages[at])) for at in positions]
+        memories = [
             make_memory(view, kind, text, at, repr(self))
-            for at, one in own
-            for kind, text in _by_user(one)
+            for at, message in own
+            for kind, text in _stated_by_user(message)
         ]
-        found += [
+        memories += [
             make_memory(view, "decision", text, at, repr(self))
-            for at, text in _weightiest(own, self.most)
+            for at, text in _weightiest(own, self.max_each)
         ]
-        found += [
-            make_memory(view, "fact", text, at, repr(self)) for at, text in _values(own, self.most)
+        memories += [
+            make_memory(view, "fact", text, at, repr(self))
+            for at, text in _values(own, self.max_each)
         ]
-        return Extraction(_once(found))
+        return Extraction(_distinct(memories))
 
 
-def _by_user(message: Message) -> Iterator[tuple[Kind, str]]:
-    """What the user's own words state, with its kind. Secrets go first: of one that is cut its
-    beginning would stay."""
+def _stated_by_user(message: Message) -> Iterator[tuple[Kind, str]]:
+    """Yield what the user's own words state, with its kind. Secrets go first: of one that is cut
+    its beginning would stay."""
     own = redact(request_text(message))
     binding = set(find_constraints(own))
     for sentence in sentences(own):
@@ -109,20 +110,22 @@ def _by_user(message: Message) -> Iterator[tuple[Kind, str]]:
             yield "fact", line
 
 
-def _weightiest(messages: Sequence[tuple[int, Message]], most: int) -> list[tuple[int, str]]:
-    """The assistant's sentences that decide most, in the order in which they were said."""
+def _weightiest(messages: Sequence[tuple[int, Message]], limit: int) -> list[tuple[int, str]]:
+    """Return the assistant's sentences that decide most, in the order in which they were said."""
     weighed = [
         (-weight, at, text)
         for at, message in messages
         if message.role == "assistant"
-        for weight, text in find_conclusions(clip_scanned(redact(message.text)), final=not message.calls)
+        for weight, text in find_conclusions(
+            clip_scanned(redact(message.text)), final=not message.calls
+        )
     ]
-    return sorted((at, text) for _, at, text in sorted(weighed)[:most])
+    return sorted((at, text) for _, at, text in sorted(weighed)[:limit])
 
 
-def _values(messages: Sequence[tuple[int, Message]], most: int) -> list[tuple[int, str]]:
-    """Values of id fields in results, the likeliest to be used again first, each with where it
-    stood last."""
+def _values(messages: Sequence[tuple[int, Message]], limit: int) -> list[tuple[int, str]]:
+    """Return values of id fields in results, the likeliest to be used again first, each with where
+    it stood last."""
     tally = IdentifierTally()
     for at, message in messages:
         for part in message.parts:
@@ -132,10 +135,10 @@ def _values(messages: Sequence[tuple[int, Message]], most: int) -> list[tuple[in
     entries = (entry for entry in rank_identifiers(tally, now) if entry.kind == "value")
     return [
         (tally.last[entry.text], f"{entry.field}: {entry.text}")
-        for entry, _ in zip(entries, range(most), strict=False)
+        for entry, _ in zip(entries, range(limit), strict=False)
     ]
 
 
-def _once(memories: Sequence[Memory]) -> tuple[Memory, ...]:
-    """Each content once, where it was said first."""
-    return tuple({one.id: one for one in reversed(memories)}.values())[::-1]
+def _distinct(memories: Sequence[Memory]) -> tuple[Memory, ...]:
+    """Return each content once, where it was said first."""
+    return tuple({memory.id: memory for memory in reversed(memories)}.values())[::-1]

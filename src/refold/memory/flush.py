@@ -18,7 +18,7 @@ from refold.retrieval.hidden import newly_hidden_positions
 
 TRIES = 3
 """How often an extractor that raises is tried with the same messages."""
-LONGEST_REST = 64
+MAX_TURNS_TO_WAIT = 64
 """Turns between two tries, at most."""
 _log = logging.getLogger("refold")
 
@@ -42,8 +42,12 @@ class FlushResult:
     """Did an extractor raise, or the sink?"""
     reason: str = ""
     """What went wrong, or why less was done than asked for."""
-    found: int = 0
+    total: int = 0
     """Memories that were extracted, known ones included."""
+
+
+FlushSteps = Generator[Ask | Effect, Any, FlushResult]
+"""Questions and effects of a flush, and how it went."""
 
 
 def flush(
@@ -60,7 +64,7 @@ def flush(
     The same content is kept once, so a flush can be repeated. *ask* answers an extractor that needs
     a model. Never raises: what goes wrong is in the result, and compaction goes on.
     """
-    return drive(_flush(before, after, sink, extract or RuleExtractor()), ask)
+    return drive(_flush_once(before, after, sink, extract or RuleExtractor()), ask)
 
 
 async def aflush(
@@ -72,7 +76,7 @@ async def aflush(
     ask: AsyncAsker | None = None,
 ) -> FlushResult:
     """As `flush`, for async code: *ask* is awaited, the sink is used in a thread."""
-    return await adrive(_flush(before, after, sink, extract or RuleExtractor()), ask)
+    return await adrive(_flush_once(before, after, sink, extract or RuleExtractor()), ask)
 
 
 @dataclass(slots=True)
@@ -86,7 +90,7 @@ class Backlog:
     """Messages whose extractor raised."""
     failures: int = 0
     """Failed tries in a row."""
-    rest: int = 0
+    turns_to_wait: int = 0
     """Turns to let pass before another try: a sink that is down must not hold up each of them."""
     lock: Lock = field(default_factory=Lock)
 
@@ -100,11 +104,11 @@ class Backlog:
         with self.lock:
             if not self.memories and not self.spans:
                 return False
-            self.rest -= 1
-            return self.rest < 0
+            self.turns_to_wait -= 1
+            return self.turns_to_wait < 0
 
     def take(self) -> tuple[list[Memory], list[Span]]:
-        """All that waits; whoever takes it keeps it or puts it back."""
+        """Take all that waits; who takes it keeps it or puts it back."""
         with self.lock:
             memories, spans = list(self.memories.values()), self.spans
             self.memories, self.spans = {}, []
@@ -113,15 +117,15 @@ class Backlog:
     def put_back(self, memories: Iterable[Memory], spans: Iterable[Span]) -> None:
         """Wait on, for twice as many turns as before."""
         with self.lock:
-            self.memories = {one.id: one for one in memories} | self.memories
+            self.memories = {memory.id: memory for memory in memories} | self.memories
             self.spans = [*spans, *self.spans]
             self.failures += 1
-            self.rest = min(2**self.failures, LONGEST_REST) - 1
+            self.turns_to_wait = min(2**self.failures, MAX_TURNS_TO_WAIT) - 1
 
-    def passed(self) -> None:
-        """The last try went well."""
+    def reset_failures(self) -> None:
+        """Note that the last try went well."""
         with self.lock:
-            self.failures = self.rest = 0
+            self.failures = self.turns_to_wait = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,55 +145,52 @@ class MemoryFlush:
     report: Callable[[FlushResult], object] | None = None
     backlog: Backlog = field(default_factory=Backlog)
 
-    def run(self, before: View | None, after: View) -> Generator[Ask | Effect, Any, FlushResult]:
-        """The steps of flushing what waits, and what *after* hides and *before* does not."""
-        return (yield from self._run(newly_hidden_positions(before, after), after))
+    def flush_hidden(self, before: View | None, after: View) -> FlushSteps:
+        """Flush what waits, and what *after* hides and *before* does not, as steps."""
+        return (yield from self._flush(newly_hidden_positions(before, after), after))
 
-    def again(self) -> Generator[Ask | Effect, Any, FlushResult]:
-        """The steps of flushing what waits."""
-        return (yield from self._run([], None))
+    def flush_backlog(self) -> FlushSteps:
+        """Flush what waits, as steps."""
+        return (yield from self._flush([], None))
 
     def retry(self) -> FlushResult:
         """Flush what waits, now."""
-        return drive(self.again(), self.ask)
+        return drive(self.flush_backlog(), self.ask)
 
-    def _run(
-        self, positions: Sequence[int], view: View | None
-    ) -> Generator[Ask | Effect, Any, FlushResult]:
-        found, spans = self.backlog.take()
+    def _flush(self, positions: Sequence[int], view: View | None) -> FlushSteps:
+        memories, spans = self.backlog.take()
         try:
-            return (yield from self._flushed(list(found), spans, positions, view))
-        except (
-            BaseException
-        ):  # who cancels or interrupts a turn loses none: what it would hide is not hidden
-            self.backlog.put_back(found, spans)
+            return (yield from self._flush_spans(list(memories), spans, positions, view))
+        except BaseException:
+            # A turn that is cancelled or interrupted loses none: what it would hide is not hidden.
+            self.backlog.put_back(memories, spans)
             raise
 
-    def _flushed(
-        self, found: list[Memory], spans: list[Span], positions: Sequence[int], view: View | None
-    ) -> Generator[Ask | Effect, Any, FlushResult]:
+    def _flush_spans(
+        self, memories: list[Memory], spans: list[Span], positions: Sequence[int], view: View | None
+    ) -> FlushSteps:
         if view is not None and positions:
             spans = [*spans, Span(view, tuple(positions))]
-        left, reasons = list[Span](), list[str]()
+        unread, reasons = list[Span](), list[str]()
         for span in spans:
-            taken = yield from _answered(_extracted(self.extract, span), self.ask)
-            found += taken.memories
-            reasons += [taken.reason] if taken.reason else []
-            left += [taken.left] if taken.left else []
-        flushed = FlushResult(
+            extracted = yield from _answer_by(self.ask, _extract_span(self.extract, span))
+            memories += extracted.memories
+            reasons += [extracted.reason] if extracted.reason else []
+            unread += [extracted.retry] if extracted.retry else []
+        result = FlushResult(
             reason="; ".join(dict.fromkeys(reasons)) if spans else "nothing is newly hidden"
         )
-        if found:
-            flushed = yield partial(_store, self.sink, found, flushed.reason)
-        if flushed.failed or left:
-            self.backlog.put_back(found if flushed.failed else (), left)
-            flushed = replace(flushed, failed=True)
+        if memories:
+            result = yield partial(_store, self.sink, memories, result.reason)
+        if result.failed or unread:
+            self.backlog.put_back(memories if result.failed else (), unread)
+            result = replace(result, failed=True)
             _log.warning("memories are not stored: %d wait for the next chance", len(self.backlog))
         else:
-            self.backlog.passed()
+            self.backlog.reset_failures()
         if self.report is not None:
-            call_safely(self.report, flushed)
-        return flushed
+            call_safely(self.report, result)
+        return result
 
 
 class SpanResult(NamedTuple):
@@ -197,29 +198,27 @@ class SpanResult(NamedTuple):
 
     memories: Sequence[Memory]
     reason: str = ""
-    left: Span | None = None
-    """The span, where it is to be tried again."""
+    retry: Span | None = None
+    """The span, if it is to be tried again."""
 
 
-def _extracted(extract: Extractor, span: Span) -> Generator[Ask | Effect, Any, SpanResult]:
-    """The memories of a span. Of one whose extractor raises for the last time, those that rules
-    find."""
+SpanSteps = Generator[Ask | Effect, Any, SpanResult]
+
+
+def _extract_span(extract: Extractor, span: Span) -> SpanSteps:
+    """Return the memories of a span; those that rules find, when its extractor raised too often."""
     try:
         return SpanResult(*(yield from extract(span.view, span.positions)))
     except Exception as error:  # noqa: BLE001 - whatever an extractor does, compaction goes on
-        reason = f"nothing extracted: {_said(error)}"
+        reason = f"nothing extracted: {_describe(error)}"
     if span.tries + 1 < TRIES:
         return SpanResult((), reason, span._replace(tries=span.tries + 1))
-    return SpanResult(
-        (yield from RuleExtractor()(span.view, span.positions)).memories,
-        f"{reason}; by rules instead",
-    )
+    by_rules = yield from RuleExtractor()(span.view, span.positions)
+    return SpanResult(by_rules.memories, f"{reason}; by rules instead")
 
 
-def _answered(
-    run: Generator[Ask | Effect, Any, SpanResult], ask: Asker | None
-) -> Generator[Ask | Effect, Any, SpanResult]:
-    """*run*, its questions answered by *ask*, if there is one, else by whoever drives this."""
+def _answer_by(ask: Asker | None, run: SpanSteps) -> SpanSteps:
+    """Have the questions of *run* answered by *ask*; without one, by whoever drives this."""
     if ask is None:
         return run
     return map_steps(
@@ -227,31 +226,31 @@ def _answered(
     )
 
 
-def _flush(
+def _flush_once(
     before: View | None, after: View, sink: MemorySink, extract: Extractor
-) -> Generator[Ask | Effect, Any, FlushResult]:
-    """The steps of a flush: questions, and the writing as an effect."""
+) -> FlushSteps:
+    """Flush without a backlog: questions, and the writing as an effect."""
     try:
         positions = newly_hidden_positions(before, after)
         if not positions:
             return FlushResult(reason="nothing is newly hidden")
-        found, reason = yield from extract(after, positions)
+        memories, reason = yield from extract(after, positions)
     except Exception as error:  # noqa: BLE001 - whatever an extractor does, compaction goes on
-        return FlushResult(failed=True, reason=f"nothing extracted: {_said(error)}")
-    if not found:
+        return FlushResult(failed=True, reason=f"nothing extracted: {_describe(error)}")
+    if not memories:
         return FlushResult(reason=reason)
-    flushed: FlushResult = yield partial(_store, sink, found, reason)
-    return flushed
+    result: FlushResult = yield partial(_store, sink, memories, reason)
+    return result
 
 
-def _store(sink: MemorySink, found: Sequence[Memory], reason: str) -> FlushResult:
-    now = time.time()
+def _store(sink: MemorySink, memories: Sequence[Memory], reason: str) -> FlushResult:
+    total, now = len(memories), time.time()
     try:
-        count = sink.store([replace(one, when=one.when or now) for one in found])
+        count = sink.store([replace(memory, when=memory.when or now) for memory in memories])
     except Exception as error:  # noqa: BLE001 - whatever a sink does, compaction goes on
-        return FlushResult(failed=True, reason=f"not stored: {_said(error)}", found=len(found))
-    return FlushResult(count, reason=reason, found=len(found))
+        return FlushResult(failed=True, reason=f"not stored: {_describe(error)}", total=total)
+    return FlushResult(count, reason=reason, total=total)
 
 
-def _said(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".rstrip(": ")

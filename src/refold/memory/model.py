@@ -54,34 +54,36 @@ class Topic(Protocol):
 class ModelExtractor:
     """Has a model take memories out of messages, under *concepts* if any are given.
 
-    The messages go out as data, in pieces of at most *piece* characters and at most *asks* of them;
-    the message that is longer loses its middle. Secrets that `redact` knows are taken out before.
-    What no model answered, or not in the form that was asked for, *otherwise* does.
+    The messages go out as data, in pieces of at most *piece_chars* characters and at most
+    *max_asks* of them; the message that is longer loses its middle. Secrets that `redact` knows are
+    taken out before. What no model answered, or not in the form that was asked for, *fallback*
+    does.
     """
 
     concepts: tuple[Topic, ...] = ()
-    piece: int = 40_000
-    asks: int = 8
+    piece_chars: int = 40_000
+    max_asks: int = 8
     max_tokens: int = 2_000
-    otherwise: Extractor = field(default_factory=RuleExtractor)
+    fallback: Extractor = field(default_factory=RuleExtractor)
 
     def __call__(
         self, view: View, positions: Sequence[int]
     ) -> Generator[Ask, Answer | None, Extraction]:
-        """The memories in the messages at *positions*."""
-        found, left, reasons = list[Memory](), list[int](), list[str]()
-        for number, (chosen, record) in enumerate(_pieces(view, positions, self.piece)):
-            why = f"more than {self.asks} pieces" if number >= self.asks else ""
-            if not why:
+        """Return the memories in the messages at *positions*."""
+        memories, unanswered, reasons = list[Memory](), list[int](), list[str]()
+        for number, (chosen, record) in enumerate(_pieces(view, positions, self.piece_chars)):
+            reason = f"more than {self.max_asks} pieces" if number >= self.max_asks else ""
+            if not reason:
                 answer = yield self._ask(record)
-                items, why = _items(answer)
-                found += [one for item in items for one in self._memories(view, item, chosen)]
-            if why:
-                reasons.append(why)
-                left += chosen
-        if left:
-            found += (yield from self.otherwise(view, left)).memories
-        return Extraction(self._settled(found), "; ".join(dict.fromkeys(reasons)))
+                items, reason = _items(answer)
+                for item in items:
+                    memories += self._memories(view, item, chosen)
+            if reason:
+                reasons.append(reason)
+                unanswered += chosen
+        if unanswered:
+            memories += (yield from self.fallback(view, unanswered)).memories
+        return Extraction(self._distinct(memories), "; ".join(dict.fromkeys(reasons)))
 
     def _ask(self, record: str) -> Ask:
         lines = [
@@ -93,7 +95,7 @@ class ModelExtractor:
         return Ask(prompt, self.max_tokens, "memories", SYSTEM, prompt_id=PROMPT_ID)
 
     def _memories(self, view: View, item: Any, chosen: Sequence[int]) -> Iterator[Memory]:
-        """The memory in one item of an answer, if it is one."""
+        """Yield the memory in one item of an answer, if it is one."""
         if (
             not isinstance(item, dict)
             or not isinstance(item.get("text"), str)
@@ -107,22 +109,18 @@ class ModelExtractor:
         at = item.get("position")
         at = at if isinstance(at, int) and at in chosen else chosen[-1]
         kind = next((kind for kind in _KINDS if kind == item.get("kind")), "fact")
-        text = redact(" ".join(item["text"].split()))[
-            :LONGEST
-        ]  # of a secret that is cut its beginning would stay
+        # Redacted first: of a secret that is cut its beginning would stay.
+        text = redact(" ".join(item["text"].split()))[:LONGEST]
         yield make_memory(view, kind, text, at, repr(self), concept)  # type: ignore[arg-type]  # one of _KINDS
 
-    def _settled(self, found: Sequence[Memory]) -> tuple[Memory, ...]:
-        """Each content once, and of concepts that have one fact only the last."""
+    def _distinct(self, memories: Sequence[Memory]) -> tuple[Memory, ...]:
+        """Return each content once, and of concepts that have one fact only the last."""
         single = {topic.keyword for topic in self.concepts if _is_single(topic)}
-        kept = {
-            (
-                one.concept if one.concept in single else "",
-                one.concept not in single and one.id,
-            ): one
-            for one in found
+        by_key = {
+            ("concept", memory.concept) if memory.concept in single else ("id", memory.id): memory
+            for memory in memories
         }
-        return tuple(kept.values())
+        return tuple(by_key.values())
 
 
 def _is_single(topic: Topic) -> bool:
@@ -130,10 +128,10 @@ def _is_single(topic: Topic) -> bool:
 
 
 def _pieces(view: View, positions: Sequence[int], size: int) -> Iterator[tuple[list[int], str]]:
-    """Messages rendered as data, as many together as fit."""
+    """Yield messages rendered as data, as many together as fit."""
     chosen, texts, room = list[int](), list[str](), size
     for at in positions:
-        text = _rendered(view, at, size)
+        text = _render(view, at, size)
         if chosen and len(text) > room:
             yield chosen, "\n".join(texts)
             chosen, texts, room = [], [], size
@@ -144,27 +142,26 @@ def _pieces(view: View, positions: Sequence[int], size: int) -> Iterator[tuple[l
         yield chosen, "\n".join(texts)
 
 
-def _rendered(view: View, at: int, size: int) -> str:
+def _render(view: View, at: int, size: int) -> str:
     message = view.transcript.messages[at]
     text = redact(readable_text(message))
     out = gap(text, max(1, size - 100))
     if out.start < out.stop:
-        text = (
-            f"{text[: out.start]}[… {out.stop - out.start} characters left out …]{text[out.stop :]}"
-        )
+        mark = f"[… {out.stop - out.start} characters left out …]"
+        text = text[: out.start] + mark + text[out.stop :]
     body = text.replace("<", "&lt;")
     return f'<message position="{at}" role="{message.role}">\n{body}\n</message>'
 
 
 def _items(answer: Answer | None) -> tuple[list[Any], str]:
-    """The items of an answer, or why there are none."""
+    """Return the items of an answer, or why there are none."""
     if answer is None:
         return [], "nobody to ask"
     if answer.finish != "stop":
         return [], f"the model's answer ended with {answer.finish!r} {answer.error}".strip()
     text = answer.text
     try:
-        found = json.loads(text[text.index("[") : text.rindex("]") + 1])
+        items = json.loads(text[text.index("[") : text.rindex("]") + 1])
     except (ValueError, RecursionError):
         return [], "the model's answer is no JSON array"
-    return (found, "") if isinstance(found, list) else ([], "the model's answer is no JSON array")
+    return (items, "") if isinstance(items, list) else ([], "the model's answer is no JSON array")

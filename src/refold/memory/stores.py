@@ -118,16 +118,16 @@ class SQLiteMemories(DatabaseClient):
 
     def within(self, scope: str) -> "SQLiteMemories":
         """The memories of another *scope* in the same file, over the same connection."""
-        other = copy(self)
-        other.scope, other._whole = _clean(scope), self  # noqa: SLF001 - of its own kind
-        return other
+        memories = copy(self)
+        memories.scope, memories._whole = _clean(scope), self  # noqa: SLF001 - of its own kind
+        return memories
 
     def store(self, memories: Iterable[Memory]) -> int:
         """Keep *memories*, all or none; what is known stays as it is. How many were new. Raises
         `StoreError`."""
         new = list(memories)
         with self._database.transaction() as connection:
-            return sum(self._keep(connection, one) for one in new)
+            return sum(self._insert(connection, memory) for memory in new)
 
     def search(self, query: str, limit: int = 10) -> Sequence[Memory]:
         """The *limit* memories that match best: those that hold *query* as it stands, then those
@@ -136,57 +136,52 @@ class SQLiteMemories(DatabaseClient):
         with self._database.connection("read") as connection:
             if not query.strip():
                 return self._select(connection, LATEST, self.scope, limit)
-            wanted = [text for text in (phrase_query(query), any_word_query(query)) if text]
-            found = {
-                m.id: m
-                for text in wanted
-                for m in self._select(connection, FIND, text, self.scope, limit)
-            }
-            held = (
-                ()
-                if found
-                else self._select(
-                    connection, HOLDING, self.scope, _clean(fold(query).strip()), limit
-                )
-            )
-        return [*found.values(), *held][:limit]
+            matches: dict[str, Memory] = {}
+            for text in (phrase_query(query), any_word_query(query)):
+                if text:
+                    rows = self._select(connection, FIND, text, self.scope, limit)
+                    matches |= {memory.id: memory for memory in rows if memory.id not in matches}
+            if not matches:
+                text = _clean(fold(query).strip())
+                return self._select(connection, HOLDING, self.scope, text, limit)
+            return list(matches.values())[:limit]
 
     def forget(self, ids: Iterable[str]) -> int:
         """Forget the memories with these ids; how many there were. Raises `StoreError`."""
-        gone = list(ids)
+        ids = list(ids)
         with self._database.transaction() as connection:
-            return sum(self._drop(connection, id) for id in gone)
+            return sum(self._delete(connection, id) for id in ids)
 
-    def _keep(self, connection: sqlite3.Connection, one: Memory) -> int:
-        texts = map(_clean, (one.kind, one.concept, one.text))
+    def _insert(self, connection: sqlite3.Connection, memory: Memory) -> int:
+        texts = map(_clean, (memory.kind, memory.concept, memory.text))
         row = (
             self.scope,
-            one.id,
+            memory.id,
             *texts,
-            one.start,
-            one.stop,
-            _clean(one.tip),
-            one.when,
-            _clean(one.by),
+            memory.start,
+            memory.stop,
+            _clean(memory.tip),
+            memory.when,
+            _clean(memory.by),
         )
-        told = connection.execute(STORE, row)
-        if told.rowcount:
+        result = connection.execute(STORE, row)
+        if result.rowcount:
             connection.execute(
-                LEARN, (told.lastrowid, _indexed(_clean(one.concept), _clean(one.text)))
+                LEARN, (result.lastrowid, _index_terms(_clean(memory.concept), _clean(memory.text)))
             )
-        return told.rowcount
+        return result.rowcount
 
-    def _drop(self, connection: sqlite3.Connection, id: str) -> int:
-        found = connection.execute(BY_ID, (self.scope, _clean(id))).fetchone()
-        if found is None:
+    def _delete(self, connection: sqlite3.Connection, id: str) -> int:
+        row = connection.execute(BY_ID, (self.scope, _clean(id))).fetchone()
+        if row is None:
             return 0
-        seq, concept, text = found
-        connection.execute(UNLEARN, (seq, _indexed(concept, text)))
+        seq, concept, text = row
+        connection.execute(UNLEARN, (seq, _index_terms(concept, text)))
         connection.execute(DELETE, (seq,))
         return 1
 
     def _select(self, connection: sqlite3.Connection, query: str, *values: Any) -> list[Memory]:
-        return [_memory(row) for row in connection.execute(query, values).fetchall()]
+        return [_from_row(row) for row in connection.execute(query, values).fetchall()]
 
 
 class ProcessMemories:
@@ -195,22 +190,22 @@ class ProcessMemories:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._kept: dict[str, Memory] = {}
+        self._memories: dict[str, Memory] = {}
 
     def store(self, memories: Iterable[Memory]) -> int:
         """Keep *memories*; what is known stays as it is. How many were new."""
         new = list(memories)
         with self._lock:
-            before = len(self._kept)
-            for one in new:
-                self._kept.setdefault(one.id, one)
-            return len(self._kept) - before
+            before = len(self._memories)
+            for memory in new:
+                self._memories.setdefault(memory.id, memory)
+            return len(self._memories) - before
 
     def search(self, query: str, limit: int = 10) -> Sequence[Memory]:
         """The *limit* memories that hold most of the words of *query*, later ones first; the latest
         for an empty query."""
         with self._lock:
-            latest = list(self._kept.values())[::-1]
+            latest = list(self._memories.values())[::-1]
         if not query.strip():
             return latest[:limit]
         wanted = set(terms(query))
@@ -224,17 +219,17 @@ class ProcessMemories:
     def forget(self, ids: Iterable[str]) -> int:
         """Forget the memories with these ids; how many there were."""
         with self._lock:
-            return sum(self._kept.pop(id, None) is not None for id in list(ids))
+            return sum(self._memories.pop(id, None) is not None for id in list(ids))
 
 
-def _memory(row: tuple[Any, ...]) -> Memory:
+def _from_row(row: tuple[Any, ...]) -> Memory:
     kind, concept, text, start, stop, tip, when, by = row
     return Memory(
         kind=kind, concept=concept, text=text, start=start, stop=stop, tip=tip, when=when, by=by
     )
 
 
-def _indexed(concept: str, text: str) -> str:
+def _index_terms(concept: str, text: str) -> str:
     return " ".join(terms(f"{concept} {text}"))
 
 
