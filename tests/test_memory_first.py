@@ -13,7 +13,7 @@ from refold import Budget, Compactor, Edit, MemoryStore, View
 from refold.compactor.hooks import CompactionEnded
 from refold.core.strategy import Answer, Ask
 from refold.memory import Extraction, FlushResult, Memory, MemoryFlush, MemorySink, ProcessMemories
-from refold.memory.flush import LONGEST_REST
+from refold.memory.flush import MAX_TURNS_TO_WAIT
 from refold.presets.soft_hard import CompactionConfig, SoftHardCompactor
 from refold.strategies import Summarize
 
@@ -179,7 +179,7 @@ def test_f5_a_sink_that_is_down_does_not_hold_up_every_turn() -> None:
     waiting = len(flushing.backlog)
     assert waiting
     sink.failures = 0
-    for n in range(LONGEST_REST + 1):
+    for n in range(MAX_TURNS_TO_WAIT + 1):
         session.append({"role": ("user", "assistant")[n % 2], "content": "ok"})
     assert not flushing.backlog
     assert len(texts(sink)) == waiting
