@@ -309,7 +309,7 @@ def test_repair_speaks_langchain():
     assert mended.payload[0] is broken[0]
     assert mended.payload[1] is broken[2]
     assert mended.payload[2].tool_call_id == "open"
-    assert not mended.left
+    assert not mended.remaining
 
 
 # --- models ---------------------------------------------------------------------------------------

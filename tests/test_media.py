@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.codecs.media import media
+from refold.codecs.media import read_media
 from refold.messages import Media
 
 
@@ -52,7 +52,7 @@ EXTENDED = b"VP8X" + struct.pack("<II", 10, 0) + (639).to_bytes(3, "little") + (
     ids=["png", "long png", "gif89", "gif87", "jpeg", "jpeg with a thumbnail", "lossy", "lossless", "extended"],
 )
 def test_size_is_read_from_the_header(data):
-    part = media("image", "image/x", b64(data), None)
+    part = read_media("image", "image/x", b64(data), None)
     assert (part.width, part.height) == (640, 480)
     assert part.size == len(data)
 
@@ -61,27 +61,27 @@ def test_size_is_read_from_the_header(data):
 def test_every_spelling_of_the_same_bytes_has_one_name(data):
     standard, safe = b64(data), base64.urlsafe_b64encode(data).decode()
     spellings = [standard, standard.rstrip("="), safe, safe.rstrip("="), base64.encodebytes(data).decode()]
-    parts = {media("image", "image/png", text, None) for text in spellings}
+    parts = {read_media("image", "image/png", text, None) for text in spellings}
     assert len(parts) == 1
     assert parts.pop().size == len(data)
 
 
 def test_other_bytes_have_another_name():
-    assert media("image", "", b64(b"one"), None).ref != media("image", "", b64(b"two"), None).ref
+    assert read_media("image", "", b64(b"one"), None).ref != read_media("image", "", b64(b"two"), None).ref
 
 
 def test_a_data_url_is_the_data_it_holds():
     data = b64(png(3, 4))
-    expected = media("image", "image/png", data, None)
-    assert media("image", "", None, f"data:image/png;base64,{data}") == expected
-    assert media("image", "", f"data:image/png;base64,{data}", None) == expected
+    expected = read_media("image", "image/png", data, None)
+    assert read_media("image", "", None, f"data:image/png;base64,{data}") == expected
+    assert read_media("image", "", f"data:image/png;base64,{data}", None) == expected
 
 
 def test_a_url_is_its_own_name():
     url = "https://example.org/a.png"
-    assert media("image", "image/png", None, url) == Media("image", "image/png", url)
-    assert media("document", "", None, None) == Media("document")
-    assert media("document", "", "", "file-123").ref == "file-123"
+    assert read_media("image", "image/png", None, url) == Media("image", "image/png", url)
+    assert read_media("document", "", None, None) == Media("document")
+    assert read_media("document", "", "", "file-123").ref == "file-123"
 
 
 @given(
@@ -89,20 +89,20 @@ def test_a_url_is_its_own_name():
     st.binary(max_size=80),
 )
 def test_cut_off_or_wrong_headers_do_not_raise(start, rest):
-    part = media("image", "", b64(start + rest), None)
+    part = read_media("image", "", b64(start + rest), None)
     assert part.width >= 0
     assert part.height >= 0
 
 
 @given(st.text())
 def test_text_that_is_no_base64_does_not_raise(text):
-    assert media("image", "", text, None).kind == "image"
+    assert read_media("image", "", text, None).kind == "image"
 
 
 def test_lone_surrogates_and_other_types_do_not_raise():
-    assert media("image", "", "\ud800", None).ref.startswith("blake2b:")
-    assert media("image", "", 3, ["x"]).ref == ""
+    assert read_media("image", "", "\ud800", None).ref.startswith("blake2b:")
+    assert read_media("image", "", 3, ["x"]).ref == ""
 
 
 def test_an_endless_jpeg_is_given_up():
-    assert media("image", "", b64(b"\xff\xd8\xff" + b"\xff" * 100_000), None).width == 0
+    assert read_media("image", "", b64(b"\xff\xd8\xff" + b"\xff" * 100_000), None).width == 0

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.codecs.detect import CODECS, decode_all, open_payload
-from refold.codecs.repair import Repaired, check, repair
+from refold.codecs.repair import RepairResult, check, repair
 from refold.core.profile import Profile
 from refold.core.view import View
 from refold.messages import Message, Text, ToolResult, user
@@ -96,8 +96,8 @@ def mended(items: list[Any], format: str, *, left: int = 0) -> list[Any]:
     assert json.dumps(items) == before, "the caller's payload was changed"
     assert fixed.repairs
     assert all(0 <= one.at < len(items) and one.text for one in fixed.repairs)
-    assert len(fixed.left) == left
-    assert check(fixed.payload, format) == fixed.left
+    assert len(fixed.remaining) == left
+    assert check(fixed.payload, format) == fixed.remaining
     again = repair(fixed.payload, format)
     assert (again.payload, again.repairs) == (fixed.payload, ())
     assert again.payload is fixed.payload
@@ -357,7 +357,7 @@ def test_conformance_21_roles_hold_after_a_compaction(format: str) -> None:
 def test_conformance_20_calls_at_the_very_end_are_pending(format: str, items: list[Any]) -> None:
     fixed = repair(items, format)
     assert fixed.payload is items
-    assert fixed.repairs == fixed.left == ()
+    assert fixed.repairs == fixed.remaining == ()
 
 
 @pytest.mark.parametrize("payload", [[], {"messages": []}, "[ ]", b'{"input": "hi"}'])
@@ -369,8 +369,8 @@ def test_what_cannot_be_mended_is_reported() -> None:
     first = [claude(text("hello")), ask("1")]
     fixed = repair(first, "anthropic")
     assert (fixed.payload, fixed.repairs) == (first, ())
-    assert [(one.rule, one.at) for one in fixed.left] == [("AN-4", 0)]
-    assert fixed.left[0].unmended.startswith("a user's message would have to be invented")
+    assert [(one.rule, one.at) for one in fixed.remaining] == [("AN-4", 0)]
+    assert fixed.remaining[0].unmended.startswith("a user's message would have to be invented")
     assert check(first, "anthropic")[0].unmended == ""
 
 
@@ -392,8 +392,8 @@ def test_what_cannot_be_mended_is_reported() -> None:
 def test_what_is_left_says_why(format: str, payload: Any, rule: str) -> None:
     fixed = repair(payload, format)
     assert fixed.payload is payload
-    assert rule in {one.rule for one in fixed.left}
-    assert all(one.unmended for one in fixed.left)
+    assert rule in {one.rule for one in fixed.remaining}
+    assert all(one.unmended for one in fixed.remaining)
 
 
 @pytest.mark.parametrize(
@@ -485,7 +485,7 @@ def test_an_5_empty_texts_and_empty_messages_go() -> None:
     items = [ask("1"), claude(text(""), use("a")), ask(done("a"), text(" \n")), claude(), ask("2")]
     assert mended(items, "anthropic") == [ask("1"), claude(use("a")), ask(done("a"), text("2"))]
     alone = repair([ask(""), claude(text("well"))], "anthropic")
-    assert [one.rule for one in alone.left] == ["AN-5"]
+    assert [one.rule for one in alone.remaining] == ["AN-5"]
 
 
 def test_oa_3_reasoning_that_led_to_nothing_goes() -> None:
@@ -606,13 +606,13 @@ def repeats(format: str, items: list[Any]) -> bool:
 def test_repairing_mends_all_pairs_and_a_second_time_nothing(case: tuple[str, list[Any]]) -> None:
     format, items = case
     fixed = repair(items, format)
-    left = {one.rule for one in fixed.left} - UNMENDABLE
+    left = {one.rule for one in fixed.remaining} - UNMENDABLE
     if left:
-        assert repeats(format, fixed.payload) or left == {"AN-5"} or _is_all(fixed), fixed.left
+        assert repeats(format, fixed.payload) or left == {"AN-5"} or _is_all(fixed), fixed.remaining
     again = repair(fixed.payload, format)
     assert again.payload is fixed.payload
     assert again.repairs == ()
-    assert again.left == fixed.left
+    assert again.remaining == fixed.remaining
     if not check(items, format):
         assert fixed.payload is items
 
@@ -654,8 +654,8 @@ def test_c10_law_a_repaired_history_is_repaired_once_whoever_is_made_to_call_or_
     format, items = case
     fixed = repair(items, format)
     again = repair(fixed.payload, format)
-    assert (again.payload is fixed.payload, again.repairs, again.left) == (True, (), fixed.left)
-    assert {one.rule for one in check(fixed.payload, format)} == {one.rule for one in fixed.left}
+    assert (again.payload is fixed.payload, again.repairs, again.remaining) == (True, (), fixed.remaining)
+    assert {one.rule for one in check(fixed.payload, format)} == {one.rule for one in fixed.remaining}
     if not check(items, format):
         assert fixed.payload is items
         assert fixed.repairs == ()
@@ -686,13 +686,13 @@ def test_c10_a_call_that_the_user_makes_is_taken_for_the_models() -> None:
     fixed = repair(items, "gemini")
     again = repair(fixed.payload, "gemini")
     assert [one.rule for one in fixed.repairs] == ["GE-2", "GE-2", "GE-1"]
-    assert (again.payload is fixed.payload, again.repairs, again.left) == (True, (), fixed.left)
-    assert {one.rule for one in fixed.left} >= {"GE-1"}
+    assert (again.payload is fixed.payload, again.repairs, again.remaining) == (True, (), fixed.remaining)
+    assert {one.rule for one in fixed.remaining} >= {"GE-1"}
 
 
-def _is_all(fixed: Repaired) -> bool:
+def _is_all(fixed: RepairResult) -> bool:
     """Is there nothing in the conversation that is not broken?"""
-    return len({one.at for one in fixed.left}) >= len(fixed.payload)
+    return len({one.at for one in fixed.remaining}) >= len(fixed.payload)
 
 
 @given(ANY)
@@ -779,7 +779,7 @@ def test_every_recording_survives_and_the_broken_ones_are_mended(shared: Path) -
     for file in sorted((shared / "fixtures" / "requests").glob("*.jsonl")):
         for _, _, body in bodies(file):
             fixed = repair(body)
-            assert fixed.left == ()
+            assert fixed.remaining == ()
             assert (fixed.payload is body) == (not fixed.repairs)
 
 

@@ -25,7 +25,7 @@ def found(body: dict[str, Any]) -> list[tuple[str, int, str]]:
     violations = check(body)
     assert check(json.dumps(body)) == violations
     assert all(one.text for one in violations)
-    left = repair(body).left
+    left = repair(body).remaining
     assert all(one.unmended for one in left)
     return [(one.rule, one.at, one.subject) for one in violations]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from refold.budget.budget import Budget, Check
-    from refold.codecs.repair import Repaired, check, repair
+    from refold.codecs.repair import RepairResult, check, repair
     from refold.compactor.compactor import Compactor
     from refold.compactor.defaults import compact, default_strategies
     from refold.compactor.preview import Preview
@@ -51,7 +51,7 @@ __all__ = [
     "Profile",
     "RefoldError",
     "Repair",
-    "Repaired",
+    "RepairResult",
     "SQLiteStore",
     "Session",
     "SidecarStore",
@@ -94,7 +94,7 @@ _HOMES = {
     "Preview": "refold.compactor.preview",
     "RefoldError": "refold.errors",
     "Repair": "refold.rules.repair_draft",
-    "Repaired": "refold.codecs.repair",
+    "RepairResult": "refold.codecs.repair",
     "SQLiteStore": "refold.stores",
     "Session": "refold.compactor.session",
     "SidecarStore": "refold.stores",

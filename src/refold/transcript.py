@@ -116,7 +116,7 @@ class Transcript:
         conversations end before there is any edit to be named."""
         done = len(self._hashed)
         if done <= len(self.messages):
-            tips = accumulate(self.messages[done - 1 :], _link, initial=self._hashed[-1])
+            tips = accumulate(self.messages[done - 1 :], _next_tip, initial=self._hashed[-1])
             self._hashed = self._hashed.extend(islice(tips, 1, None))
         return self._hashed
 
@@ -162,37 +162,37 @@ class LazyTips(Sequence[str]):
         return iter(self._transcript.tips[self._start :])
 
 
-def _link(tip: str, message: Message) -> str:
+def _next_tip(tip: str, message: Message) -> str:
     return blake2b(tip.encode() + hash_message(message), digest_size=16).hexdigest()
 
 
 def hash_message(message: Message) -> bytes:
     """Hash of a message's identity: role and parts. Thinking is no part of it, since clients drop,
     re-encode and restore signatures and encrypted reasoning (docs/identity.md)."""
-    said = [message.role.encode("utf-8", "surrogatepass")]
+    fields = [message.role.encode("utf-8", "surrogatepass")]
     for part in message.parts:
-        said += _fields(part)
-    return blake2b(b"".join(said), digest_size=16).digest()
+        fields += _identity(part)
+    return blake2b(b"".join(fields), digest_size=16).digest()
 
 
-def _fields(part: Part | Content) -> Iterable[bytes]:
+def _identity(part: Part | Content) -> Iterable[bytes]:
     """What a part says, field by field, each behind its length in bytes."""
     if isinstance(part, Text):  # the two commonest, without the cost of matching
-        return b"4:text", _sized(part.text)
+        return b"4:text", _with_length(part.text)
     if isinstance(part, ToolResult):
-        content = [field for item in part.content for field in _fields(item)]
-        return b"6:result", *map(_sized, (part.id, str(part.error), str(len(part.content)))), *content
+        content = [field for item in part.content for field in _identity(item)]
+        return b"6:result", *map(_with_length, (part.id, str(part.error), str(len(part.content)))), *content
     match part:
         case Thinking():
             return ()
         case ToolCall(id, name, arguments):
-            return b"4:call", *map(_sized, (id, name, arguments))
+            return b"4:call", *map(_with_length, (id, name, arguments))
         case Media(kind, mime, ref):
-            return b"5:media", *map(_sized, (kind, mime, ref))
+            return b"5:media", *map(_with_length, (kind, mime, ref))
         case Opaque(kind, json):
-            return b"6:opaque", *map(_sized, (kind, json))
+            return b"6:opaque", *map(_with_length, (kind, json))
 
 
-def _sized(field: str) -> bytes:
+def _with_length(field: str) -> bytes:
     data = field.encode("utf-8", "surrogatepass")
     return b"%d:%b" % (len(data), data)

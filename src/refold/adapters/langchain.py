@@ -21,7 +21,7 @@ from refold.adapters.langchain_reading import (
     role_of,
     slots_of,
 )
-from refold.codecs.blocks import align, arguments, reshape
+from refold.codecs.blocks import align, parse_arguments, write_content
 from refold.codecs.codec import Wire
 from refold.errors import FormatError, install_hint
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
@@ -88,7 +88,7 @@ def encode(message: Message) -> Wire:
             raise FormatError("a tool message holds exactly one result")
         result = message.parts[0]
         return ToolMessage(
-            content=reshape("", result.content, read_block, _write),
+            content=write_content("", result.content, read_block, _write),
             tool_call_id=result.id,
             name=result.name or None,
             status="error" if result.error else "success",
@@ -122,7 +122,7 @@ def _patch_result(item: ToolMessage | FunctionMessage, message: Message) -> Base
     result = message.parts[0] if message.parts else ToolResult("")
     if not isinstance(result, ToolResult):
         raise FormatError("a tool message holds exactly one result")
-    content = reshape(item.content, result.content, read_block, _write)
+    content = write_content(item.content, result.content, read_block, _write)
     named = {"tool_call_id": result.id} if isinstance(item, ToolMessage) and message.parts else {}
     return item.model_copy(update={"content": content, **named})
 
@@ -160,7 +160,7 @@ def _is_content(slot: Slot | None, part: Part) -> bool:
 def _call(slot: Slot | None, call: ToolCall) -> dict[str, Any]:
     if slot is not None and slot.part == call:
         return cast("dict[str, Any]", slot.block)
-    args = {"name": call.name, "args": arguments(call), "id": call.id, "type": "tool_call"}
+    args = {"name": call.name, "args": parse_arguments(call), "id": call.id, "type": "tool_call"}
     return {**slot.block, **args} if slot is not None else args
 
 

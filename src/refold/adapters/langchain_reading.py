@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from refold.codecs.blocks import answer, contents, opaque
+from refold.codecs.blocks import as_opaque, match_results, read_content
 from refold.codecs.codec import Wire
-from refold.codecs.media import media
+from refold.codecs.media import read_media
 from refold.errors import FormatError, install_hint
 from refold.messages import Content, Media, Message, Part, Text, Thinking, ToolCall, ToolResult
 from refold.text.canonical_json import canonicalize, canonicalize_text
@@ -91,11 +91,11 @@ def role_of(message: BaseMessage) -> str:
 
 
 def _result(message: ToolMessage | FunctionMessage, prior: Sequence[Message]) -> ToolResult:
-    content: tuple[Content, ...] = contents(message.content, read_block)
+    content: tuple[Content, ...] = read_content(message.content, read_block)
     name = message.name or ""
     if isinstance(message, ToolMessage):
         return ToolResult(message.tool_call_id, content, message.status == "error", name)
-    return ToolResult(answer([ToolResult("", content, name=name)], prior)[0], content, name=name)
+    return ToolResult(match_results([ToolResult("", content, name=name)], prior)[0], content, name=name)
 
 
 def slots_of(message: BaseMessage, at: int) -> Iterator[Slot]:
@@ -157,7 +157,7 @@ def read_block(block: Any) -> Any:
     if isinstance(block, str):
         return Text(block)
     if not isinstance(block, dict):
-        return opaque(block)
+        return as_opaque(block)
     match block.get("type"):
         case "text" | "input_text" | "output_text" if isinstance(block.get("text"), str):
             return Text(block["text"])
@@ -168,10 +168,10 @@ def read_block(block: Any) -> Any:
         case "reasoning" if isinstance(block.get("reasoning"), str):
             return Thinking(block["reasoning"], _signature(block))
         case str() as kind if kind in _CALLS or kind.startswith("server_tool"):
-            return opaque(block, opens=call_id(block))
+            return as_opaque(block, opens=call_id(block))
         case str() as kind if kind.endswith("_tool_result"):
-            return opaque(block, closes=block.get("tool_use_id") or block.get("tool_call_id"))
-    return _medium(block) or opaque(block)
+            return as_opaque(block, closes=block.get("tool_use_id") or block.get("tool_call_id"))
+    return _medium(block) or as_opaque(block)
 
 
 def _signature(block: Mapping[str, Any]) -> str:
@@ -198,7 +198,7 @@ def _medium(block: Mapping[str, Any]) -> Media | None:
     mime = place.get("mime_type") or place.get("media_type") or ""
     data = place.get("base64") or place.get("data") or place.get("file_data")
     ref = place.get("url") or place.get("file_id") or place.get("id") or place.get("file_uri")
-    return media(
+    return read_media(
         _MEDIA[kind],
         str(mime),
         data if isinstance(data, str) else None,

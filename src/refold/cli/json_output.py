@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from refold.cli.compaction import Acceptance, Compaction, summaries
-from refold.codecs.repair import Repaired
+from refold.codecs.repair import RepairResult
 from refold.core.view import View
 from refold.edits import Edit
 from refold.messages import Message
@@ -155,13 +155,13 @@ def revert(before: EditedSession, edits: Sequence[Edit], after: EditedSession) -
 
 
 def check(
-    edited: EditedSession, violations: Sequence[Violation], repaired: Repaired | None
+    edited: EditedSession, violations: Sequence[Violation], repaired: RepairResult | None
 ) -> Document:
     """Return the answer of `refold check` for one session."""
     document = {**session(edited), "violations": list(map(_violation, violations))}
     if repaired is not None:
         document["repairs"] = [asdict(repair) for repair in repaired.repairs]
-        document["left"] = list(map(_violation, repaired.left))
+        document["remaining"] = list(map(_violation, repaired.remaining))
     return document
 
 

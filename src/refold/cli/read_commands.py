@@ -18,7 +18,7 @@ from refold.cli.options import (
     session_options,
     write_request,
 )
-from refold.codecs.repair import Repaired
+from refold.codecs.repair import RepairResult
 from refold.codecs.repair import check as find_violations
 from refold.codecs.repair import repair as repair_payload
 from refold.errors import FormatError
@@ -27,7 +27,7 @@ from refold.rules.rule import Violation
 from refold.session_files.edited_session import EditedSession, find_owner, ledger_rows, open_edited
 from refold.stores import MemoryStore
 
-_Check = tuple[EditedSession, Sequence[Violation], Repaired | None]
+_Check = tuple[EditedSession, Sequence[Violation], RepairResult | None]
 
 
 @click.command(epilog="Example: refold stats ~/.claude/projects")
@@ -192,7 +192,7 @@ def check(
     else:
         console = terminal.err() if output == "-" else terminal.out()
         read_output.show_violations(rows, console)
-    return int(any(repaired.left if repaired else violations for _, violations, repaired in rows))
+    return int(any(repaired.remaining if repaired else violations for _, violations, repaired in rows))
 
 
 def _payload_in(path: str, format: str | None) -> Any:

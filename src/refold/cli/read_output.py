@@ -13,7 +13,7 @@ from refold.cli import terminal
 from refold.cli.compaction import dollars
 from refold.cli.message_lines import Line, gist
 from refold.cli.terminal import bar, clean, grid, plural, print_columns, print_line, short, tokens
-from refold.codecs.repair import Repaired
+from refold.codecs.repair import RepairResult
 from refold.core.breakdown import break_down
 from refold.core.view import View
 from refold.messages import Content, Message, Part
@@ -192,7 +192,7 @@ def show_hits(rows: Sequence[tuple[EditedSession, Sequence[Hit]]], limit: int) -
 
 
 def show_violations(
-    rows: Sequence[tuple[EditedSession, Sequence[Violation], Repaired | None]], console: Console
+    rows: Sequence[tuple[EditedSession, Sequence[Violation], RepairResult | None]], console: Console
 ) -> None:
     """Print what a provider would refuse, and what was repaired."""
     for edited, violations, repaired in rows:
@@ -201,7 +201,7 @@ def show_violations(
             print_line(console, f"{name}: {_violation(violation)}", "red")
         for repair in repaired.repairs if repaired else ():
             print_line(console, f"mended #{repair.at} {repair.rule} {clean(repair.text)}", "green")
-        for violation in repaired.left if repaired else ():
+        for violation in repaired.remaining if repaired else ():
             why = f" ({violation.unmended})" if violation.unmended else ""
             print_line(console, f"left {_violation(violation)}{why}", "yellow")
         if not violations:

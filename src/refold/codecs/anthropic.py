@@ -7,17 +7,17 @@ from itertools import chain
 from typing import Any, Literal
 
 from refold.codecs.blocks import (
-    arguments,
+    as_dict,
+    as_opaque,
     canonical_all,
-    contents,
+    intern_text,
     kind_of,
-    opaque,
-    plain,
-    reshape,
-    shared,
+    parse_arguments,
+    read_content,
+    write_content,
 )
 from refold.codecs.codec import Wire
-from refold.codecs.media import media
+from refold.codecs.media import read_media
 from refold.errors import FormatError
 from refold.messages import (
     Content,
@@ -45,7 +45,14 @@ _MODEL = re.compile(r"claude-(?:([a-z]+)-)?(\d+)(?:[-.](\d{1,2})(?!\d))?(?:-([a-
 _BLOCKS = frozenset(
     {
         *("tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document"),
-        *("server_tool_use", "mcp_tool_use", "mcp_tool_result", "search_result", "container_upload", "compaction"),
+        *(
+            "server_tool_use",
+            "mcp_tool_use",
+            "mcp_tool_result",
+            "search_result",
+            "container_upload",
+            "compaction",
+        ),
     }
 )
 """Blocks of this API alone; so are all that end in `_tool_result`."""
@@ -77,10 +84,10 @@ def older_rules(body: Mapping[str, Any]) -> Rules:
 
 def _is_older(model: Any) -> bool:
     """Whether this is a Claude model from before preserved thinking (AN-7)."""
-    found = _MODEL.search(model.lower()) if isinstance(model, str) else None
-    if found is None:
+    match = _MODEL.search(model.lower()) if isinstance(model, str) else None
+    if match is None:
         return False
-    family, major, minor, after = found.groups()
+    family, major, minor, after = match.groups()
     version = (int(major), int(minor or 0))
     first = BOUND_FROM.get(family or after or "")
     return version < first if first else version < (5, 0)
@@ -92,7 +99,9 @@ def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:
     """
     if not all(isinstance(item, dict) or hasattr(item, "model_dump") for item in items):
         return 0
-    score = 1 + 3 * ("system" in body) + 3 * _has_schema(body.get("tools")) + 2 * ("thinking" in body)
+    score = (
+        1 + 3 * ("system" in body) + 3 * _has_schema(body.get("tools")) + 2 * ("thinking" in body)
+    )
     score += str(body.get("model", "")).startswith("claude") + ("anthropic_version" in body)
     for item in items:
         if isinstance(item, dict):
@@ -130,8 +139,14 @@ def system(body: Mapping[str, Any], head: Sequence[Wire]) -> tuple[Part, ...]:
     """The field `system`, then leading system messages. Claude Code's billing header, which changes
     with the first message, is no part of it.
     """
-    said = chain(contents(body.get("system"), _read), *(decode(item, ()).parts for item in head))
-    return tuple(p for p in said if not (isinstance(p, Text) and p.text.startswith("x-anthropic-billing-header:")))
+    parts = chain(
+        read_content(body.get("system"), _read), *(decode(item, ()).parts for item in head)
+    )
+    return tuple(
+        p
+        for p in parts
+        if not (isinstance(p, Text) and p.text.startswith("x-anthropic-billing-header:"))
+    )
 
 
 def tools(body: Mapping[str, Any]) -> tuple[str, ...]:
@@ -144,11 +159,11 @@ def tools(body: Mapping[str, Any]) -> tuple[str, ...]:
 
 def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - the protocol's
     """One message. Raises `FormatError` when *item* is no object."""
-    item = plain(item, "an Anthropic message")
+    item = as_dict(item, "an Anthropic message")
     role = item.get("role")
     if not _is_message(item):
-        return Message(role if isinstance(role, str) else "user", (opaque(item),))
-    return Message(shared(role), contents(item.get("content"), _read))
+        return Message(role if isinstance(role, str) else "user", (as_opaque(item),))
+    return Message(intern_text(role), read_content(item.get("content"), _read))
 
 
 def _is_message(item: dict[str, Any]) -> bool:
@@ -157,72 +172,84 @@ def _is_message(item: dict[str, Any]) -> bool:
 
 def _read(block: Any) -> Part:
     if type(block) is not dict:
-        return _read_odd(block)
+        return _read_object(block)
     kind = block.get("type")
     try:
         if kind == "text":
             text = block["text"]
-            return Text(text) if isinstance(text, str) else opaque(block)
+            return Text(text) if isinstance(text, str) else as_opaque(block)
         if kind == "tool_use":
-            return ToolCall(_word(block["id"]), _word(block["name"]), canonicalize(block.get("input", {})))
+            return ToolCall(
+                _expect_name(block["id"]),
+                _expect_name(block["name"]),
+                canonicalize(block.get("input", {})),
+            )
         if kind == "tool_result":
-            return _result(block)
+            return _read_result(block)
         if kind == "thinking":
-            return Thinking(_str(block.get("thinking", "")), _str(block.get("signature", "")))
+            return Thinking(
+                _expect_text(block.get("thinking", "")), _expect_text(block.get("signature", ""))
+            )
         if kind == "redacted_thinking":
-            return Thinking("", _str(block.get("data", "")))
+            return Thinking("", _expect_text(block.get("data", "")))
         if kind in {"image", "document"}:
-            return _media(block, kind)
+            return _read_media(block, kind)
     except (KeyError, TypeError):
         pass
-    return _unknown(block)
+    return _read_unknown(block)
 
 
-def _str(value: Any) -> str:
+def _expect_text(value: Any) -> str:
     """*value* if it is a string; `TypeError` sends the block to the unknown ones."""
     if not isinstance(value, str):
         raise TypeError(kind_of(value))
     return value
 
 
-def _word(value: Any) -> str:
-    return shared(_str(value))
+def _expect_name(value: Any) -> str:
+    return intern_text(_expect_text(value))
 
 
-def _read_odd(block: Any) -> Part:
+def _read_object(block: Any) -> Part:
     if isinstance(block, str):
         return Text(block)
     if isinstance(block, Mapping) or hasattr(block, "model_dump"):
-        return _read(plain(block, "a content block"))
-    return opaque(block)
+        return _read(as_dict(block, "a content block"))
+    return as_opaque(block)
 
 
-def _result(block: dict[str, Any]) -> ToolResult:
-    content: tuple[Content, ...] = contents(block.get("content"), _read_inner)
-    return ToolResult(_word(block["tool_use_id"]), content, block.get("is_error") is True)
+def _read_result(block: dict[str, Any]) -> ToolResult:
+    content: tuple[Content, ...] = read_content(block.get("content"), _read_inner)
+    return ToolResult(_expect_name(block["tool_use_id"]), content, block.get("is_error") is True)
 
 
 def _read_inner(block: Any) -> Content:
     """A block inside a result: calls and thinking have no meaning there."""
     part = _read(block)
-    return part if isinstance(part, _INNER) else opaque(block)
+    return part if isinstance(part, _INNER) else as_opaque(block)
 
 
-def _media(block: dict[str, Any], kind: str) -> Part:
+def _read_media(block: dict[str, Any], kind: str) -> Part:
     source = block["source"]
     form = source["type"]
     if form == "base64":
-        return media(kind, _str(source.get("media_type", "")), _str(source["data"]), None)
+        return read_media(
+            kind, _expect_text(source.get("media_type", "")), _expect_text(source["data"]), None
+        )
     if form in {"url", "file"}:
-        return media(kind, "", None, _str(source["url" if form == "url" else "file_id"]))
-    return _unknown(block)
+        return read_media(
+            kind, "", None, _expect_text(source["url" if form == "url" else "file_id"])
+        )
+    return _read_unknown(block)
 
 
-def _unknown(block: dict[str, Any]) -> Opaque:
+def _read_unknown(block: dict[str, Any]) -> Opaque:
     """Server-side tools show what they open and close by their ids (AN-3)."""
     kind = str(block.get("type"))
     closes = block.get("tool_use_id") or ""
-    return opaque(block, opens=block.get("id") if kind.endswith("tool_use") else "", closes=closes)
+    return as_opaque(
+        block, opens=block.get("id") if kind.endswith("tool_use") else "", closes=closes
+    )
 
 
 # --- writing ---------------------------------------------------------------------------------
@@ -232,29 +259,39 @@ def encode(message: Message) -> Wire:
     """A message of our own making. Raises `FormatError` for embedded media, whose bytes are not here."""
     role = "user" if message.role == "tool" else message.role
     only = message.parts[0] if len(message.parts) == 1 else None
-    content = only.text if isinstance(only, Text) else [_write(None, part) for part in message.parts]
+    content = (
+        only.text if isinstance(only, Text) else [_write(None, part) for part in message.parts]
+    )
     return {"role": role, "content": content}
 
 
 def patch(item: Wire, message: Message) -> Wire:
     """*item*, saying what *message* says; blocks that did not change stay the same objects."""
-    old = plain(item, "an Anthropic message")
+    old = as_dict(item, "an Anthropic message")
     if not _is_message(old) and decode(old, ()) == message:
         return item
-    content = reshape(old.get("content"), message.parts, _read, _write)
+    content = write_content(old.get("content"), message.parts, _read, _write)
     return item if content is old.get("content") else {**old, "content": content}
 
 
 def _write(block: Any, part: Part) -> Any:
     """A block that says *part*, made from *block* where there is one."""
-    old = plain(block, "a content block") if block is not None and not isinstance(block, str) else {}
+    old = (
+        as_dict(block, "a content block")
+        if block is not None and not isinstance(block, str)
+        else {}
+    )
     match part:
         case Text(text):
             return {**(old or {"type": "text"}), "text": text}
         case Thinking(text, signature):
-            return old | _thinking(text, signature, old.get("type"))
+            return old | _write_thinking(text, signature, old.get("type"))
         case ToolCall(id, name):
-            return {**(old or {"type": "tool_use", "id": id}), "name": name, "input": arguments(part)}
+            return {
+                **(old or {"type": "tool_use", "id": id}),
+                "name": name,
+                "input": parse_arguments(part),
+            }
         case ToolResult():
             return _write_result(old, part)
         case Opaque():
@@ -263,15 +300,17 @@ def _write(block: Any, part: Part) -> Any:
             return _write_media(part)
 
 
-def _thinking(text: str, signature: str, kind: Any) -> dict[str, Any]:
+def _write_thinking(text: str, signature: str, kind: Any) -> dict[str, Any]:
     if kind == "redacted_thinking" or (kind is None and not text):
         return {"type": "redacted_thinking", "data": signature}
     return {"type": "thinking", "thinking": text, "signature": signature}
 
 
 def _write_result(old: dict[str, Any], part: ToolResult) -> dict[str, Any]:
-    block: dict[str, Any] = dict(old) if old else {"type": "tool_result", "tool_use_id": part.id, "content": ""}
-    content = reshape(block.get("content"), part.content, _read_inner, _write)
+    block: dict[str, Any] = (
+        dict(old) if old else {"type": "tool_result", "tool_use_id": part.id, "content": ""}
+    )
+    content = write_content(block.get("content"), part.content, _read_inner, _write)
     if content is not block.get("content"):
         block["content"] = content
     if part.error != (block.get("is_error") is True):
@@ -287,8 +326,8 @@ def _write_media(part: Media) -> dict[str, Any]:
 
 def merge(first: Wire, second: Wire) -> Wire:
     """Two messages of one role as one: the blocks of both, in order."""
-    one, two = plain(first, "an Anthropic message"), plain(second, "an Anthropic message")
-    return {**one, "content": [*_blocks(one.get("content")), *_blocks(two.get("content"))]}
+    first, second = as_dict(first, "an Anthropic message"), as_dict(second, "an Anthropic message")
+    return {**first, "content": [*_blocks(first.get("content")), *_blocks(second.get("content"))]}
 
 
 def _blocks(content: Any) -> Sequence[Any]:

@@ -23,37 +23,43 @@ class Codec(Protocol):
         """The body's field that holds the conversation, such as `messages`, `input`, `contents`."""
 
     def rules(self, body: Mapping[str, Any]) -> Rules:
-        """What this API refuses, for the model that *body* names (`{}` for a bare list)."""
+        """Return what this API refuses, for the model that *body* names (`{}` for a bare list)."""
 
     def fits(self, body: Mapping[str, Any], items: Sequence[Wire]) -> int:
-        """How surely a payload is of this format: 0 not at all, 1 possible, more is surer."""
+        """Rate how surely a payload is of this format: 0 not at all, 1 possible, more is surer."""
 
     def is_system(self, item: Wire) -> bool:
         """May this leading entry stand in the head (system prompt), outside the transcript?"""
 
     def system(self, body: Mapping[str, Any], head: Sequence[Wire]) -> tuple[Part, ...]:
-        """The system prompt, wherever the format keeps it."""
+        """Return the system prompt, wherever the format keeps it."""
 
     def tools(self, body: Mapping[str, Any]) -> tuple[str, ...]:
-        """Each tool definition as canonical JSON."""
+        """Return each tool definition as canonical JSON."""
 
     def decode(self, item: Wire, prior: Sequence[Message]) -> Message:
-        """One entry in canonical form; *prior* is what was decoded before it.
+        """Decode one entry; *prior* is what was decoded before it.
 
-        Raises `FormatError` when *item* is not even of the right JSON type."""
+        Raises `FormatError` when *item* is not even of the right JSON type.
+        """
 
     def encode(self, message: Message) -> Wire:
-        """A message of our own making (a summary) in wire form."""
+        """Encode a message that came from no entry, such as a summary."""
 
     def patch(self, item: Wire, message: Message) -> Wire:
-        """*item*, changed as little as needed to say what *message* says; unknown fields stay."""
+        """Change *item* as little as needed to say what *message* says; unknown fields stay."""
 
     def merge(self, first: Wire, second: Wire) -> Wire:
-        """Two neighbours of one role as one entry."""
+        """Join two neighbours of one role to one entry."""
 
 
 def with_rules(codec: Codec, rules: Callable[[Mapping[str, Any]], Rules]) -> Codec:
-    """*codec* with other *rules*: of an account, a server that is milder, or with rules of your own. Keep what it gives: two
-    of them are two formats."""
+    """Return *codec* with other *rules*: of an account, of a milder server, or your own.
+
+    Call it once and keep the result: two of them are two formats.
+    """
     names = [name for name in vars(Codec) if not name.startswith("_")]
-    return cast("Codec", SimpleNamespace(**{name: getattr(codec, name) for name in names} | {"rules": rules}))
+    return cast(
+        "Codec",
+        SimpleNamespace(**{name: getattr(codec, name) for name in names} | {"rules": rules}),
+    )

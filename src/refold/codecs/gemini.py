@@ -5,18 +5,18 @@ from itertools import chain, count
 from typing import Any
 
 from refold.codecs.blocks import (
-    answer,
-    arguments,
+    as_dict,
+    as_opaque,
     canonical_all,
-    nameless,
-    opaque,
-    plain,
-    rewrite,
-    shared,
+    intern_text,
+    match_results,
+    parse_arguments,
     text_of,
+    without_ids,
+    write_blocks,
 )
 from refold.codecs.codec import Wire
-from refold.codecs.media import media
+from refold.codecs.media import read_media
 from refold.errors import FormatError
 from refold.messages import (
     Content,
@@ -52,7 +52,9 @@ def rules(body: Mapping[str, Any]) -> Rules:  # noqa: ARG001 - the protocol's
 
 def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:
     """`parts` and the role `model` are sure signs."""
-    score = 1 + 3 * any(key in body for key in ("systemInstruction", "system_instruction", "generationConfig"))
+    score = 1 + 3 * any(
+        key in body for key in ("systemInstruction", "system_instruction", "generationConfig")
+    )
     for item in items:
         if isinstance(item, dict):
             if "parts" not in item and ("content" in item or "type" in item):
@@ -70,23 +72,29 @@ def is_system(item: Wire) -> bool:
 
 def system(body: Mapping[str, Any], head: Sequence[Wire]) -> tuple[Part, ...]:
     """`systemInstruction`, in either spelling, then leading system entries."""
-    said = body.get("systemInstruction") or body.get("system_instruction")
-    own = (Text(said),) if isinstance(said, str) else decode(said, ()).parts if isinstance(said, dict) else ()
+    instruction = body.get("systemInstruction") or body.get("system_instruction")
+    own = (
+        (Text(instruction),)
+        if isinstance(instruction, str)
+        else decode(instruction, ()).parts
+        if isinstance(instruction, dict)
+        else ()
+    )
     return (*own, *chain.from_iterable(decode(item, ()).parts for item in head))
 
 
 def tools(body: Mapping[str, Any]) -> tuple[str, ...]:
     """Each function declaration, and each other tool, as canonical JSON."""
-    return tuple(chain.from_iterable(_declared(tool) for tool in _list(body.get("tools"))))
+    return tuple(chain.from_iterable(_read_tool(tool) for tool in _list(body.get("tools"))))
 
 
-def _declared(tool: Any) -> Sequence[str]:
+def _read_tool(tool: Any) -> Sequence[str]:
     names = ("functionDeclarations", "function_declarations")
     if not isinstance(tool, dict):
         return (canonicalize(tool),)
     functions = chain.from_iterable(canonical_all(tool.get(name)) for name in names)
-    others = {key: value for key, value in tool.items() if key not in names}
-    return (*functions, *([canonicalize(others)] if others else ()))
+    rest = {key: value for key, value in tool.items() if key not in names}
+    return (*functions, *([canonicalize(rest)] if rest else ()))
 
 
 def _list(value: Any) -> Sequence[Any]:
@@ -100,29 +108,29 @@ def decode(item: Wire, prior: Sequence[Message]) -> Message:
     """One content; one that calls functions is the model's, also where it names no role or the user's. A call's id is its position and its
     place among the message's calls; a response has the id of the call that it answers. Raises `FormatError` when *item* is no object.
     """
-    item = plain(item, "a Gemini content")
+    item = as_dict(item, "a Gemini content")
     role, blocks = item.get("role", "user"), item.get("parts", [])
     if (
         not isinstance(role, str | None)
         or not isinstance(blocks, list | tuple | None)
         or not ("role" in item or blocks)
     ):
-        return Message(_role(role), (opaque(item),))
+        return Message(_role(role), (as_opaque(item),))
     parts = tuple(map(_read, blocks or ()))
     speaker = _role(role)
     if speaker == "user" and any(isinstance(part, ToolCall) for part in parts):
         speaker = "assistant"
-    return Message(speaker, _linked(parts, prior))
+    return Message(speaker, _with_ids(parts, prior))
 
 
 def _role(role: Any) -> str:
-    return _ROLES.get(role) or shared(role) if isinstance(role, str) else "user"
+    return _ROLES.get(role) or intern_text(role) if isinstance(role, str) else "user"
 
 
-def _linked(parts: tuple[Part, ...], prior: Sequence[Message]) -> tuple[Part, ...]:
+def _with_ids(parts: tuple[Part, ...], prior: Sequence[Message]) -> tuple[Part, ...]:
     """*parts* with ids for calls and results."""
     results = [part for part in parts if isinstance(part, ToolResult)]
-    answers = iter(answer(results, prior) if results else ())
+    answers = iter(match_results(results, prior) if results else ())
     calls = count()
     return tuple(
         ToolCall(f"{len(prior)}.{next(calls)}", part.name, part.arguments)
@@ -138,77 +146,85 @@ def _read(block: Any) -> Part:
     if isinstance(block, str):
         return Text(block)
     if hasattr(block, "model_dump"):
-        block = plain(block, "a part")
+        block = as_dict(block, "a part")
     try:
-        return _known(block) or opaque(block, MOVED)
+        return _read_known(block) or as_opaque(block, MOVED)
     except (KeyError, TypeError, AttributeError):
-        return opaque(block, MOVED)
+        return as_opaque(block, MOVED)
 
 
-def _known(block: dict[str, Any]) -> Part | None:
+def _read_known(block: dict[str, Any]) -> Part | None:
     """Raises `KeyError`, `TypeError` or `AttributeError` for a part of another shape."""
     if "text" in block:
-        return _text(block)
+        return _read_text(block)
     if call := block.get("functionCall") or block.get("function_call"):
-        return ToolCall("", shared(_str(call["name"])), canonicalize(call.get("args") or {}))
+        return ToolCall(
+            "", intern_text(_expect_text(call["name"])), canonicalize(call.get("args") or {})
+        )
     if response := block.get("functionResponse") or block.get("function_response"):
-        return _result(response)
+        return _read_result(response)
     if data := block.get("inlineData") or block.get("inline_data"):
         mime = data.get("mimeType") or data.get("mime_type") or ""
-        return media(_kind(mime), mime, _str(data["data"]), None)
+        return read_media(_media_kind(mime), mime, _expect_text(data["data"]), None)
     if file := block.get("fileData") or block.get("file_data"):
         mime = file.get("mimeType") or file.get("mime_type") or ""
-        return media(_kind(mime), mime, None, _str(file.get("fileUri") or file.get("file_uri")))
+        return read_media(
+            _media_kind(mime), mime, None, _expect_text(file.get("fileUri") or file.get("file_uri"))
+        )
     return None
 
 
-def _str(value: Any) -> str:
+def _expect_text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError
     return value
 
 
-def _text(block: dict[str, Any]) -> Part:
-    text = _str(block["text"])
+def _read_text(block: dict[str, Any]) -> Part:
+    text = _expect_text(block["text"])
     signature = block.get("thoughtSignature") or block.get("thought_signature")
     if block.get("thought") is True or (signature and not text):
         return Thinking(text, signature if isinstance(signature, str) else "")
     return Text(text)
 
 
-def _kind(mime: str) -> str:
+def _media_kind(mime: str) -> str:
     kind = mime.partition("/")[0]
     return kind if kind in ("image", "audio", "video") else "document"
 
 
-def _main(name: Any, response: Any) -> tuple[str, dict[str, Any]] | None:
+def _main_field(name: Any, response: Any) -> tuple[str, dict[str, Any]] | None:
     """The field of a response that holds its text, and the other fields; a repeated name is none."""
     if not isinstance(response, dict):
         return None
     if len(response) == 1:
         [(key, value)] = response.items()
         return (key, {}) if isinstance(value, str) and key != "name" else None
-    fields = {key: value for key, value in response.items() if not (key == "name" and value == name)}
-    main = next((k for k in (MAIN if len(fields) != 1 else fields) if isinstance(fields.get(k), str)), None)
+    fields = {
+        key: value for key, value in response.items() if not (key == "name" and value == name)
+    }
+    main = next(
+        (k for k in (MAIN if len(fields) != 1 else fields) if isinstance(fields.get(k), str)), None
+    )
     return None if main is None else (main, {k: v for k, v in fields.items() if k != main})
 
 
-def _result(answer: dict[str, Any]) -> ToolResult:
-    name, response = _str(answer.get("name", "")), answer.get("response")
-    main = _main(name, response)
-    more = tuple(map(_read_inner, _list(answer["parts"]))) if "parts" in answer else ()
+def _read_result(answer: dict[str, Any]) -> ToolResult:
+    name, response = _expect_text(answer.get("name", "")), answer.get("response")
+    main = _main_field(name, response)
+    media_parts = tuple(map(_read_inner, _list(answer["parts"]))) if "parts" in answer else ()
     if main is None:
-        said: tuple[Content, ...] = (Text(canonicalize(response)),) if response else ()
-        return ToolResult("", (*said, *more), name=name)
-    key, others = main
-    text = (Text(response[key]),) if response[key] else ()  # type: ignore[index]  # an object, as `_main` found
-    rest = (Opaque("response", canonicalize(others)),) if others else ()
-    return ToolResult("", (*text, *rest, *more), key == "error", name)
+        texts: tuple[Content, ...] = (Text(canonicalize(response)),) if response else ()
+        return ToolResult("", (*texts, *media_parts), name=name)
+    key, rest_fields = main
+    text = (Text(response[key]),) if response[key] else ()  # type: ignore[index]  # an object, as `_main_field` found
+    rest = (Opaque("response", canonicalize(rest_fields)),) if rest_fields else ()
+    return ToolResult("", (*text, *rest, *media_parts), key == "error", name)
 
 
 def _read_inner(block: Any) -> Content:
     part = _read(block)
-    return part if isinstance(part, Text | Media | Opaque) else opaque(block, MOVED)
+    return part if isinstance(part, Text | Media | Opaque) else as_opaque(block, MOVED)
 
 
 # --- writing ---------------------------------------------------------------------------------
@@ -222,25 +238,33 @@ def encode(message: Message) -> Wire:
 
 def patch(item: Wire, message: Message) -> Wire:
     """*item*, saying what *message* says; signatures, unknown fields and unchanged parts stay."""
-    item = plain(item, "a Gemini content")
-    old, new = nameless(decode(item, ())), nameless(message)
+    item = as_dict(item, "a Gemini content")
+    old, new = without_ids(decode(item, ())), without_ids(message)
     if old == new:
         return item
     blocks = item.get("parts") if len(_list(item.get("parts"))) == len(old.parts) else None
-    return {**item, "parts": rewrite(blocks or [None] * len(old.parts), old.parts, new.parts, _write)}
+    return {
+        **item,
+        "parts": write_blocks(blocks or [None] * len(old.parts), old.parts, new.parts, _write),
+    }
 
 
 def _write(block: Any, part: Part) -> Any:
     """A part that says *part*, made from *block* where there is one."""
-    old = plain(block, "a part") if block is not None and not isinstance(block, str) else {}
+    old = as_dict(block, "a part") if block is not None and not isinstance(block, str) else {}
     match part:
         case Text(text):
             return {**old, "text": text}
         case Thinking(text, signature):
-            return {**old, "text": text, "thought": True, **({"thoughtSignature": signature} if signature else {})}
+            return {
+                **old,
+                "text": text,
+                "thought": True,
+                **({"thoughtSignature": signature} if signature else {}),
+            }
         case ToolCall(_, name):
             key = "function_call" if "function_call" in old else "functionCall"
-            return {**old, key: {**old.get(key, {}), "name": name, "args": arguments(part)}}
+            return {**old, key: {**old.get(key, {}), "name": name, "args": parse_arguments(part)}}
         case ToolResult():
             key = "function_response" if "function_response" in old else "functionResponse"
             return {**old, key: _write_result(old.get(key) or {}, part)}
@@ -253,22 +277,22 @@ def _write(block: Any, part: Part) -> Any:
 
 def _write_result(old: dict[str, Any], part: ToolResult) -> dict[str, Any]:
     """The response, with its text replaced in the field it stood in."""
-    was = _result(old) if old else ToolResult("")
+    was = _read_result(old) if old else ToolResult("")
     rest = [p for p in part.content if isinstance(p, Opaque) and p.kind == "response"]
-    more = [p for p in part.content if not isinstance(p, Text) and p not in rest]
-    said = [p for p in part.content if isinstance(p, Text)]
+    media_parts = [p for p in part.content if not isinstance(p, Text) and p not in rest]
+    texts = [p for p in part.content if isinstance(p, Text)]
     out = {**old, "name": part.name or old.get("name") or part.id}
     if (
-        said != [p for p in was.content if isinstance(p, Text)]
+        texts != [p for p in was.content if isinstance(p, Text)]
         or part.error != was.error
         or bool(rest) != _has_rest(was)
     ):
-        out["response"] = _response(old, text_of(said), rest, error=part.error)
+        out["response"] = _write_response(old, text_of(texts), rest, error=part.error)
     out.setdefault("response", {"error" if part.error else "output": ""})
     blocks = _list(old.get("parts"))
     before = [_read_inner(block) for block in blocks]
-    if before != more:
-        out["parts"] = rewrite(blocks, before, more, _write)
+    if before != media_parts:
+        out["parts"] = write_blocks(blocks, before, media_parts, _write)
     return out
 
 
@@ -276,15 +300,21 @@ def _has_rest(result: ToolResult) -> bool:
     return any(isinstance(part, Opaque) and part.kind == "response" for part in result.content)
 
 
-def _response(old: dict[str, Any], text: str, rest: Sequence[Opaque], *, error: bool) -> dict[str, Any]:
-    main = _main(old.get("name"), old.get("response"))
-    key, others = main or ("output", {})
+def _write_response(
+    old: dict[str, Any], text: str, rest: Sequence[Opaque], *, error: bool
+) -> dict[str, Any]:
+    main = _main_field(old.get("name"), old.get("response"))
+    key, rest_fields = main or ("output", {})
     key = "error" if error else "output" if key == "error" else key
-    name = {"name": old["name"]} if main and "name" in old["response"] and "name" not in others else {}
-    return {**name, **(others if rest else {}), key: text}
+    name = (
+        {"name": old["name"]}
+        if main and "name" in old["response"] and "name" not in rest_fields
+        else {}
+    )
+    return {**name, **(rest_fields if rest else {}), key: text}
 
 
 def merge(first: Wire, second: Wire) -> Wire:
     """Two contents of one role as one: the parts of both, in order."""
-    one, two = plain(first, "a Gemini content"), plain(second, "a Gemini content")
-    return {**one, "parts": [*_list(one.get("parts")), *_list(two.get("parts"))]}
+    first, second = as_dict(first, "a Gemini content"), as_dict(second, "a Gemini content")
+    return {**first, "parts": [*_list(first.get("parts")), *_list(second.get("parts"))]}

@@ -12,8 +12,8 @@ _SEGMENTS = 200
 """JPEG segments looked at before giving up; real files have a dozen before the frame header."""
 
 
-def media(kind: str, mime: str, data: str | None, url: str | None) -> Media:
-    """A media part, out of base64 *data* or a *url* (an https URL, a `data:` URL or a file id).
+def read_media(kind: str, mime: str, data: str | None, url: str | None) -> Media:
+    """Read a media part from base64 *data* or a *url* (https, `data:`, or a file id).
 
     *ref* is the URL, or `blake2b:` and the hash of the base64 text in one spelling (standard
     alphabet, no padding, no line breaks), so that clients which re-encode name the same bytes.
@@ -32,21 +32,23 @@ def media(kind: str, mime: str, data: str | None, url: str | None) -> Media:
     return Media(kind, mime, f"blake2b:{digest}", width, height, len(plain) * 3 // 4)
 
 
-def _peek(plain: str, start: int, stop: int) -> bytes:
-    """Bytes *start* to *stop* of the decoded data, without decoding the rest; fewer at the end or in garbage."""
+def _decode_range(plain: str, start: int, stop: int) -> bytes:
+    """Decode bytes *start* to *stop* and nothing else; fewer at the end or in garbage."""
     first = start // 3 * 4
     text = plain[first : (stop + 2) // 3 * 4]
     if len(text) % 4 == 1:
         text = text[:-1]
     try:
-        return b64decode(text + "=" * (-len(text) % 4), validate=True)[start % 3 : start % 3 + stop - start]
+        return b64decode(text + "=" * (-len(text) % 4), validate=True)[
+            start % 3 : start % 3 + stop - start
+        ]
     except (binascii.Error, ValueError):
         return b""
 
 
 def _dimensions(plain: str) -> tuple[int, int]:
-    """Width and height in pixels; (0, 0) when the header says nothing we can read."""
-    head = _peek(plain, 0, 30)
+    """Return width and height in pixels; (0, 0) when the header says nothing we can read."""
+    head = _decode_range(plain, 0, 30)
     if head[:8] == b"\x89PNG\r\n\x1a\n" and len(head) >= 24:
         return _big(head[16:20]), _big(head[20:24])
     if head[:6] in {b"GIF87a", b"GIF89a"} and len(head) >= 10:
@@ -71,10 +73,10 @@ def _webp(head: bytes) -> tuple[int, int]:
 
 
 def _jpeg_frames(plain: str) -> Iterator[tuple[int, int]]:
-    """Sizes of the frames: a segment says its length, so an embedded thumbnail is stepped over."""
+    """Yield sizes of frames; a segment says its length, so embedded thumbnails are skipped."""
     at = 2
     for _ in range(_SEGMENTS):
-        segment = _peek(plain, at, at + 9)
+        segment = _decode_range(plain, at, at + 9)
         if len(segment) < 9 or segment[0] != 0xFF:
             return
         marker = segment[1]

@@ -14,7 +14,19 @@ from refold.messages import Part
 from refold.rules.openai_chat import GROWN, RULES
 from refold.rules.rule import Rules
 
-__all__ = ["FIELD", "NAME", "decode", "encode", "fits", "is_system", "merge", "patch", "rules", "system", "tools"]
+__all__ = [
+    "FIELD",
+    "NAME",
+    "decode",
+    "encode",
+    "fits",
+    "is_system",
+    "merge",
+    "patch",
+    "rules",
+    "system",
+    "tools",
+]
 
 NAME = "openai_chat"
 FIELD = "messages"
@@ -39,7 +51,9 @@ def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:
     """Tool messages and calls in their own field are sure signs, a leading system message a weak one. An entry with
     `parts` in place of `content` is Gemini's: what it holds cannot be read here."""
     tools = body.get("tools")
-    score = 1 + 3 * (isinstance(tools, list) and any(isinstance(t, dict) and "function" in t for t in tools))
+    score = 1 + 3 * (
+        isinstance(tools, list) and any(isinstance(t, dict) and "function" in t for t in tools)
+    )
     for item in items:
         if isinstance(item, dict):
             if "parts" in item and "content" not in item and _FIELDS.isdisjoint(item):
@@ -56,7 +70,9 @@ def _item_fits(item: dict[str, Any]) -> int:
     content = item.get("content")
     blocks = content if isinstance(content, list) else ()
     kinds = (block.get("type") if isinstance(block, dict) else None for block in blocks)
-    return 3 * any(isinstance(kind, str) and kind in _BLOCKS for kind in kinds) + (item.get("role") == "system")
+    return 3 * any(isinstance(kind, str) and kind in _BLOCKS for kind in kinds) + (
+        item.get("role") == "system"
+    )
 
 
 def is_system(item: Wire) -> bool:

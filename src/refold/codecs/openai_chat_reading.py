@@ -3,9 +3,16 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from refold.codecs.blocks import answer, content_block, contents, opaque, plain, shared
+from refold.codecs.blocks import (
+    as_dict,
+    as_opaque,
+    intern_text,
+    match_results,
+    read_content,
+    read_content_block,
+)
 from refold.codecs.codec import Wire
-from refold.codecs.media import media
+from refold.codecs.media import read_media
 from refold.messages import (
     Content,
     Media,
@@ -35,16 +42,16 @@ class Slot(NamedTuple):
 
 def decode(item: Wire, prior: Sequence[Message]) -> Message:
     """One message. Raises `FormatError` when *item* is no object."""
-    item = plain(item, "a chat message")
+    item = as_dict(item, "a chat message")
     role = item.get("role")
     if not isinstance(role, str):
-        return Message("user", (opaque(item),))
+        return Message("user", (as_opaque(item),))
     if role in ("tool", "function"):
-        return Message("tool", (_result(item, role, prior),))
+        return Message("tool", (_read_result(item, role, prior),))
     content = item.get("content")
     if type(content) is str and _ORDINARY.issuperset(item):
         return Message(_role(role), (Text(content),) if content else ())
-    return Message(_role(role), tuple([slot[2] for slot in slots_of(item, len(prior))]))
+    return Message(_role(role), tuple([slot[2] for slot in iter_slots(item, len(prior))]))
 
 
 _ORDINARY = frozenset({"role", "content", "name", "cache_control"})
@@ -52,24 +59,26 @@ _ORDINARY = frozenset({"role", "content", "name", "cache_control"})
 
 
 def _role(role: str) -> str:
-    return _ROLES.get(role) or shared(role)
+    return _ROLES.get(role) or intern_text(role)
 
 
-def _result(item: dict[str, Any], role: str, prior: Sequence[Message]) -> ToolResult:
-    content: tuple[Content, ...] = contents(item.get("content"), read_block)
+def _read_result(item: dict[str, Any], role: str, prior: Sequence[Message]) -> ToolResult:
+    content: tuple[Content, ...] = read_content(item.get("content"), read_block)
     link, name = item.get("tool_call_id"), item.get("name")
     result = ToolResult(
-        shared(link) if isinstance(link, str) else "", content, name=name if isinstance(name, str) else ""
+        intern_text(link) if isinstance(link, str) else "",
+        content,
+        name=name if isinstance(name, str) else "",
     )
     if role == "tool":
         return result
-    return ToolResult(answer([result], prior)[0], content, name=result.name)
+    return ToolResult(match_results([result], prior)[0], content, name=result.name)
 
 
-def slots_of(item: dict[str, Any], at: int) -> Iterator[Slot]:
+def iter_slots(item: dict[str, Any], at: int) -> Iterator[Slot]:
     """Every part with its place, in reading order; *at* is the position that names legacy calls."""
     if not _REASONING.isdisjoint(item):
-        yield from _reasoning(item)
+        yield from _iter_reasoning(item)
     content = item.get("content")
     if isinstance(content, list | tuple):
         for block in content:
@@ -77,20 +86,26 @@ def slots_of(item: dict[str, Any], at: int) -> Iterator[Slot]:
     elif content or not isinstance(content, str | None):
         yield Slot("content", content, read_block(content))
     if item.get("refusal"):
-        yield Slot("refusal", item["refusal"], Opaque("refusal", canonicalize({"refusal": item["refusal"]})))
+        yield Slot(
+            "refusal",
+            item["refusal"],
+            Opaque("refusal", canonicalize({"refusal": item["refusal"]})),
+        )
     if item.get("audio"):
-        yield Slot("audio", item["audio"], _heard(item["audio"]))
+        yield Slot("audio", item["audio"], _read_audio(item["audio"]))
     if item.get("function_call"):
-        yield Slot("function_call", item["function_call"], _legacy(item["function_call"], at))
+        yield Slot(
+            "function_call", item["function_call"], _read_legacy_call(item["function_call"], at)
+        )
     if "tool_calls" in item:
-        for call in calls_of(item):
+        for call in tool_call_blocks(item):
             yield Slot("tool_calls", call, read_call(call))
 
 
 _REASONING = frozenset(REASONING)
 
 
-def _reasoning(item: dict[str, Any]) -> Iterator[Slot]:
+def _iter_reasoning(item: dict[str, Any]) -> Iterator[Slot]:
     """All reasoning fields as one part: the first text, and the details as what must go back as it is."""
     text = item.get("reasoning_content") or item.get("reasoning") or ""
     text = text if isinstance(text, str) else canonicalize(text)
@@ -99,7 +114,7 @@ def _reasoning(item: dict[str, Any]) -> Iterator[Slot]:
         yield Slot("reasoning", None, Thinking(text, canonicalize(details) if details else ""))
 
 
-def calls_of(item: dict[str, Any]) -> Sequence[Any]:
+def tool_call_blocks(item: dict[str, Any]) -> Sequence[Any]:
     """The blocks of `tool_calls`; a lone one is sent by some as it is."""
     calls = item.get("tool_calls")
     return calls if isinstance(calls, list | tuple) else () if calls is None else (calls,)
@@ -113,45 +128,47 @@ def read_call(call: Any) -> Part:
             return _tool_call(id, call["custom"]["name"], call["custom"]["input"], free=True)
         return _tool_call(id, call["function"]["name"], call["function"].get("arguments", ""))
     except (KeyError, TypeError, AttributeError):
-        return opaque(call, opens=call.get("id") if isinstance(call, dict) else "")
+        return as_opaque(call, opens=call.get("id") if isinstance(call, dict) else "")
 
 
 def _tool_call(id: Any, name: Any, arguments: Any, *, free: bool = False) -> ToolCall:
     """A call; some servers send arguments as an object. Raises `TypeError` for what is no text."""
     if not (isinstance(id, str) and isinstance(name, str)):
         raise TypeError
-    id, name = shared(id), shared(name)
+    id, name = intern_text(id), intern_text(name)
     if not isinstance(arguments, str):
         return ToolCall(id, name, canonicalize({} if arguments is None else arguments))
     return ToolCall(id, name, arguments if free else canonicalize_text(arguments))
 
 
-def _legacy(call: Any, at: int) -> Part:
+def _read_legacy_call(call: Any, at: int) -> Part:
     try:
         return _tool_call(f"{at}.0", call["name"], call.get("arguments", ""))
     except (KeyError, TypeError, AttributeError):
-        return opaque(call)
+        return as_opaque(call)
 
 
-def _heard(audio: Any) -> Part:
+def _read_audio(audio: Any) -> Part:
     ref = audio.get("id") if isinstance(audio, dict) else None
-    return media("audio", "", None, ref) if isinstance(ref, str) else opaque(audio)
+    return read_media("audio", "", None, ref) if isinstance(ref, str) else as_opaque(audio)
 
 
 def read_block(block: Any) -> Content:
     """One block of a content."""
-    return content_block(block, _media)
+    return read_content_block(block, _read_media)
 
 
-def _media(kind: Any, block: dict[str, Any]) -> Media | None:
+def _read_media(kind: Any, block: dict[str, Any]) -> Media | None:
     """Raises `KeyError`, `TypeError` or `AttributeError` for a block of another shape."""
     match kind:
         case "image_url" | "video_url":
             place = block[kind]
-            return media(kind[:5], "", None, place if isinstance(place, str) else place["url"])
+            return read_media(kind[:5], "", None, place if isinstance(place, str) else place["url"])
         case "input_audio":
-            return media("audio", f"audio/{block[kind].get('format', '')}", block[kind]["data"], None)
+            return read_media(
+                "audio", f"audio/{block[kind].get('format', '')}", block[kind]["data"], None
+            )
         case "file":
             file = block["file"]
-            return media("document", "", None, file.get("file_data") or file["file_id"])
+            return read_media("document", "", None, file.get("file_data") or file["file_id"])
     return None

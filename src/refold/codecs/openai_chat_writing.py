@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from refold.codecs.blocks import align, nameless, plain, reshape
+from refold.codecs.blocks import align, as_dict, without_ids, write_content
 from refold.codecs.codec import Wire
 from refold.codecs.openai_chat_reading import (
     REASONING,
     Slot,
-    calls_of,
     decode,
+    iter_slots,
     read_block,
     read_call,
-    slots_of,
+    tool_call_blocks,
 )
 from refold.errors import FormatError
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
@@ -26,78 +26,101 @@ def encode(message: Message) -> Wire:
         if len(message.parts) != 1 or not isinstance(message.parts[0], ToolResult):
             raise FormatError("a chat message of role 'tool' holds exactly one result")
         result = message.parts[0]
-        content = reshape("", result.content, read_block, _write)
+        content = write_content("", result.content, read_block, _write)
         return {
             "role": "tool",
             "tool_call_id": result.id,
             **({"name": result.name} if result.name else {}),
             "content": content,
         }
-    return _fill({"role": message.role, "content": None if message.calls else ""}, [], message.parts)
+    return _write_parts(
+        {"role": message.role, "content": None if message.calls else ""}, [], message.parts
+    )
 
 
 def patch(item: Wire, message: Message) -> Wire:
     """*item*, saying what *message* says; fields and blocks that did not change stay the same objects."""
-    item = plain(item, "a chat message")
+    item = as_dict(item, "a chat message")
     message, old = _comparable(item, message), _comparable(item, decode(item, ()))
     if old == message:
         return item
     if old.role == "tool":
         result = message.parts[0] if message.parts else None
         if not isinstance(result, ToolResult):
-            return {**item, "content": reshape(item.get("content"), (), read_block, _write)}
+            return {**item, "content": write_content(item.get("content"), (), read_block, _write)}
         named = {"tool_call_id": result.id} if (result.id,) != old.results else {}
-        return {**item, **named, "content": reshape(item.get("content"), result.content, read_block, _write)}
-    return _fill(item, list(slots_of(item, 0)), message.parts)
+        return {
+            **item,
+            **named,
+            "content": write_content(item.get("content"), result.content, read_block, _write),
+        }
+    return _write_parts(item, list(iter_slots(item, 0)), message.parts)
 
 
 def _comparable(item: dict[str, Any], message: Message) -> Message:
     """Legacy calls have no ids on the wire."""
-    return nameless(message) if item.get("function_call") or item.get("role") == "function" else message
+    return (
+        without_ids(message)
+        if item.get("function_call") or item.get("role") == "function"
+        else message
+    )
 
 
-def _fill(item: dict[str, Any], slots: list[Slot], parts: Sequence[Part]) -> dict[str, Any]:
+def _write_parts(item: dict[str, Any], slots: list[Slot], parts: Sequence[Part]) -> dict[str, Any]:
     """*item*, whose parts stand in *slots*, made to say *parts*."""
-    old = [_bare(slot.part, slot.field) for slot in slots]
+    old = [_without_id(slot.part, slot.field) for slot in slots]
     fields: dict[str, list[tuple[Slot | None, Part]]] = {slot.field: [] for slot in slots}
     for at, part in zip(align(old, parts), parts, strict=True):
         slot = None if at is None else slots[at]
-        fields.setdefault(slot.field if slot else _home(part), []).append((slot, part))
+        fields.setdefault(slot.field if slot else _field_for(part), []).append((slot, part))
     out = dict(item)
     for field, pairs in fields.items():
-        if [slot and slot.part for slot, _ in pairs] != [s.part for s in slots if s.field == field] or any(
-            slot is None or _bare(slot.part, field) != part for slot, part in pairs
-        ):
-            _set(out, field, pairs)
+        if [slot and slot.part for slot, _ in pairs] != [
+            s.part for s in slots if s.field == field
+        ] or any(slot is None or _without_id(slot.part, field) != part for slot, part in pairs):
+            _set_field(out, field, pairs)
     return out
 
 
-def _bare(part: Part, field: str) -> Part:
-    return ToolCall("", part.name, part.arguments) if field == "function_call" and isinstance(part, ToolCall) else part
+def _without_id(part: Part, field: str) -> Part:
+    return (
+        ToolCall("", part.name, part.arguments)
+        if field == "function_call" and isinstance(part, ToolCall)
+        else part
+    )
 
 
-def _home(part: Part) -> str:
+def _field_for(part: Part) -> str:
     match part:
         case Thinking():
             return "reasoning"
         case ToolCall():
             return "tool_calls"
         case ToolResult():
-            raise FormatError("a chat message of role 'user' or 'assistant' cannot hold a tool's result")
+            raise FormatError(
+                "a chat message of role 'user' or 'assistant' cannot hold a tool's result"
+            )
     return "content"
 
 
-def _set(out: dict[str, Any], field: str, pairs: list[tuple[Slot | None, Part]]) -> None:
+def _set_field(out: dict[str, Any], field: str, pairs: list[tuple[Slot | None, Part]]) -> None:
     """Write one field's parts into *out*; a field that has none left goes."""
     match field:
         case "reasoning":
             _set_reasoning(out, [part for _, part in pairs])
         case "content":
-            out["content"] = _content(out.get("content"), pairs, empty=None if out.get("tool_calls") else "")
+            out["content"] = _write_blocks(
+                out.get("content"), pairs, empty=None if out.get("tool_calls") else ""
+            )
         case "tool_calls" if pairs:
-            out["tool_calls"] = [_write_call(slot.block if slot else None, part) for slot, part in pairs]
+            out["tool_calls"] = [
+                _write_call(slot.block if slot else None, part) for slot, part in pairs
+            ]
         case "function_call" if pairs:
-            out["function_call"] = {**out["function_call"], "arguments": getattr(pairs[0][1], "arguments", "")}
+            out["function_call"] = {
+                **out["function_call"],
+                "arguments": getattr(pairs[0][1], "arguments", ""),
+            }
         case _ if not pairs:
             out.pop(field, None)
 
@@ -108,21 +131,26 @@ def _set_reasoning(out: dict[str, Any], parts: list[Part]) -> None:
         del out[field]
     for part in parts:
         if isinstance(part, Thinking):
-            texts = [field for field in present if field != "reasoning_details"] or ["reasoning_content"]
+            texts = [field for field in present if field != "reasoning_details"] or [
+                "reasoning_content"
+            ]
             out.update(dict.fromkeys(texts, part.text))
             if part.signature:
                 out["reasoning_details"] = parse_or_text(part.signature)
 
 
-def _content(value: Any, pairs: list[tuple[Slot | None, Part]], empty: Any) -> Any:
+def _write_blocks(value: Any, pairs: list[tuple[Slot | None, Part]], empty: Any) -> Any:
     if not pairs:
         return [] if isinstance(value, list) and empty is not None else empty
     if len(pairs) == 1 and isinstance(pairs[0][1], Text) and not isinstance(value, list):
         return pairs[0][1].text
-    return [_keep(slot.block if slot else None, slot.part if slot else None, part) for slot, part in pairs]
+    return [
+        _write_changed(slot.block if slot else None, slot.part if slot else None, part)
+        for slot, part in pairs
+    ]
 
 
-def _keep(block: Any, old: Part | None, part: Part) -> Any:
+def _write_changed(block: Any, old: Part | None, part: Part) -> Any:
     return block if old == part and not isinstance(block, str) else _write(block, part)
 
 
@@ -158,12 +186,17 @@ def _write(block: Any, part: Part) -> Any:
 
 def merge(first: Wire, second: Wire) -> Wire:
     """Two messages of one role as one. Raises `FormatError` for tools' results, which stay apart."""
-    one, two = plain(first, "a chat message"), plain(second, "a chat message")
-    if one.get("role") in ("tool", "function"):
+    first, second = as_dict(first, "a chat message"), as_dict(second, "a chat message")
+    if first.get("role") in ("tool", "function"):
         raise FormatError("two results of tools cannot share one chat message")
-    slots = [*slots_of(one, 0), *slots_of(two, 0)]
-    pairs: list[tuple[Slot | None, Part]] = [(slot, slot.part) for slot in slots if slot.field == "content"]
-    value = next((item["content"] for item in (one, two) if isinstance(item.get("content"), list)), one.get("content"))
-    out = {**two, **one, "content": _content(value, pairs, empty=one.get("content"))}
-    calls = [*calls_of(one), *calls_of(two)]
+    slots = [*iter_slots(first, 0), *iter_slots(second, 0)]
+    pairs: list[tuple[Slot | None, Part]] = [
+        (slot, slot.part) for slot in slots if slot.field == "content"
+    ]
+    value = next(
+        (item["content"] for item in (first, second) if isinstance(item.get("content"), list)),
+        first.get("content"),
+    )
+    out = {**second, **first, "content": _write_blocks(value, pairs, empty=first.get("content"))}
+    calls = [*tool_call_blocks(first), *tool_call_blocks(second)]
     return {**out, "tool_calls": calls} if calls else out

@@ -5,17 +5,17 @@ from itertools import chain
 from typing import Any
 
 from refold.codecs.blocks import (
-    arguments,
+    as_dict,
+    as_opaque,
     canonical_all,
-    content_block,
-    contents,
-    opaque,
-    plain,
-    reshape,
-    shared,
+    intern_text,
+    parse_arguments,
+    read_content,
+    read_content_block,
+    write_content,
 )
 from refold.codecs.codec import Wire
-from refold.codecs.media import media
+from refold.codecs.media import read_media
 from refold.errors import FormatError
 from refold.messages import (
     Content,
@@ -39,7 +39,9 @@ MOVED = ("id", "status", "cache_control")
 """Fields of an item that clients make, drop and change; `call_id` is what links."""
 
 _ENDINGS = ("_call", "_output", "_request", "_response")
-_KINDS = frozenset({"reasoning", "item_reference", "compaction", "compaction_trigger", "additional_tools"})
+_KINDS = frozenset(
+    {"reasoning", "item_reference", "compaction", "compaction_trigger", "additional_tools"}
+)
 _USERS = frozenset({"compaction_trigger", "mcp_approval_response"})
 
 
@@ -81,8 +83,8 @@ def is_system(item: Wire) -> bool:
 
 def system(body: Mapping[str, Any], head: Sequence[Wire]) -> tuple[Part, ...]:
     """The field `instructions`, then leading system and developer messages."""
-    said = (decode(item, ()).parts for item in head)
-    return (*contents(body.get("instructions"), _read), *chain.from_iterable(said))
+    parts = (decode(item, ()).parts for item in head)
+    return (*read_content(body.get("instructions"), _read), *chain.from_iterable(parts))
 
 
 def tools(body: Mapping[str, Any]) -> tuple[str, ...]:
@@ -96,17 +98,17 @@ def tools(body: Mapping[str, Any]) -> tuple[str, ...]:
 def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - the protocol's
     """One item; a string is a user message. Raises `FormatError` when *item* is neither string nor object."""
     if isinstance(item, str):
-        return Message("user", contents(item, _read))
-    item = plain(item, "a Responses item")
+        return Message("user", read_content(item, _read))
+    item = as_dict(item, "a Responses item")
     kind, role = item.get("type"), item.get("role")
     if _is_message(item):
-        return Message(_role(role), contents(item.get("content"), _read))
+        return Message(_role(role), read_content(item.get("content"), _read))
     if kind == "reasoning":
-        return Message("assistant", (_thinking(item),))
+        return Message("assistant", (_read_reasoning(item),))
     try:
-        return _traffic(item, kind)
+        return _read_tool_item(item, kind)
     except (KeyError, TypeError, AttributeError):
-        return _unknown(item)
+        return _read_unknown(item)
 
 
 def _is_message(item: dict[str, Any]) -> bool:
@@ -116,10 +118,10 @@ def _is_message(item: dict[str, Any]) -> bool:
 def _role(role: Any) -> str:
     if not isinstance(role, str):
         return "user"
-    return "system" if role == "developer" else shared(role)
+    return "system" if role == "developer" else intern_text(role)
 
 
-def _thinking(item: dict[str, Any]) -> Thinking:
+def _read_reasoning(item: dict[str, Any]) -> Thinking:
     blocks = [*_list(item.get("summary")), *_list(item.get("content"))]
     texts = [block.get("text") for block in blocks if isinstance(block, dict)]
     sealed = item.get("encrypted_content")
@@ -131,36 +133,38 @@ def _list(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) else ()
 
 
-def _traffic(item: dict[str, Any], kind: Any) -> Message:
+def _read_tool_item(item: dict[str, Any], kind: Any) -> Message:
     """Calls and outputs we can read. Raises `KeyError` or `TypeError` for another shape."""
     match kind:
         case "function_call":
-            return _called(item, item["name"], canonicalize_text(item["arguments"]))
+            return _read_call(item, item["name"], canonicalize_text(item["arguments"]))
         case "custom_tool_call":
-            return _called(item, item["name"], item["input"])
+            return _read_call(item, item["name"], item["input"])
         case "local_shell_call":
-            return _called(item, "local_shell", canonicalize(item["action"]))
+            return _read_call(item, "local_shell", canonicalize(item["action"]))
         case "function_call_output" | "custom_tool_call_output" | "local_shell_call_output":
-            content: tuple[Content, ...] = contents(item["output"], _read)
+            content: tuple[Content, ...] = read_content(item["output"], _read)
             return Message("tool", (ToolResult(_call_id(item), content),))
     raise TypeError
 
 
-def _called(item: dict[str, Any], name: Any, given: Any) -> Message:
+def _read_call(item: dict[str, Any], name: Any, given: Any) -> Message:
     if not (isinstance(name, str) and isinstance(given, str)):
         raise TypeError
-    return Message("assistant", (ToolCall(_call_id(item), shared(name), given),))
+    return Message("assistant", (ToolCall(_call_id(item), intern_text(name), given),))
 
 
 def _call_id(item: dict[str, Any]) -> str:
     """`call_id`; a local shell's output names its call by `id`. Raises `TypeError` when there is none."""
-    link = item.get("call_id") or (item.get("id") if item.get("type") == "local_shell_call_output" else None)
+    link = item.get("call_id") or (
+        item.get("id") if item.get("type") == "local_shell_call_output" else None
+    )
     if not isinstance(link, str):
         raise TypeError
-    return shared(link)
+    return intern_text(link)
 
 
-def _unknown(item: dict[str, Any]) -> Message:
+def _read_unknown(item: dict[str, Any]) -> Message:
     """Any other item; a server's tools and approvals show what they open and close."""
     kind, role = str(item.get("type")), item.get("role")
     answers = kind.endswith(("_output", "_response"))
@@ -170,26 +174,31 @@ def _unknown(item: dict[str, Any]) -> Message:
     elif kind == "mcp_approval_response":
         link = item.get("approval_request_id")
     moved = () if kind in ("item_reference", "mcp_approval_request") else MOVED
-    part = opaque(item, moved, opens="" if answers else link, closes=link if answers else "")
+    part = as_opaque(item, moved, opens="" if answers else link, closes=link if answers else "")
     if isinstance(role, str) or "type" not in item or kind in _USERS:
         return Message(_role(role), (part,))
     return Message("tool" if answers else "assistant", (part,))
 
 
 def _read(block: Any) -> Content:
-    return content_block(block, _media)
+    return read_content_block(block, _read_media)
 
 
-def _media(kind: Any, block: dict[str, Any]) -> Media | None:
+def _read_media(kind: Any, block: dict[str, Any]) -> Media | None:
     """Raises `KeyError`, `TypeError` or `AttributeError` for a block of another shape."""
     match kind:
         case "input_image" | "computer_screenshot":
-            return media("image", "", None, block.get("image_url") or block["file_id"])
+            return read_media("image", "", None, block.get("image_url") or block["file_id"])
         case "input_file":
-            return media("document", "", None, block.get("file_data") or block.get("file_url") or block["file_id"])
+            return read_media(
+                "document",
+                "",
+                None,
+                block.get("file_data") or block.get("file_url") or block["file_id"],
+            )
         case "input_audio":
             sound = block["input_audio"]
-            return media("audio", f"audio/{sound.get('format', '')}", sound["data"], None)
+            return read_media("audio", f"audio/{sound.get('format', '')}", sound["data"], None)
     return None
 
 
@@ -201,20 +210,35 @@ def encode(message: Message) -> Wire:
     only = message.parts[0] if len(message.parts) == 1 else None
     match only:
         case Text(text):
-            return {"type": "message", "role": message.role, "content": [_text_block(message.role, text)]}
+            return {
+                "type": "message",
+                "role": message.role,
+                "content": [_text_block(message.role, text)],
+            }
         case Thinking(text, signature):
-            return {"type": "reasoning", **_reasoning(text, signature)}
+            return {"type": "reasoning", **_write_reasoning(text, signature)}
         case ToolCall(id, name):
-            return {"type": "function_call", "call_id": id, "name": name, "arguments": only.arguments}
+            return {
+                "type": "function_call",
+                "call_id": id,
+                "name": name,
+                "arguments": only.arguments,
+            }
         case ToolResult(id):
-            output = reshape("", only.content, _read, _write)
+            output = write_content("", only.content, _read, _write)
             return {"type": "function_call_output", "call_id": id, "output": output}
         case Opaque():
             return parse_or_text(only.json)
     if any(isinstance(part, Thinking | ToolCall | ToolResult) for part in message.parts):
-        raise FormatError("a Responses item is one call, one result, one piece of reasoning or one message")
-    write = _write_said if message.role == "assistant" else _write
-    return {"type": "message", "role": message.role, "content": [write(None, part) for part in message.parts]}
+        raise FormatError(
+            "a Responses item is one call, one result, one piece of reasoning or one message"
+        )
+    write = _write_output if message.role == "assistant" else _write
+    return {
+        "type": "message",
+        "role": message.role,
+        "content": [write(None, part) for part in message.parts],
+    }
 
 
 def patch(item: Wire, message: Message) -> Wire:
@@ -223,33 +247,42 @@ def patch(item: Wire, message: Message) -> Wire:
     if old == message:
         return item
     if isinstance(item, str):
-        return message.text if all(isinstance(part, Text) for part in message.parts) else encode(message)
-    item = plain(item, "a Responses item")
+        return (
+            message.text
+            if all(isinstance(part, Text) for part in message.parts)
+            else encode(message)
+        )
+    item = as_dict(item, "a Responses item")
     if _is_message(item):
-        write = _write_said if old.role == "assistant" else _write
-        return {**item, "content": reshape(item.get("content"), message.parts, _read, write)}
+        write = _write_output if old.role == "assistant" else _write
+        return {**item, "content": write_content(item.get("content"), message.parts, _read, write)}
     if len(message.parts) != 1 or type(message.parts[0]) is not type(old.parts[0]):
         return encode(message)
-    return {**item, **_changed(item, message.parts[0])}
+    return {**item, **_write_fields(item, message.parts[0])}
 
 
-def _changed(item: dict[str, Any], part: Part) -> dict[str, Any]:
+def _write_fields(item: dict[str, Any], part: Part) -> dict[str, Any]:
     """The fields of a call, an output or reasoning that say *part*."""
     match part:
         case ToolCall() if item["type"] == "local_shell_call":
-            return {"action": arguments(part)}
+            return {"action": parse_arguments(part)}
         case ToolCall(_, name, given):
-            return {"name": name, "input" if item["type"] == "custom_tool_call" else "arguments": given}
+            return {
+                "name": name,
+                "input" if item["type"] == "custom_tool_call" else "arguments": given,
+            }
         case ToolResult():
-            return {"output": reshape(item["output"], part.content, _read, _write)}
+            return {"output": write_content(item["output"], part.content, _read, _write)}
         case Thinking(text, signature):
-            return _reasoning(text, signature) | ({"content": None} if "content" in item else {})
+            return _write_reasoning(text, signature) | (
+                {"content": None} if "content" in item else {}
+            )
         case Opaque():
             return dict(parse_or_text(part.json))
     raise FormatError(f"a Responses item cannot hold this {type(part).__name__}")
 
 
-def _reasoning(text: str, signature: str) -> dict[str, Any]:
+def _write_reasoning(text: str, signature: str) -> dict[str, Any]:
     summary = [{"type": "summary_text", "text": text}] if text else []
     return {"summary": summary, **({"encrypted_content": signature} if signature else {})}
 
@@ -270,19 +303,34 @@ def _write(block: Any, part: Part) -> Any:
     raise FormatError(f"a Responses message cannot hold this {type(part).__name__} anew")
 
 
-def _write_said(block: Any, part: Part) -> Any:
+def _write_output(block: Any, part: Part) -> Any:
     """As `_write`, for what the model said."""
-    return _write(block or {"type": "output_text"}, part) if isinstance(part, Text) else _write(block, part)
+    return (
+        _write(block or {"type": "output_text"}, part)
+        if isinstance(part, Text)
+        else _write(block, part)
+    )
 
 
 def merge(first: Wire, second: Wire) -> Wire:
     """Two messages of one role as one. Raises `FormatError` for items that are no messages."""
-    one = {"role": "user", "content": first} if isinstance(first, str) else plain(first, "a Responses item")
-    two = {"role": "user", "content": second} if isinstance(second, str) else plain(second, "a Responses item")
-    if not (_is_message(one) and _is_message(two)):
+    first = (
+        {"role": "user", "content": first}
+        if isinstance(first, str)
+        else as_dict(first, "a Responses item")
+    )
+    second = (
+        {"role": "user", "content": second}
+        if isinstance(second, str)
+        else as_dict(second, "a Responses item")
+    )
+    if not (_is_message(first) and _is_message(second)):
         raise FormatError("only messages can be merged: every other Responses item stands alone")
-    write = _write_said if one.get("role") == "assistant" else _write
-    return {**one, "content": [*_blocks(one.get("content"), write), *_blocks(two.get("content"), write)]}
+    write = _write_output if first.get("role") == "assistant" else _write
+    return {
+        **first,
+        "content": [*_blocks(first.get("content"), write), *_blocks(second.get("content"), write)],
+    }
 
 
 def _blocks(content: Any, write: Any) -> Sequence[Any]:

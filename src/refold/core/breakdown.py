@@ -34,7 +34,7 @@ class Breakdown:
         return self.system + self.tools + sum(self.messages)
 
 
-def break_down(view: View, *, said: bool = False, part: PartCounter = part_tokens) -> Breakdown:
+def break_down(view: View, *, unedited: bool = False, part: PartCounter = part_tokens) -> Breakdown:
     """Break down what *view* shows, or with *said* the transcript as it was said.
 
     Messages are counted by the view's profile, parts by *part*; what a message has beyond its parts
@@ -45,11 +45,11 @@ def break_down(view: View, *, said: bool = False, part: PartCounter = part_token
     transcript = view.transcript
     messages = (
         tuple(transcript.messages)
-        if said
+        if unedited
         else tuple(m for item in view.iter_items() for m in item.messages)
     )
     counts = tuple(map(view.profile.count, messages))
-    system, tools = _fixed(view)
+    system, tools = _fixed_tokens(view)
     fixed = {"system": system, "tools": tools}
     tools_of = {id: call.name for id, call in transcript.calls_by_id().items()}
     parts = [(piece, part(piece)) for message in messages for piece in message.parts]
@@ -58,24 +58,24 @@ def break_down(view: View, *, said: bool = False, part: PartCounter = part_token
         system,
         tools,
         counts,
-        _sorted(
+        _tally(
             fixed,
             ((message.role, tokens) for message, tokens in zip(messages, counts, strict=True)),
         ),
-        _sorted(
-            fixed, [("framing", framing), *((_kind(piece), tokens) for piece, tokens in parts)]
+        _tally(
+            fixed, [("framing", framing), *((_kind_of(piece), tokens) for piece, tokens in parts)]
         ),
-        _sorted(
+        _tally(
             {},
             [
                 ("", system + tools + framing),
-                *((_tool(piece, tools_of), tokens) for piece, tokens in parts),
+                *((_tool_of(piece, tools_of), tokens) for piece, tokens in parts),
             ],
         ),
     )
 
 
-def _fixed(view: View) -> tuple[int, int]:
+def _fixed_tokens(view: View) -> tuple[int, int]:
     """Tokens of system prompt and tools; together they are the profile's `fixed`."""
     total = view.profile.fixed_tokens
     if view.source is None:
@@ -84,14 +84,14 @@ def _fixed(view: View) -> tuple[int, int]:
     return total - tools, tools
 
 
-def _sorted(fixed: Mapping[str, int], pairs: Iterable[tuple[str, int]]) -> Mapping[str, int]:
+def _tally(fixed: Mapping[str, int], pairs: Iterable[tuple[str, int]]) -> Mapping[str, int]:
     tally = Tally(fixed)
     for name, tokens in pairs:
         tally[name] += tokens
     return {name: tokens for name, tokens in tally.most_common() if tokens}
 
 
-def _kind(part: Part | Content) -> str:
+def _kind_of(part: Part | Content) -> str:
     match part:
         case Text():
             return "text"
@@ -107,7 +107,7 @@ def _kind(part: Part | Content) -> str:
             return part.kind
 
 
-def _tool(part: Part | Content, names: Mapping[str, str]) -> str:
+def _tool_of(part: Part | Content, names: Mapping[str, str]) -> str:
     match part:
         case ToolCall(_, name, _):
             return name
