@@ -285,7 +285,7 @@ def test_a_client_that_leaves_cancels_its_upstream() -> None:
             line.sendall(b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
             assert eventually(lambda: len(upstream.asked) == 1)
         assert eventually(lambda: upstream.left == 1)
-        assert eventually(lambda: pipeline.counters.get("http_gone") == 1)
+        assert eventually(lambda: pipeline.counters.get("http_client_disconnects") == 1)
         assert eventually(lambda: [usage for _, usage in pipeline.finishes] == [None])
 
 
@@ -305,7 +305,7 @@ def test_an_answer_that_breaks_off_is_not_ended_cleanly(length: bool) -> None:
     with ScriptedUpstream([play]) as upstream, serving(config(upstream), pipeline) as gateway:
         with pytest.raises(httpx.RemoteProtocolError), CLIENT.stream("POST", f"{gateway.url}/v1/messages") as answer:
             list(answer.iter_raw())
-        assert eventually(lambda: pipeline.counters.get("http_cut") == 1)
+        assert eventually(lambda: pipeline.counters.get("http_truncated") == 1)
 
 
 TYPES = {

@@ -290,8 +290,8 @@ def test_metrics_are_what_prometheus_reads(label: str, seconds: float) -> None:
     counters.add("http_requests", upstream=label, status="200")
     counters.add("other", 2)
     timings.observe("prepare_seconds", seconds, api=label)
-    lines = render(counters, timings, [("http_under_way", 3)]).decode().split("\n")
-    assert lines[-1] == "" and "refold_other_total 2" in lines and "refold_http_under_way 3" in lines
+    lines = render(counters, timings, [("http_requests_in_progress", 3)]).decode().split("\n")
+    assert lines[-1] == "" and "refold_other_total 2" in lines and "refold_http_requests_in_progress 3" in lines
     assert all(line.startswith("# ") or LINE.fullmatch(line) for line in lines[:-1])
     buckets = [int(line.rpartition(" ")[2]) for line in lines if "_bucket" in line]
     assert buckets == sorted(buckets) and buckets[-1] == 1

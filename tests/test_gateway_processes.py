@@ -68,7 +68,7 @@ def test_whichever_is_asked_for_metrics_answers_for_all(served):
         text = httpx.get(f"{process.url}/metrics").text
         assert sum(asked_of(text)) == total
     assert text.count("# TYPE refold_http_requests_total counter") == 1
-    assert "refold_http_under_way" in text
+    assert "refold_http_requests_in_progress" in text
 
 
 def test_one_that_is_killed_is_replaced_and_the_others_go_on(served):

@@ -57,7 +57,7 @@ def test_a_salt_that_another_process_is_writing_is_waited_for(tmp_path: Path) ->
     path = tmp_path / "salt"
     path.touch()
     Timer(0.1, path.write_bytes, [b"theirs"]).start()
-    assert read_or_create_salt(path, patience=300) == b"theirs"
+    assert read_or_create_salt(path, wait_seconds=300) == b"theirs"
 
 
 def test_a_salt_that_stays_empty_is_told(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_salt_that_stays_empty_is_told(tmp_path: Path) -> None:
     path = tmp_path / "salt"
     path.touch()
     with pytest.raises(OSError, match=r"salt is empty.*delete it"):
-        read_or_create_salt(path, patience=0.05)
+        read_or_create_salt(path, wait_seconds=0.05)
 
 
 def test_a_directory_that_cannot_be_used_is_told(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ class Gateway:
 
     *inner* answers the paths below `/refold/` that this does not answer itself; it is asked only
     after the admin check. *traces* makes spans, with the tracer provider of the process unless told otherwise.
-    `under_way` is how many requests are being answered.
+    `in_progress` is how many requests are being answered.
     """
 
     def __init__(
@@ -70,7 +70,10 @@ class Gateway:
 
     def render_metrics(self) -> bytes:
         """Everything that this process has counted, for one scrape."""
-        gauges = (("http_under_way", self.in_progress), ("http_held_bytes", self.buffered_bytes))
+        gauges = (
+            ("http_requests_in_progress", self.in_progress),
+            ("http_buffered_bytes", self.buffered_bytes),
+        )
         return render(self.pipeline.counters, self.timings, gauges)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
@@ -141,7 +144,7 @@ class Gateway:
             raise stranger
 
     async def _refuse(self, api: str, error: HTTPException, caller: Caller) -> None:
-        """The server closes the connection where an answer has begun. Never raises `Gone`."""
+        """The server closes the connection where an answer has begun. Never raises `ClientDisconnected`."""
         self.pipeline.counters.add("http_refused", reason=error.reason)
         caller.log_entry.reason = caller.log_entry.reason or error.reason
         if caller.has_started:
@@ -162,9 +165,9 @@ class Gateway:
             status=str(note.status),
         )
         if note.client_disconnected:
-            add("http_gone", upstream=note.upstream)
+            add("http_client_disconnects", upstream=note.upstream)
         if note.upstream_broke_off:
-            add("http_cut", upstream=note.upstream)
+            add("http_truncated", upstream=note.upstream)
         level = (
             logging.ERROR
             if note.internal_error

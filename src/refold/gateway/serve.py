@@ -48,7 +48,7 @@ def create_gateway(
 ) -> Gateway:
     """The gateway with its store; *peers* are further processes of it. Raises ValueError for what cannot be served, `StoreError`, OSError."""
     config = with_salt(config.check_servable())
-    older = frozenset(one.name for one in config.upstreams if one.older_account)
+    older = frozenset(upstream.name for upstream in config.upstreams if upstream.older_account)
     settings = replace(config.settings, older_accounts=older | config.settings.older_accounts)
     settings = (
         replace(settings, read_above_bytes=0) if config.record else settings
@@ -82,8 +82,8 @@ def create_app(environment: Mapping[str, str] = os.environ) -> Gateway:
     """
     path = environment.get(CONFIG)
     config = load_config(path, environment) if path else with_environment(Config(), environment)
-    named = tuple(parse_upstream(one) for one in environment.get(UPSTREAMS, "").split())
-    config = replace(config, upstreams=named or config.upstreams)
+    upstreams = tuple(parse_upstream(text) for text in environment.get(UPSTREAMS, "").split())
+    config = replace(config, upstreams=upstreams or config.upstreams)
     configure_logging(config.log)
     return create_gateway(config)
 
@@ -179,15 +179,17 @@ def with_salt(config: Config) -> Config:
 def restore_salt(config: Config, store: Store) -> None:
     """Put the salt back where it was deleted with the store, or alone: nobody finds an edit again without it (C12). Says
     in the log where that fails, and where another salt is there."""
-    file, found = file_path(config.store), config.salt
+    file, stored = file_path(config.store), config.salt
     try:
         if file is not None:
-            found = read_or_create_salt(_salt_file(file), patience=0.0, make=lambda: config.salt)
+            stored = read_or_create_salt(
+                _salt_file(file), wait_seconds=0.0, make=lambda: config.salt
+            )
         elif is_server(config.store):
-            found = cast("PostgreSQLStore", store).get_or_create("salt", lambda: config.salt)
+            stored = cast("PostgreSQLStore", store).get_or_create("salt", lambda: config.salt)
     except (OSError, StoreError) as error:
         LOGGER.warning("the salt cannot be kept", extra={"fields": {"error": str(error)}})
-    if found != config.salt:
+    if stored != config.salt:
         LOGGER.warning(
             "another salt stands beside the store: what is saved now is not found after a restart"
         )

@@ -123,12 +123,12 @@ class Settings:
             raise ValueError(f"native must give fields for {strange}, not {self.native[strange]!r}")
 
 
-def _require_known(setting: str, said: Iterable[str], known: tuple[str, ...]) -> None:
-    if isinstance(said, str):
-        raise ValueError(f"{setting} must be a list of names, not {said!r}")  # noqa: TRY004 - as for every other setting
-    strange = next((one for one in said if one not in known), None)
+def _require_known(setting: str, names: Iterable[str], known_names: tuple[str, ...]) -> None:
+    if isinstance(names, str):
+        raise ValueError(f"{setting} must be a list of names, not {names!r}")  # noqa: TRY004 - as for every other setting
+    strange = next((name for name in names if name not in known_names), None)
     if strange is not None:
-        raise ValueError(f"{setting} may name {', '.join(known)}, not {strange!r}")
+        raise ValueError(f"{setting} may name {', '.join(known_names)}, not {strange!r}")
 
 
 MIB = 1024 * 1024

@@ -63,7 +63,7 @@ class TenantResolver:
         if not shown:
             return Tenant("")
         claim = next(
-            (found for upstream in upstreams if (found := _find_claim(head, upstream))), None
+            (claim for upstream in upstreams if (claim := _find_claim(head, upstream))), None
         )
         if claim is None:
             return Tenant(self._hash(shown))
@@ -93,13 +93,13 @@ class TenantResolver:
             pair for pair in head.headers if is_personal(pair[0]) or pair[0] in self.key_headers
         ]
         cookies = [
-            (name, kept)
+            (name, identifying)
             for name, value in named
-            if name == b"cookie" and (kept := identifying_cookies(value))
+            if name == b"cookie" and (identifying := identifying_cookies(value))
         ]
-        others = [pair for pair in named if pair[0] != b"cookie"]
+        rest = [pair for pair in named if pair[0] != b"cookie"]
         return sorted(
-            [*cookies, *others, *((b"?" + name, value) for name, value in query_keys(head.query))]
+            [*cookies, *rest, *((b"?" + name, value) for name, value in query_keys(head.query))]
         )
 
     def _hash(self, shown: Sequence[tuple[bytes, bytes]]) -> str:
@@ -112,27 +112,27 @@ class TenantResolver:
         return digest.hexdigest()
 
 
-def has_key(head: RequestHead, more: frozenset[bytes] = frozenset()) -> bool:
+def has_key(head: RequestHead, key_headers: frozenset[bytes] = frozenset()) -> bool:
     """Does the request carry a key?"""
-    return any(is_key(name) or name in more for name in head.first_values) or bool(
+    return any(is_key(name) or name in key_headers for name in head.first_values) or bool(
         query_keys(head.query)
     )
 
 
 def _find_claim(head: RequestHead, upstream: Upstream) -> tuple[str, str, str] | None:
     """The upstream's name, an issuer whose tokens it checks, and who the one token of the request was issued to."""
-    said = [value for name, value in head.headers if name == b"authorization"]
+    tokens = [value for name, value in head.headers if name == b"authorization"]
     issuers = upstream.trusted_issuers
-    if len(said) != 1 or not issuers or len(said[0]) > _LARGEST_TOKEN:
+    if len(tokens) != 1 or not issuers or len(tokens[0]) > _LARGEST_TOKEN:
         return None
-    scheme, _, token = decode_header(said[0]).partition(" ")
-    if AWS in issuers and (signed := _SIGNED.match(decode_header(said[0]))):
+    scheme, _, token = decode_header(tokens[0]).partition(" ")
+    if AWS in issuers and (signed := _SIGNED.match(decode_header(tokens[0]))):
         return upstream.name, AWS, signed[1]
-    if scheme.lower() != "bearer" or (found := _parse_token(token.strip())) is None:
+    if scheme.lower() != "bearer" or (claim := _parse_token(token.strip())) is None:
         return None
-    issuer, subject = found
-    known = any(fnmatchcase(issuer, pattern) for pattern in issuers if pattern != AWS)
-    return (upstream.name, f"issuer {issuer}", subject) if known else None
+    issuer, subject = claim
+    is_trusted = any(fnmatchcase(issuer, pattern) for pattern in issuers if pattern != AWS)
+    return (upstream.name, f"issuer {issuer}", subject) if is_trusted else None
 
 
 def _parse_token(token: str) -> tuple[str, str] | None:

@@ -75,11 +75,15 @@ class Place(NamedTuple):
 
 def match_prefix(upstreams: Sequence[Upstream], path: str) -> tuple[tuple[Upstream, ...], str]:
     """The upstreams that *path* can go to, and the path without their prefix. The longest prefix wins."""
-    found = [one for one in upstreams if one.prefix and _is_below(path, one.prefix)]
-    if not found:
-        return tuple([one for one in upstreams if not one.prefix]), path
-    prefix = max((one.prefix for one in found), key=len)
-    return tuple(one for one in found if one.prefix == prefix), path[len(prefix) :] or "/"
+    matches = [
+        upstream for upstream in upstreams if upstream.prefix and _is_below(path, upstream.prefix)
+    ]
+    if not matches:
+        return tuple([upstream for upstream in upstreams if not upstream.prefix]), path
+    prefix = max((upstream.prefix for upstream in matches), key=len)
+    return tuple(upstream for upstream in matches if upstream.prefix == prefix), path[
+        len(prefix) :
+    ] or "/"
 
 
 def choose_upstream(
@@ -88,23 +92,27 @@ def choose_upstream(
     """The upstream for a request in one of these *apis*: by model, else by API, else the first that is bound to neither.
 
     Where the request names no *model*, those with `models` may be meant too, and a key (*keyed*) goes nowhere
-    on a guess. Raises `Refused` (404) where no upstream fits, and where several do and it has a key.
+    on a guess. Raises `HTTPException` (404) where no upstream fits, and where several do and it has a key.
     """
     if len(upstreams) == 1 and not (model and upstreams[0].models):
         return upstreams[0]
-    named = next((one for one in upstreams if model and _is_for(one, model)), None)
+    named = next((upstream for upstream in upstreams if model and _is_for(upstream, model)), None)
     if named is not None:
         return named
-    fitting = _filter_by_api([one for one in upstreams if not (model and one.models)], apis)
-    default = [one for one in fitting if not one.models]
+    fitting = _filter_by_api(
+        [upstream for upstream in upstreams if not (model and upstream.models)], apis
+    )
+    default = [upstream for upstream in fitting if not upstream.models]
     if not fitting:
         raise HTTPException(404, "No upstream is configured for this path.", reason="no_upstream")
     if not keyed or len(fitting) == 1:
         return (default or fitting)[0]
-    whole = [one for one in default if not one.apis or set(apis) <= set(one.apis)]
+    whole = [
+        upstream for upstream in default if not upstream.apis or set(apis) <= set(upstream.apis)
+    ]
     if whole and len(default) == len(fitting):
         return whole[0]
-    names = ", ".join(one.name for one in fitting)
+    names = ", ".join(upstream.name for upstream in fitting)
     raise HTTPException(
         404,
         f"The request names no model and could be for any of {names}: {_REMEDY}",
@@ -118,8 +126,8 @@ def _is_for(upstream: Upstream, model: str) -> bool:
 
 def _filter_by_api(upstreams: Sequence[Upstream], apis: Sequence[str]) -> Sequence[Upstream]:
     """Those that are bound to one of *apis*; where there is none, those that are bound to no API."""
-    bound = [one for one in upstreams if not set(apis).isdisjoint(one.apis)]
-    return bound or [one for one in upstreams if not one.apis]
+    bound = [upstream for upstream in upstreams if not set(apis).isdisjoint(upstream.apis)]
+    return bound or [upstream for upstream in upstreams if not upstream.apis]
 
 
 def is_own_path(path: str) -> bool:
@@ -129,8 +137,8 @@ def is_own_path(path: str) -> bool:
 
 def find_provider(name: str) -> dict[str, Any] | None:
     """The settings of a well-known provider; None where there is none of this name."""
-    found = load_providers().get(name)
-    return dict(found) if found else None
+    settings = load_providers().get(name)
+    return dict(settings) if settings else None
 
 
 @cache

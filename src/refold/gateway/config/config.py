@@ -74,7 +74,7 @@ class Config:
     """debug, info, warning or error."""
 
     def __post_init__(self) -> None:
-        names = [one.name for one in self.upstreams]
+        names = [upstream.name for upstream in self.upstreams]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise ValueError(f"two upstreams are called {twice!r}")
@@ -178,17 +178,17 @@ def parse_config(
         *_TOP_LEVEL_KEYS, "upstream", "limits", "compaction", "windows", "prices", "summaries"
     )
     plain = table.values(**_TOP_LEVEL_KEYS)
-    made: dict[str, Any] = {
+    settings: dict[str, Any] = {
         **plain,
-        "upstreams": tuple(_read_upstream(one) for one in table.tables("upstream")),
+        "upstreams": tuple(_read_upstream(entry) for entry in table.tables("upstream")),
         "limits": table.table("limits").build(Limits),
         "settings": _read_settings(table, environment),
     }
     lists = ("allowed_hosts", "allowed_origins", "credential_headers")
-    made |= {name: tuple(plain[name]) for name in lists if name in plain}
+    settings |= {name: tuple(plain[name]) for name in lists if name in plain}
     if "salt" in plain:
-        made["salt"] = plain["salt"].encode()
-    return table.guard(lambda: with_environment(Config(**made), environment))
+        settings["salt"] = plain["salt"].encode()
+    return table.guard(lambda: with_environment(Config(**settings), environment))
 
 
 def with_environment(config: Config, environment: Mapping[str, str] = os.environ) -> Config:
@@ -228,28 +228,28 @@ def parse_upstream(text: str) -> Upstream:
     name, equals, address = text.partition("=")
     if equals and "/" not in name and ":" not in name:
         return Upstream(name=name, url=address, prefix=f"/{name}")
-    known = find_provider(text)
-    if known is not None:
-        return Upstream(name=text, **{**known, **_as_tuples(known)})
+    preset = find_provider(text)
+    if preset is not None:
+        return Upstream(name=text, **{**preset, **_as_tuples(preset)})
     if "://" not in text:
         raise ValueError(f"{text!r} is neither an address nor one of {', '.join(load_providers())}")
     return Upstream(name="default", url=text)
 
 
-def _as_tuples(known: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(known[name]) for name in ("apis", "issuers") if name in known}
+def _as_tuples(preset: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(preset[name]) for name in ("apis", "issuers") if name in preset}
 
 
 def _read_upstream(table: Table) -> Upstream:
     preset = table.value("preset", str)
-    known = find_provider(preset) if preset else {}
-    if known is None:
+    defaults = find_provider(preset) if preset else {}
+    if defaults is None:
         raise table.error(
             "preset", f"no provider is called {preset!r}; there are {', '.join(load_providers())}"
         )
     table.reject_unknown("preset", *Upstream.__dataclass_fields__)
-    said = table.fields(Upstream, also=("preset",))
-    merged = {"name": preset or "default", **known, **said}
+    own = table.fields(Upstream, also=("preset",))
+    merged = {"name": preset or "default", **defaults, **own}
     merged |= _as_tuples(merged)
     if "url" not in merged:
         raise table.error("", "an upstream needs a url or a preset")
@@ -260,18 +260,18 @@ def _read_settings(table: Table, environment: Mapping[str, str]) -> Settings:
     own = table.table("compaction")
     own.reject_renamed(OLD_KEYS)
     simple = {"strategies": (str,), "refuse": (str,)}
-    made = own.fields(Settings, simple, also=("native",))
-    if "strategies" in made:
-        made["strategies"] = tuple(
-            own.guard(partial(parse_strategy, one), "strategies") for one in made["strategies"]
+    values = own.fields(Settings, simple, also=("native",))
+    if "strategies" in values:
+        values["strategies"] = tuple(
+            own.guard(partial(parse_strategy, name), "strategies") for name in values["strategies"]
         )
-    if "refuse" in made:
-        made["refuse"] = frozenset(made["refuse"])
-    made["windows"] = dict(_read_windows(table.table("windows")))
-    made["prices"] = _read_prices(table.table("prices"))
-    made["native"] = _read_native(own.table("native"))
-    made["ask"] = _read_summaries(table.table("summaries"), environment, made["prices"])
-    return own.guard(lambda: Settings(**made))
+    if "refuse" in values:
+        values["refuse"] = frozenset(values["refuse"])
+    values["windows"] = dict(_read_windows(table.table("windows")))
+    values["prices"] = _read_prices(table.table("prices"))
+    values["native"] = _read_native(own.table("native"))
+    values["ask"] = _read_summaries(table.table("summaries"), environment, values["prices"])
+    return own.guard(lambda: Settings(**values))
 
 
 def _read_native(table: Table) -> Mapping[str, Mapping[str, Any]]:
@@ -293,9 +293,9 @@ def _read_prices(table: Table) -> Prices | None:
 
 
 def _read_rates(table: Table) -> Rates:
-    said = table.fields(Rates)
+    rates = table.fields(Rates)
     table.guard(
-        partial(require_number, 0, math.inf, **said)
+        partial(require_number, 0, math.inf, **rates)
     )  # before it is told that others are missing
     return table.build(Rates)
 
@@ -305,16 +305,18 @@ def _read_summaries(table: Table, environment: Mapping[str, str], prices: Prices
     if not table.names:
         return None
     table.reject_renamed({"window": "window_tokens", "timeout": "timeout_seconds"})
-    said = table.values(model=str, url=str, key_env=str, window_tokens=int, timeout_seconds=float)
+    values = table.values(model=str, url=str, key_env=str, window_tokens=int, timeout_seconds=float)
     table.reject_unknown("model", "url", "key_env", "window_tokens", "timeout_seconds")
-    if "model" not in said:
+    if "model" not in values:
         raise table.error("", "model is missing")
-    if rates := find_rates(said["model"], prices):
-        said["price"] = (rates.input, rates.output, rates.read, rates.write)
-    key = environment.get(said.get("key_env", ""), "")
-    if said.get("key_env") and not key:
-        raise table.error("key_env", f"the environment has no {said['key_env']}")
+    if rates := find_rates(values["model"], prices):
+        values["price"] = (rates.input, rates.output, rates.read, rates.write)
+    key = environment.get(values.get("key_env", ""), "")
+    if values.get("key_env") and not key:
+        raise table.error("key_env", f"the environment has no {values['key_env']}")
     named = {"window": "window_tokens", "timeout": "timeout_seconds", "price": "price"}
-    options = {option: said[key] for option, key in named.items() if key in said}
-    url = said.get("url", "https://api.openai.com/v1")
-    return Fallback(table.guard(lambda: HTTPModel(url, said["model"], key, **options), "url")).acall
+    options = {option: values[key] for option, key in named.items() if key in values}
+    url = values.get("url", "https://api.openai.com/v1")
+    return Fallback(
+        table.guard(lambda: HTTPModel(url, values["model"], key, **options), "url")
+    ).acall

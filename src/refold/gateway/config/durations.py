@@ -8,7 +8,7 @@ _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 
 def parse_duration(text: str) -> float:
     """`7d`, `12h`, `30m`, `90s`, `2w` in seconds. Raises ValueError for anything else, and for no time at all."""
-    found = _SPAN.fullmatch(text.strip().lower())
-    if found is None or not float(found[1]):
+    match = _SPAN.fullmatch(text.strip().lower())
+    if match is None or not float(match[1]):
         raise ValueError(f"{text!r} is no time: write it as 7d, 12h or 30m")
-    return float(found[1]) * UNITS[found[2]]
+    return float(match[1]) * UNITS[match[2]]

@@ -18,14 +18,14 @@ def random_salt() -> bytes:
 def read_or_create_salt(
     path: Path,
     link: Callable[[Path, Path], None] = os.link,
-    patience: float = WAIT_SECONDS,
+    wait_seconds: float = WAIT_SECONDS,
     make: Callable[[], bytes] = random_salt,
 ) -> bytes:
     """The salt at *path*, made where there is none, for only the owner to read. *link* makes a hard link. Raises OSError,
-    also where the file stays empty for *patience* seconds."""
+    also where the file stays empty for *wait_seconds* seconds."""
     if not path.exists():
         _make(path, link, make())
-    return _read(path, patience)
+    return _read(path, wait_seconds)
 
 
 def _make(path: Path, link: Callable[[Path, Path], None], salt: bytes) -> None:
@@ -58,9 +58,9 @@ def _write(path: Path, salt: bytes) -> None:
         ) from error  # a full disk does not say where
 
 
-def _read(path: Path, patience: float) -> bytes:
+def _read(path: Path, wait_seconds: float) -> bytes:
     """What the file holds, once it holds anything: another process may just be writing it."""
-    until = time.monotonic() + patience
+    until = time.monotonic() + wait_seconds
     while not (salt := path.read_bytes()):
         if time.monotonic() > until:
             raise OSError(

@@ -46,7 +46,7 @@ class Table:
 
     def error(self, key: str, message: str) -> ConfigError:
         """An error about *key*, or about the table where it is empty."""
-        full = ".".join(str(one) for one in (*self.path, key) if isinstance(one, str) and one)
+        full = ".".join(str(part) for part in (*self.path, key) if isinstance(part, str) and part)
         return ConfigError(
             f"{self.file}:{_find_line(self.text, self.path, key)}: {full + ': ' if full else ''}{message}"
         )
@@ -58,21 +58,21 @@ class Table:
         except ConfigError:
             raise
         except (ValueError, TypeError) as error:
-            said = str(error)
-            named = re.match(r"\w*", said)
+            message = str(error)
+            named = re.match(r"\w*", message)
             key = named[0] if named and named[0] in self.raw else key
-            raise self.error(key, said.removeprefix(f"{key}: ")) from error
+            raise self.error(key, message.removeprefix(f"{key}: ")) from error
 
-    def reject_unknown(self, *known: str) -> None:
+    def reject_unknown(self, *names: str) -> None:
         """Raise `ConfigError` for a key that is none of *known*."""
         for key in self.raw:
-            if key not in known:
-                near = get_close_matches(key, known, 1, 0.5)
+            if key not in names:
+                near = get_close_matches(key, names, 1, 0.5)
                 raise self.error(
                     key,
                     f"unknown; did you mean {near[0]}?"
                     if near
-                    else f"unknown; there are {', '.join(known)}",
+                    else f"unknown; there are {', '.join(names)}",
                 )
 
     def reject_renamed(self, renamed: Mapping[str, str]) -> None:
@@ -102,10 +102,11 @@ class Table:
     def tables(self, key: str) -> Iterator["Table"]:
         """The tables of an array: `[[upstream]]`."""
         value = self.raw.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             raise self.error(key, f"write [[{key}]] for each")
         return (
-            Table(one, self.text, self.file, (*self.path, key, at)) for at, one in enumerate(value)
+            Table(item, self.text, self.file, (*self.path, key, at))
+            for at, item in enumerate(value)
         )
 
     def fields(
@@ -117,20 +118,27 @@ class Table:
         kinds = {
             name: kind for name, hint in hints.items() if (kind := _kind_of_hint(hint))
         } | dict(kinds or {})
-        known = [one.name for one in fields(cls) if one.name not in also and one.name in kinds]
-        self.reject_unknown(*known, *also)
-        said = {name: self.value(name, kinds[name]) for name in known if name in self.raw}
+        names = [
+            field.name for field in fields(cls) if field.name not in also and field.name in kinds
+        ]
+        self.reject_unknown(*names, *also)
+        values = {name: self.value(name, kinds[name]) for name in names if name in self.raw}
         return {
-            name: tuple(value) if isinstance(value, list) else value for name, value in said.items()
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in values.items()
         }
 
     def build(self, cls: Callable[..., T]) -> T:
         """The dataclass *cls* out of this table."""
-        said = self.fields(cls)
-        for one in fields(cls):  # type: ignore[arg-type]  # a dataclass is what is given
-            if one.default is MISSING and one.default_factory is MISSING and one.name not in said:
-                raise self.error("", f"{one.name} is missing")
-        return self.guard(lambda: cls(**said), next(iter(said), ""))
+        values = self.fields(cls)
+        for field in fields(cls):  # type: ignore[arg-type]  # a dataclass is what is given
+            if (
+                field.default is MISSING
+                and field.default_factory is MISSING
+                and field.name not in values
+            ):
+                raise self.error("", f"{field.name} is missing")
+        return self.guard(lambda: cls(**values), next(iter(values), ""))
 
 
 _KIND_NAMES: Mapping[Any, str] = {
@@ -144,7 +152,7 @@ _KIND_NAMES: Mapping[Any, str] = {
 
 def _matches(value: Any, kind: Kind) -> bool:
     if isinstance(kind, tuple):
-        return isinstance(value, list) and all(_matches(one, kind[0]) for one in value)
+        return isinstance(value, list) and all(_matches(item, kind[0]) for item in value)
     if isinstance(value, bool):
         return kind is bool
     return isinstance(value, int | float) if kind is float else isinstance(value, kind)
@@ -168,8 +176,8 @@ _KINDS: Mapping[Any, Kind] = {
 
 def _find_line(text: str, path: Sequence[str | int], key: str) -> int:
     """The line of *key* in the table at *path*; of the table's heading where there is no such line."""
-    names = [one for one in path if isinstance(one, str)]
-    number = next((one for one in path if isinstance(one, int)), 0)
+    names = [part for part in path if isinstance(part, str)]
+    number = next((part for part in path if isinstance(part, int)), 0)
     start = _heading_line(text, names, number)
     for at, line in enumerate(text.splitlines()[start:], start + 1):
         if at > start + 1 and line.lstrip().startswith("["):
@@ -184,8 +192,8 @@ def _heading_line(text: str, names: Sequence[str], number: int) -> int:
     if not names:
         return 0
     wanted = re.compile(_heading_pattern(names))
-    found = [at for at, line in enumerate(text.splitlines(), 1) if wanted.match(line)]
-    return found[min(number, len(found) - 1)] if found else 0
+    lines = [at for at, line in enumerate(text.splitlines(), 1) if wanted.match(line)]
+    return lines[min(number, len(lines) - 1)] if lines else 0
 
 
 def _heading_pattern(names: Sequence[str]) -> str:

@@ -13,12 +13,14 @@ class ClientDisconnected(Exception):  # noqa: N818 - it is what happened, not an
     """The client has closed its connection."""
 
 
-async def read_body(receive: Receive, limit: int, silence: float, declared: int | None) -> bytes:
-    """The whole body. Raises `Refused` (413 above *limit* bytes, 408 after *silence* seconds) and `ClientDisconnected`."""
+async def read_body(
+    receive: Receive, limit: int, silence_seconds: float, declared: int | None
+) -> bytes:
+    """The whole body. Raises `HTTPException` (413 above *limit* bytes, 408 after *silence* seconds) and `ClientDisconnected`."""
     _check_size(declared or 0, limit)
-    pieces, size, more = list[bytes](), 0, True
-    while more:
-        piece, more = await _receive_piece(receive, silence)
+    pieces, size, has_more = list[bytes](), 0, True
+    while has_more:
+        piece, has_more = await _receive_piece(receive, silence_seconds)
         size += len(piece)
         _check_size(size, limit)
         if piece:
@@ -27,27 +29,27 @@ async def read_body(receive: Receive, limit: int, silence: float, declared: int 
 
 
 async def iter_body(
-    receive: Receive, limit: int, silence: float, declared: int | None
+    receive: Receive, limit: int, silence_seconds: float, declared: int | None
 ) -> AsyncIterator[bytes]:
     """The body as it arrives. Raises as `read_body` does."""
     _check_size(declared or 0, limit)
-    size, more = 0, True
-    while more:
-        piece, more = await _receive_piece(receive, silence)
+    size, has_more = 0, True
+    while has_more:
+        piece, has_more = await _receive_piece(receive, silence_seconds)
         size += len(piece)
         _check_size(size, limit)
         if piece:
             yield piece
 
 
-async def _receive_piece(receive: Receive, silence: float) -> tuple[bytes, bool]:
+async def _receive_piece(receive: Receive, silence_seconds: float) -> tuple[bytes, bool]:
     """A piece, and whether more follows."""
     try:
-        async with asyncio.timeout(silence):
+        async with asyncio.timeout(silence_seconds):
             message = await receive()
     except TimeoutError as error:
         raise HTTPException(
-            408, f"Nothing of the body came for {silence:g} seconds.", close=True
+            408, f"Nothing of the body came for {silence_seconds:g} seconds.", close=True
         ) from error
     if message["type"] == "http.disconnect":
         raise ClientDisconnected

@@ -51,10 +51,10 @@ class AccessLogEntry:
         """What is worth a place in a log line: everything that is not empty."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         rounded = {
-            name: round(what, 2) if isinstance(what, float) else what
-            for name, what in values.items()
+            name: round(value, 2) if isinstance(value, float) else value
+            for name, value in values.items()
         }
-        return {name: what for name, what in rounded.items() if what}
+        return {name: value for name, value in rounded.items() if value}
 
 
 class Caller:
@@ -63,20 +63,20 @@ class Caller:
     def __init__(
         self,
         send: Send,
-        note: AccessLogEntry,
+        log_entry: AccessLogEntry,
         silence_seconds: float,
-        leaving: OnDisconnect | None = None,
+        on_disconnect: OnDisconnect | None = None,
     ) -> None:
         self._send, self.log_entry, self._silence_seconds, self.on_disconnect = (
             send,
-            note,
+            log_entry,
             silence_seconds,
-            leaving,
+            on_disconnect,
         )
         self.has_started = self.is_complete = False
 
     async def start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Status and headers. Nothing can be taken back after this. Raises `Gone`, as all of these do, when the client
+        """Status and headers. Nothing can be taken back after this. Raises `ClientDisconnected`, as all of these do, when the client
         takes nothing for too long."""
         self.has_started, self.log_entry.status = True, status
         await self._send_message(
@@ -117,14 +117,14 @@ def cancel_on_disconnect(
 ) -> Stop:
     """Cancel *answering* when the client leaves before its answer is complete. Call what is returned when done."""
 
-    def left() -> None:
+    def cancel() -> None:
         if answering is not None and not caller.is_complete:
             caller.log_entry.client_disconnected = True
             answering.cancel()
 
     if caller.on_disconnect is not None:
-        return caller.on_disconnect(left)
-    return asyncio.create_task(_wait_for_disconnect(receive, left)).cancel
+        return caller.on_disconnect(cancel)
+    return asyncio.create_task(_wait_for_disconnect(receive, cancel)).cancel
 
 
 async def _wait_for_disconnect(receive: Receive, tell: Callable[[], None]) -> None:

@@ -64,17 +64,17 @@ class HTTPClient:
         return self._loop
 
     async def send(self, order: UpstreamRequest) -> Response:
-        """The upstream's answer as soon as its headers are there. Raises `Refused` (502, 504), and what the body raises."""
+        """The upstream's answer as soon as its headers are there. Raises `HTTPException` (502, 504), and what the body raises."""
         try:
             origin = self._endpoint(order.upstream)
             head = _encode_head(order, origin)
-            kept = self._take_idle(origin)
-            connection = kept or await self._connect(origin)
+            idle = self._take_idle(origin)
+            connection = idle or await self._connect(origin)
             try:
                 return await _send_on(connection, head, order)
             except BrokenError:
                 if (
-                    kept is None
+                    idle is None
                     or order.method not in _REPEATABLE_METHODS
                     or order.body is not None
                 ):
@@ -139,9 +139,9 @@ class HTTPClient:
         now = self.open().time()
         for origin in self._endpoints.values():
             for connection in [
-                one
-                for one in origin.idle
-                if not one.is_open or now - one.idle_since >= IDLE_SECONDS
+                connection
+                for connection in origin.idle
+                if not connection.is_open or now - connection.idle_since >= IDLE_SECONDS
             ]:
                 origin.idle.remove(connection)
                 connection.close()

@@ -217,12 +217,12 @@ class Connection(asyncio.BufferedProtocol):
         """Has the upstream been silent for too long? One timer serves all requests, so that none has to set its own."""
         silence, reply = self._limits.silence_seconds, self._reply
         since = reply.waiting_since if reply is not None else None
-        left = silence if since is None else since + silence - self.loop.time()
-        if left <= 0:
+        seconds = silence if since is None else since + silence - self.loop.time()
+        if seconds <= 0:
             self._timer = None
             self._fail(TimeoutError())
         else:
-            self._timer = self.loop.call_later(left, self._check_silence)
+            self._timer = self.loop.call_later(seconds, self._check_silence)
 
     async def _write_body(self, pieces: AsyncIterator[bytes], *, chunked: bool) -> None:
         try:

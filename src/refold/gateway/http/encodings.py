@@ -73,14 +73,14 @@ class Decoder:
 
     def _behind(self, rest: bytes) -> bytes:
         """What follows a part: another, or zeros up to the end, which are filling (gzip's manual)."""
-        more = rest.lstrip(b"\0")
-        self._is_filled = self._is_filled or len(more) < len(rest)
-        if more:
+        following = rest.lstrip(b"\0")
+        self._is_filled = self._is_filled or len(following) < len(rest)
+        if following:
             if self._is_filled or not self._left:
                 raise ValueError("more follows than a body")
             self._left -= 1
             self._reader = self._coding.begin()
-        return more
+        return following
 
 
 def create_decoder(encoding: str) -> Decoder | None:

@@ -60,7 +60,7 @@ class Endpoint:
         name = f"{self.host}:{self.port}" if ":" not in self.host else f"[{self.host}]:{self.port}"
         lines = [
             f"CONNECT {name} HTTP/1.1\r\nhost: {name}".encode(),
-            *(b"%b: %b" % one for one in self.proxy_headers),
+            *(b"%b: %b" % header for header in self.proxy_headers),
         ]
         try:
             reply = connection.send(b"\r\n".join([*lines, b"", b""]), bodiless=True)

@@ -87,7 +87,7 @@ class RequestHead:
 def read_head(scope: Mapping[str, Any], limits: Limits) -> RequestHead:
     """The head of a request as the server hands it over.
 
-    Raises `Refused` where its framing is ambiguous (RFC 9112, 6.3), its host missing or repeated, its
+    Raises `HTTPException` where its framing is ambiguous (RFC 9112, 6.3), its host missing or repeated, its
     path one that could lead elsewhere than it says, or its headers too many or too large.
     """
     headers = tuple([(bytes(name), bytes(value)) for name, value in scope["headers"]])
@@ -142,7 +142,7 @@ def _check_framing(headers: RawHeaders, version: str) -> None:
         raise HTTPException(400, "The size of the body is ambiguous.", close=True)
     if codings and version == "1.0":
         raise HTTPException(400, "HTTP/1.0 knows no transfer codings.", close=True)
-    if codings and [one.lower() for one in codings] != [b"chunked"]:
+    if codings and [coding.lower() for coding in codings] != [b"chunked"]:
         raise HTTPException(501, "The only transfer coding that is taken is chunked.", close=True)
     if len(hosts) > 1 or (not hosts and version == "1.1"):
         raise HTTPException(400, "A request needs one host header.", close=True)
@@ -182,28 +182,28 @@ def upstream_headers(
     headers: RawHeaders, *, drop: Iterable[bytes] = ()
 ) -> list[tuple[bytes, bytes]]:
     """The headers that the upstream gets, as they came: neither those of this connection, nor *drop*."""
-    gone = _NOT_FORWARDED.union(_connection_headers(headers), drop)
-    return [one for one in headers if one[0] not in gone]
+    dropped = _NOT_FORWARDED.union(_connection_headers(headers), drop)
+    return [header for header in headers if header[0] not in dropped]
 
 
 def client_headers(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """The headers of an upstream's answer that the client gets."""
     lower = tuple([(name.lower(), value) for name, value in headers])
-    gone = HOP_BY_HOP | _connection_headers(lower)
-    return [one for one in lower if one[0] not in gone]
+    dropped = HOP_BY_HOP | _connection_headers(lower)
+    return [header for header in lower if header[0] not in dropped]
 
 
 def _connection_headers(headers: RawHeaders) -> frozenset[bytes]:
     """What `connection` says belongs to this connection; framing and keys are not for it to name."""
     if not any(name == b"connection" for name, _ in headers):
         return frozenset()
-    named = (
-        one.strip().lower()
+    names = (
+        name.strip().lower()
         for value in _values(headers, b"connection")
-        for one in value.split(b",")
+        for name in value.split(b",")
     )
     framing = {b"content-length", b"content-encoding", b"content-type"}
-    return frozenset(name for name in named if name not in framing and not is_key(name))
+    return frozenset(name for name in names if name not in framing and not is_key(name))
 
 
 def decode_headers(headers: RawHeaders) -> tuple[tuple[str, str], ...]:

@@ -50,12 +50,12 @@ def request_model(path: str, body: Mapping[str, Any]) -> str:
     tail = path[
         max(0, *(path.rfind(place) for place in _PLACES)) :
     ]  # names hold slashes, so the last place counts
-    if found := (tail.startswith(_PLACES) and _GOOGLE.match(tail)) or _BEDROCK.search(path):
-        return unquote(found[1])
+    if match := (tail.startswith(_PLACES) and _GOOGLE.match(tail)) or _BEDROCK.search(path):
+        return unquote(match[1])
     if isinstance(model, str) and model:
         return model
-    found = _AZURE.search(path) or _LISTED.match(_BEHIND.sub("", tail))
-    return unquote(found[1]) if found else ""
+    match = _AZURE.search(path) or _LISTED.match(_BEHIND.sub("", tail))
+    return unquote(match[1]) if match else ""
 
 
 def parse_object(text: bytes | None) -> Mapping[str, Any]:

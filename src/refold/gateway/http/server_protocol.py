@@ -165,8 +165,8 @@ class LimitedProtocol(HttpToolsProtocol):
         with suppress(AttributeError):  # httptools before 0.6.3 is as lenient without being told
             self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
         self._is_upgrade = False
-        self._upgrades = tuple(one for one in self.headers if one[0] == b"upgrade")
-        rest = [b"%b: %b\r\n" % one for one in self.headers if one[0] != b"upgrade"]
+        self._upgrades = tuple(header for header in self.headers if header[0] == b"upgrade")
+        rest = [b"%b: %b\r\n" % header for header in self.headers if header[0] != b"upgrade"]
         start = b"%b %b HTTP/%b\r\n" % (old.get_method(), self.url, old.get_http_version().encode())
         return b"".join([start, *rest, b"\r\n"])
 

@@ -90,5 +90,7 @@ def error_body(event: bytes) -> bytes:
     if isinstance(value, dict) and isinstance(value.get("response"), dict):
         value = {"error": value["response"].get("error")}
     elif isinstance(value, dict) and value.get("type") == "error" and "error" not in value:
-        value = {"error": {key: what for key, what in value.items() if key != "sequence_number"}}
+        value = {
+            "error": {key: content for key, content in value.items() if key != "sequence_number"}
+        }
     return json.dumps(value).encode()

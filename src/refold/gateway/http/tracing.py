@@ -68,7 +68,9 @@ class Tracing:
     def _start_span(self, head: RequestHead, api: str) -> "Span | None":
         if not self.is_enabled:
             return None
-        said = {decode_header(name).lower(): decode_header(value) for name, value in head.headers}
+        headers = {
+            decode_header(name).lower(): decode_header(value) for name, value in head.headers
+        }
         begun = {
             "gen_ai.operation.name": _operation_name(api),
             "gen_ai.provider.name": _PROVIDERS.get(api, "openai"),
@@ -76,7 +78,9 @@ class Tracing:
         span = (
             self._tracer_provider()
             .get_tracer("refold.gateway")
-            .start_span(_operation_name(api), propagate.extract(said), trace.SpanKind.CLIENT, begun)
+            .start_span(
+                _operation_name(api), propagate.extract(headers), trace.SpanKind.CLIENT, begun
+            )
         )
         return span if span.is_recording() else None
 
@@ -91,7 +95,7 @@ def _set_attributes(span: "Span", api: str, note: AccessLogEntry) -> None:
         "cut" if note.upstream_broke_off else "gone" if note.client_disconnected else ""
     )
     error = error or (str(note.status) if note.status >= 400 else "")
-    told: Mapping[str, Any] = {
+    attributes: Mapping[str, Any] = {
         "gen_ai.request.model": note.model,
         "http.response.status_code": note.status,
         "error.type": error,
@@ -100,7 +104,7 @@ def _set_attributes(span: "Span", api: str, note: AccessLogEntry) -> None:
         "refold.reason": note.reason,
         **{_USAGE[kind]: count for kind, count in note.usage.items() if kind in _USAGE},
     }
-    span.set_attributes({name: value for name, value in told.items() if value not in {"", 0}})
+    span.set_attributes({name: value for name, value in attributes.items() if value not in {"", 0}})
     if note.tokens_before:
         counted = {
             "refold.tokens.before": note.tokens_before,

@@ -85,8 +85,8 @@ class UsageTap:
     def _read_event(self, event: bytes) -> None:
         if _USAGE in event:
             value = parse_event(event) if is_cheap_to_parse(event) else None
-            if value and (found := find_usage(value)):
-                self._usage = _merge_usage(self._usage, found)
+            if value and (usage := find_usage(value)):
+                self._usage = _merge_usage(self._usage, usage)
                 self._is_final = self._is_final or is_final_usage(value)
         elif _DONE in event:
             self._is_final = self._is_final or event_data(event) == _DONE
@@ -126,8 +126,8 @@ def is_final_usage(event: Mapping[str, Any]) -> bool:
 
 def _merge_usage(earlier: Any, later: Mapping[str, Any]) -> dict[str, Any]:
     """Anthropic says the input when a stream begins and the output when it ends; others say it all last."""
-    known = {name: value for name, value in later.items() if value is not None}
-    return {**(earlier or {}), **known}
+    figures = {name: value for name, value in later.items() if value is not None}
+    return {**(earlier or {}), **figures}
 
 
 def _parse_usage(body: bytes) -> Any:
@@ -137,9 +137,9 @@ def _parse_usage(body: bytes) -> Any:
         value = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    for one in reversed(
+    for candidate in reversed(
         value if isinstance(value, list) else [value]
     ):  # Gemini streams a list without alt=sse
-        if found := find_usage(one):
-            return dict(found)
+        if usage := find_usage(candidate):
+            return dict(usage)
     return None

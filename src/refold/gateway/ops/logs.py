@@ -47,11 +47,11 @@ def is_not_duplicate(record: logging.LogRecord) -> bool:
 
 def traceback_places(trace: TracebackType | None) -> list[str]:
     """Where an exception went through: `file:line` from outside in, the last ten."""
-    found = list[str]()
+    places = list[str]()
     while trace is not None:
-        found.append(f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}")
+        places.append(f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}")
         trace = trace.tb_next
-    return found[-10:]
+    return places[-10:]
 
 
 def configure_logging(level: str = "info") -> None:

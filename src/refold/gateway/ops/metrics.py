@@ -37,12 +37,12 @@ class Counters:
     def get(self, name: str, **labels: str) -> float:
         """The sum of *name* over all label sets that include *labels*."""
         wanted = labels.items()
-        found = (
+        counts = (
             count
             for (key, own), count in self.values().items()
             if key == name and wanted <= dict(own).items()
         )
-        return sum(found)
+        return sum(counts)
 
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -52,11 +52,11 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 HELP = {
     "http_requests": "Requests answered, by API, upstream and status.",
     "http_refused": "Requests that the gateway answered itself, by reason.",
-    "http_gone": "Requests whose client left before the answer was complete.",
-    "http_cut": "Answers that the upstream broke off.",
+    "http_client_disconnects": "Requests whose client left before the answer was complete.",
+    "http_truncated": "Answers that the upstream broke off.",
     "http_tokens": "Tokens that upstreams reported, by kind.",
     "http_unread": "Bodies passed on unread: too large when unpacked, broken, or in a coding that is not known.",
-    "http_usage_unread": "Answers to requests for an answer in which no usage was found.",
+    "http_usage_missing": "Answers to requests for an answer in which no usage was found.",
     "context_errors": "Context errors of upstreams, by what came of them.",
     "binding_errors": "Errors of upstreams about signed thinking, by what came of them.",
     "store_replaced": "Times that the store was found deleted or replaced while it was open.",

@@ -329,7 +329,7 @@ class Relay:
         count = partial(self._pipeline.counters.add, api=call.api, upstream=call.upstream.name)
         if tokens is None:
             if call.tap is not None and entry.status < 300:
-                count("http_usage_unread")
+                count("http_usage_missing")
             return
         entry.usage = {
             "input": tokens.input,

@@ -87,7 +87,7 @@ function figures(text) {
     if (name === "requests") found.requests += Number(value);
     if (name === "context_errors" && labels.includes('result="retried"')) found.retried += Number(value);
     if (name === "failures") found.failures += Number(value);
-    if (name === "http_under_way") found.under = Number(value);
+    if (name === "http_requests_in_progress") found.under = Number(value);
   }
   return found;
 }
