@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 
 from refold.session_files.claude_messages import (
     Node,
-    Record,
     build_conversation,
     is_boundary,
     is_summary,
     metadata,
     microcompactions,
 )
-from refold.session_files.json_fields import object_at, parse_time, text_at
+from refold.session_files.json_fields import Record, object_at, parse_time, text_at
 from refold.session_files.session import Problem, Session, branch_to
 from refold.session_files.source import Reader, Source, single
 

@@ -5,13 +5,11 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 
-from refold.session_files.json_fields import dig, list_at, object_at, objects_at, text_at
+from refold.session_files.json_fields import Record, dig, list_at, object_at, objects_at, text_at
 from refold.session_files.session import Compaction, Entry, Problem
 
 CLEARED_RESULT = "[Old tool result content cleared]"
 """What the client shows in place of a result that a microcompaction cleared."""
-
-Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,7 @@ def is_summary(record: Record) -> bool:
     return record.get("isCompactSummary") is True
 
 
-def metadata(record: Record) -> Mapping[str, Any]:
+def metadata(record: Record) -> Record:
     """Return what a boundary records of its compaction; the SDK spells the key in snake case."""
     return object_at(record, "compactMetadata") or object_at(record, "compact_metadata")
 
@@ -50,7 +48,7 @@ class Conversation:
 
     messages: list[Entry] = field(default_factory=list)
     compactions: list[Compaction] = field(default_factory=list)
-    usage: list[tuple[int, Mapping[str, Any]]] = field(default_factory=list)
+    usage: list[tuple[int, Record]] = field(default_factory=list)
     model: str = ""
     index: dict[str, int] = field(default_factory=dict)
     """Position of the message that a line became part of."""
@@ -229,9 +227,7 @@ def _add_compaction(
     )
 
 
-def _find_tail(
-    conversation: Conversation, segment: Mapping[str, Any]
-) -> tuple[int, Sequence[Entry]]:
+def _find_tail(conversation: Conversation, segment: Record) -> tuple[int, Sequence[Entry]]:
     """Where the summary ends, and messages before that which stayed: a tail is just not replaced."""
     now = len(conversation.messages)
     head, tail = (

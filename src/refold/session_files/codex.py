@@ -5,11 +5,18 @@ are used for what stands nowhere else: token counts, rollbacks, and user message
 them only there. Two older forms are read as well: bare items, one a line, and `{session, items}`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from refold.session_files.json_fields import int_at, object_at, objects_at, parse_time, text_at
+from refold.session_files.json_fields import (
+    Record,
+    int_at,
+    object_at,
+    objects_at,
+    parse_time,
+    text_at,
+)
 from refold.session_files.session import Compaction, Entry, Problem, Session
 from refold.session_files.source import Reader, Source, single
 
@@ -105,13 +112,13 @@ class _Item:
 @dataclass(slots=True)
 class _Log:
     entries: list[_Item] = field(default_factory=list)
-    meta: Mapping[str, Any] = field(default_factory=dict)
-    turn: Mapping[str, Any] = field(default_factory=dict)
+    meta: Record = field(default_factory=dict)
+    turn: Record = field(default_factory=dict)
     first: str = ""
     last: str = ""
 
 
-def _lines(source: Source, problems: list[Problem]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _lines(source: Source, problems: list[Problem]) -> Iterator[tuple[int, Record]]:
     """Every line in today's form."""
     document = source.document
     if object_at(document, "session") and isinstance(document.get("items"), list):
@@ -130,12 +137,12 @@ def _lines(source: Source, problems: list[Problem]) -> Iterator[tuple[int, Mappi
             yield line, {"type": "session_meta", "payload": record}
 
 
-def _is_item(record: Mapping[str, Any]) -> bool:
+def _is_item(record: Record) -> bool:
     kind = text_at(record, "type")
     return kind in ITEMS and "payload" not in record and (kind != "message" or "role" in record)
 
 
-def _add_record(log: _Log, line: int, record: Mapping[str, Any], problems: list[Problem]) -> None:
+def _add_record(log: _Log, line: int, record: Record, problems: list[Problem]) -> None:
     payload = object_at(record, "payload")
     stamp = text_at(record, "timestamp")
     log.first, log.last = log.first or stamp, stamp or log.last
@@ -162,7 +169,7 @@ def _add_record(log: _Log, line: int, record: Mapping[str, Any], problems: list[
 # --- compactions and rollbacks ---------------------------------------------------------------
 
 
-def _replacement(log: _Log, payload: Mapping[str, Any]) -> tuple[Entry, ...]:
+def _replacement(log: _Log, payload: Record) -> tuple[Entry, ...]:
     """What stands for everything before: as recorded, or the user's messages and the summary."""
     if isinstance(payload.get("replacement_history"), list):
         return tuple(objects_at(payload, "replacement_history"))
@@ -218,7 +225,7 @@ def _drop_turns(items: Sequence[Entry], turns: int) -> tuple[Entry, ...]:
 
 def _collect(
     entries: Iterable[_Item],
-) -> tuple[list[Entry], list[Compaction], list[tuple[int, Mapping[str, Any]]]]:
+) -> tuple[list[Entry], list[Compaction], list[tuple[int, Record]]]:
     """Items, compactions and usage, with positions counted in items."""
     entries = list(entries)
     sent = {
@@ -235,7 +242,7 @@ def _collect(
     items, compactions, usage = (
         list[Entry](),
         list[Compaction](),
-        list[tuple[int, Mapping[str, Any]]](),
+        list[tuple[int, Record]](),
     )
     for entry in entries:
         match entry.kind:
@@ -252,7 +259,7 @@ def _collect(
     return items, compactions, usage
 
 
-def _compaction_details(payload: Mapping[str, Any]) -> Mapping[str, Any]:
+def _compaction_details(payload: Record) -> Record:
     return {key: value for key, value in payload.items() if key != "replacement_history"}
 
 

@@ -6,10 +6,11 @@ as they were sent. The headings of thoughts that the file keeps were never sent 
 and are left out.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from refold.session_files.json_fields import (
+    Record,
     list_at,
     object_at,
     objects_at,
@@ -17,7 +18,7 @@ from refold.session_files.json_fields import (
     text_at,
     texts_at,
 )
-from refold.session_files.session import Entry, Problem, Session
+from refold.session_files.session import Entry, Problem, Session, SessionBuilder
 from refold.session_files.source import Reader, Source, single
 
 CLIENT = "gemini_cli"
@@ -33,25 +34,20 @@ def mismatch(source: Source) -> str:
 
 def read(source: Source) -> Session:
     """Read a session."""
-    problems = list[Problem]()
-    meta, records = _load(source, problems)
-    messages, usage = list[Entry](), list[tuple[int, Mapping[str, Any]]]()
+    session = SessionBuilder()
+    meta, records = _load(source, session.problems)
     for record in records.values():
-        messages += _entries(record)
-        if record.get("type") == "gemini" and object_at(record, "tokens"):
-            at = len(messages) - (1 if messages and messages[-1]["role"] == "user" else 0)
-            usage.append((at, object_at(record, "tokens")))
+        session.messages += _entries(record)
+        if record.get("type") == "gemini" and (usage := object_at(record, "tokens")):
+            results = bool(session.messages) and session.messages[-1]["role"] == "user"
+            session.usage.append((len(session.messages) - results, usage))
+    session.model = next(iter(texts_at(reversed(records.values()), "model")), "")
     stamps = texts_at(records.values(), "timestamp")
-    models = texts_at(records.values(), "model")
-    return Session(
-        path=source.path,
-        client=CLIENT,
-        format="gemini",
+    return session.build(
+        source.path,
+        CLIENT,
+        "gemini",
         id=text_at(meta, "sessionId"),
-        messages=messages,
-        body={"model": models[-1]} if models else {},
-        usage=tuple(usage),
-        problems=tuple(problems),
         title=text_at(meta, "summary"),
         cwd=next((path for path in list_at(meta, "directories") if isinstance(path, str)), ""),
         started=parse_time(meta.get("startTime")) or parse_time(min(stamps, default="")),
@@ -102,7 +98,7 @@ def _rewind(messages: dict[str, dict[str, Any]], to: str) -> dict[str, dict[str,
 # --- messages --------------------------------------------------------------------------------
 
 
-def _entries(record: Mapping[str, Any]) -> Iterator[Entry]:
+def _entries(record: Record) -> Iterator[Entry]:
     """A record as contents: notes to the user (info, error, warning) are none."""
     parts = list(_parts(record.get("content")))
     if record.get("type") == "user" and parts:
@@ -111,7 +107,7 @@ def _entries(record: Mapping[str, Any]) -> Iterator[Entry]:
         yield from _answer_entries(parts, list(objects_at(record, "toolCalls")))
 
 
-def _answer_entries(parts: list[Entry], calls: Sequence[Mapping[str, Any]]) -> Iterator[Entry]:
+def _answer_entries(parts: list[Entry], calls: Sequence[Record]) -> Iterator[Entry]:
     ids = {text_at(part, "functionCall", "id") for part in parts if "functionCall" in part}
     parts += [
         _call(call) for call in calls if not (text_at(call, "id") and text_at(call, "id") in ids)
@@ -132,31 +128,21 @@ def _parts(content: Any) -> Iterator[Entry]:
             yield item
 
 
-def _call(call: Mapping[str, Any]) -> Entry:
-    named = {"id": text_at(call, "id")} if text_at(call, "id") else {}
-    return {
-        "functionCall": {
-            **named,
-            "name": text_at(call, "name"),
-            "args": dict(object_at(call, "args")),
-        }
-    }
+def _call(call: Record) -> Entry:
+    return {"functionCall": {**_name(call), "args": dict(object_at(call, "args"))}}
 
 
-def _result(call: Mapping[str, Any]) -> Iterable[Entry]:
+def _name(call: Record) -> dict[str, str]:
+    """Return what identifies a call."""
+    id = {"id": text_at(call, "id")} if text_at(call, "id") else {}
+    return {**id, "name": text_at(call, "name")}
+
+
+def _result(call: Record) -> Iterable[Entry]:
     """The result as it was sent; a call that was interrupted has none and stays open."""
     result = call.get("result")
     if isinstance(result, str):
-        named = {"id": text_at(call, "id")} if text_at(call, "id") else {}
-        return [
-            {
-                "functionResponse": {
-                    **named,
-                    "name": text_at(call, "name"),
-                    "response": {"output": result},
-                }
-            }
-        ]
+        return [{"functionResponse": {**_name(call), "response": {"output": result}}}]
     return list(_parts(result))
 
 

@@ -5,6 +5,9 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
+Record = Mapping[str, Any]
+"""A JSON object."""
+
 
 def dig(value: Any, *keys: str) -> Any:
     """Return the value under *keys*, one inside the other; None if the path ends early."""
@@ -26,7 +29,7 @@ def texts_at(values: Iterable[Any], *keys: str) -> list[str]:
     return [text for value in values if (text := text_at(value, *keys))]
 
 
-def object_at(value: Any, *keys: str) -> Mapping[str, Any]:
+def object_at(value: Any, *keys: str) -> Record:
     """Return the object under *keys*; empty if there is none."""
     field = dig(value, *keys)
     return field if isinstance(field, dict) else {}
@@ -60,6 +63,6 @@ def parse_time(value: Any) -> datetime | None:
     return None
 
 
-def without_keys(value: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+def without_keys(value: Record, *keys: str) -> dict[str, Any]:
     """Return a copy without *keys*."""
     return {key: item for key, item in value.items() if key not in keys}

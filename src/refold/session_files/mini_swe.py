@@ -1,9 +1,9 @@
 """Trajectories of mini-swe-agent (`*.traj.json`) and SWE-agent (`*.traj`)."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from refold.session_files.json_fields import (
+    Record,
     int_at,
     list_at,
     object_at,
@@ -11,7 +11,7 @@ from refold.session_files.json_fields import (
     parse_time,
     text_at,
 )
-from refold.session_files.session import Entry, Problem, Session
+from refold.session_files.session import Entry, Problem, Session, SessionBuilder
 from refold.session_files.source import Reader, Source, StoredSession
 
 CLIENT = "mini_swe"
@@ -50,32 +50,24 @@ def sessions(source: Source) -> Sequence[StoredSession]:
 
 
 def _read_mini_swe(source: Source) -> Session:
-    document, problems = source.document, list(source.notes)
-    messages, usage, stamps = list[Entry](), list[tuple[int, Mapping[str, Any]]](), list[int]()
+    document, stamps = source.document, list[int]()
+    session = SessionBuilder(problems=list(source.notes))
     for at, message in enumerate(objects_at(document, "messages"), 1):
-        if text_at(message, "role") not in ROLES:
-            # Version 2 ends with an `exit` message of its own and may hold Responses objects.
-            problems += (
-                []
-                if message.get("role") == "exit"
-                else [Problem(0, f"message {at} has no role that is sent")]
-            )
-            continue
-        messages.append(_strip_bookkeeping(message))
-        stamps.append(int_at(message, "extra", "response", "created"))
-        if int_at(message, "extra", "response", "usage", "prompt_tokens") >= 0:
-            usage.append((len(messages), object_at(message, "extra", "response", "usage")))
-    model = text_at(document, "info", "config", "model", "model_name")
+        role, response = text_at(message, "role"), object_at(message, "extra", "response")
+        if role in ROLES:
+            session.messages.append(_strip_bookkeeping(message))
+            stamps.append(int_at(response, "created"))
+            if int_at(response, "usage", "prompt_tokens") >= 0:
+                session.add_usage(object_at(response, "usage"))
+        elif role != "exit":  # version 2 ends with one, and may hold Responses objects
+            session.problems.append(Problem(0, f"message {at} has no role that is sent"))
+    session.model = text_at(document, "info", "config", "model", "model_name")
     stamps = [stamp for stamp in stamps if stamp > 0]
-    return Session(
-        path=source.path,
-        client="mini_swe",
-        format="openai_chat",
+    return session.build(
+        source.path,
+        "mini_swe",
+        "openai_chat",
         id=text_at(document, "instance_id"),
-        messages=messages,
-        body={"model": model} if model else {},
-        usage=tuple(usage),
-        problems=tuple(problems),
         cwd=text_at(document, "info", "config", "environment", "cwd"),
         started=parse_time(stamps[0]) if stamps else None,
         updated=parse_time(stamps[-1]) if stamps else None,
@@ -99,7 +91,7 @@ def _read_swe_agent(source: Source) -> Session:
     )
 
 
-def _strip_bookkeeping(message: Mapping[str, Any]) -> Entry:
+def _strip_bookkeeping(message: Record) -> Entry:
     """A message without book-keeping. SWE-agent keeps a result's call id in a list of one."""
     wire = {
         key: message[key]

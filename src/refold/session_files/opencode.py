@@ -8,7 +8,7 @@ What `opencode export` prints, one object with everything, is read as well.
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import groupby
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from refold.errors import FormatError
-from refold.session_files.json_fields import int_at, object_at, objects_at, text_at
-from refold.session_files.opencode_messages import CLIENT, Row, StoredMessage, build_session
+from refold.session_files.json_fields import Record, int_at, object_at, objects_at, text_at
+from refold.session_files.opencode_messages import CLIENT, StoredMessage, build_session
 from refold.session_files.session import Problem, Session
 from refold.session_files.source import Reader, Source, StoredSession
 
@@ -76,7 +76,7 @@ def _in_memory(source: Source) -> sqlite3.Connection:
     return base
 
 
-def _query(source: Source, sql: str, *values: str) -> list[Row]:
+def _query(source: Source, sql: str, *values: str) -> list[Record]:
     try:
         with closing(connect(source)) as base:
             base.row_factory = sqlite3.Row
@@ -121,7 +121,7 @@ def _messages(source: Source, id: str, problems: list[Problem]) -> Iterator[Stor
         yield StoredMessage(text_at(row, "id"), _parse_data(row, problems), held.get(row["id"], []))
 
 
-def _parse_data(row: Row, problems: list[Problem]) -> Mapping[str, Any]:
+def _parse_data(row: Record, problems: list[Problem]) -> Record:
     try:
         return object_at(json.loads(row["data"], strict=False))
     except (TypeError, ValueError, RecursionError) as error:
@@ -129,7 +129,7 @@ def _parse_data(row: Row, problems: list[Problem]) -> Mapping[str, Any]:
         return {}
 
 
-def _parse_revert(row: Row) -> Mapping[str, Any]:
+def _parse_revert(row: Record) -> Record:
     try:
         return object_at(json.loads(row.get("revert") or "{}"))
     except (TypeError, ValueError, RecursionError):
@@ -191,7 +191,7 @@ def _session_id(source: Source) -> str:
     )
 
 
-def _session_row(id: str, info: Mapping[str, Any]) -> Row:
+def _session_row(id: str, info: Record) -> Record:
     """A session file as the row that OpenCode makes of it."""
     created, updated = (object_at(info, "time").get(key) for key in ("created", "updated"))
     return {**info, "id": id, "time_created": created, "time_updated": updated}
@@ -201,7 +201,7 @@ def _sort_key(message: StoredMessage) -> tuple[int, str]:
     return int_at(message.data, "time", "created"), message.id
 
 
-def _export_messages(document: Mapping[str, Any]) -> Iterator[StoredMessage]:
+def _export_messages(document: Record) -> Iterator[StoredMessage]:
     for item in objects_at(document, "messages"):
         info = object_at(item, "info")
         yield StoredMessage(text_at(info, "id"), info, _sort_parts(objects_at(item, "parts")))

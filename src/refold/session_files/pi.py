@@ -5,10 +5,11 @@ Anthropic blocks, whatever provider the session used. Answers without any conten
 the first word) are left out, as they cannot be sent; calls that were interrupted stay open.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from refold.session_files.json_fields import (
+    Record,
     dig,
     int_at,
     object_at,
@@ -17,15 +18,20 @@ from refold.session_files.json_fields import (
     text_at,
     texts_at,
 )
-from refold.session_files.session import Compaction, Entry, Problem, Session, branch_to
+from refold.session_files.session import (
+    Compaction,
+    Entry,
+    Problem,
+    Session,
+    SessionBuilder,
+    branch_to,
+)
 from refold.session_files.source import Reader, Source, single
 
 CLIENT = "pi"
 SUMMARY_TEXT = "The conversation history before this point was compacted into the following summary:\n\n<summary>\n{}\n</summary>"
 """How pi shows a summary to its model."""
 BRANCH_TEXT = "The following is a summary of a branch that this conversation came back from:\n\n<summary>\n{}</summary>"
-
-Record = Mapping[str, Any]
 
 
 def mismatch(source: Source) -> str:
@@ -44,55 +50,41 @@ def mismatch(source: Source) -> str:
 
 def read(source: Source) -> Session:
     """Read a session."""
-    problems = list[Problem]()
-    header, path = _active_records(source, problems)
-    messages, compactions = list[Entry](), list[Compaction]()
-    usage, at = list[tuple[int, Mapping[str, Any]]](), dict[str, int]()
-    answers = False
-    for key, entry in path.items():
-        at[key] = len(messages)
-        if entry.get("type") == "compaction":
-            compactions.append(_compaction(entry, at, list(path), len(messages)))
-        wire = _entry_of_record(entry)
-        if wire is None:
+    session = SessionBuilder()
+    header, records = _active_records(source, session.problems)
+    after_result = False
+    for key, record in records.items():
+        session.index[key] = len(session.messages)
+        if record.get("type") == "compaction":
+            session.compactions.append(_compaction(record, session, list(records)))
+        entry = _entry_of_record(record)
+        if entry is None:
             continue
-        result = text_at(entry, "message", "role") == "toolResult"
-        if result and answers:
-            at[key] -= 1
-            messages[-1] = {**messages[-1], "content": [*messages[-1]["content"], *wire["content"]]}
+        is_result = text_at(record, "message", "role") == "toolResult"
+        if is_result and after_result:
+            session.index[key] -= 1
+            blocks = [*session.messages[-1]["content"], *entry["content"]]
+            session.messages[-1] = {**session.messages[-1], "content": blocks}
         else:
-            messages.append(wire)
-        answers = result
-        if wire["role"] == "assistant" and _has_usage(object_at(entry, "message", "usage")):
-            usage.append((len(messages), object_at(entry, "message", "usage")))
-    return Session(
-        path=source.path,
-        client=CLIENT,
-        format="anthropic",
+            session.messages.append(entry)
+        after_result = is_result
+        usage = object_at(record, "message", "usage")
+        if entry["role"] == "assistant" and _has_usage(usage):
+            session.add_usage(usage)
+    latest = list(reversed(records.values()))
+    models = texts_at(latest, "message", "model")
+    session.model = models[0] if models else text_at(header, "modelId")
+    infos = (record for record in latest if record.get("type") == "session_info")
+    stamps = (record.get("timestamp") for record in latest if "timestamp" in record)
+    return session.build(
+        source.path,
+        CLIENT,
+        "anthropic",
         id=text_at(header, "id"),
-        messages=messages,
-        body=_body(header, path),
-        compactions=tuple(compactions),
-        usage=tuple(usage),
-        problems=tuple(problems),
-        title=next(
-            (
-                text_at(e, "name")
-                for e in reversed(list(path.values()))
-                if e.get("type") == "session_info"
-            ),
-            "",
-        ),
+        title=text_at(next(infos, {}), "name"),
         cwd=text_at(header, "cwd"),
         started=parse_time(header.get("timestamp")),
-        updated=next(
-            (
-                parse_time(e.get("timestamp"))
-                for e in reversed(list(path.values()))
-                if "timestamp" in e
-            ),
-            None,
-        ),
+        updated=parse_time(next(stamps, None)),
     )
 
 
@@ -111,32 +103,24 @@ def _active_records(source: Source, problems: list[Problem]) -> tuple[Record, di
     return header, {key: entries[key] for key in branch_to(last, parents)}
 
 
-def _has_usage(usage: Mapping[str, Any]) -> bool:
+def _has_usage(usage: Record) -> bool:
     """Whether the provider reported anything; an aborted answer has zeros."""
     return any(int_at(usage, key) > 0 for key in ("input", "cacheRead", "cacheWrite"))
 
 
-def _body(header: Record, path: Mapping[str, Record]) -> dict[str, Any]:
-    models = texts_at(path.values(), "message", "model")
-    model = models[-1] if models else text_at(header, "modelId")
-    return {"model": model} if model else {}
-
-
-def _compaction(entry: Record, at: Mapping[str, int], keys: Sequence[str], now: int) -> Compaction:
-    """The summary stands for everything before the first entry that was kept."""
-    first = text_at(entry, "firstKeptEntryId")
-    index = int_at(entry, "firstKeptEntryIndex")
+def _compaction(record: Record, session: SessionBuilder, keys: Sequence[str]) -> Compaction:
+    """Return the compaction: a summary instead of everything before the first entry that stays."""
+    first = text_at(record, "firstKeptEntryId")
+    index = int_at(record, "firstKeptEntryIndex")
     if not first and 0 < index <= len(keys):
         # Before entries had ids they were counted, the header being the first.
         first = keys[index - 1]
-    shown = {
-        "role": "user",
-        "content": [{"type": "text", "text": SUMMARY_TEXT.format(text_at(entry, "summary"))}],
-    }
-    meta = {
-        key: value for key, value in entry.items() if key in {"tokensBefore", "details", "fromHook"}
-    }
-    return Compaction(0, min(at.get(first, now), now), (shown,), "compaction", meta)
+    text = SUMMARY_TEXT.format(text_at(record, "summary"))
+    summary = {"role": "user", "content": [{"type": "text", "text": text}]}
+    meta = {key: record[key] for key in record if key in {"tokensBefore", "details", "fromHook"}}
+    now = len(session.messages)
+    stop = min(session.index.get(first, now), now)
+    return Compaction(0, stop, (summary,), "compaction", meta)
 
 
 # --- messages --------------------------------------------------------------------------------

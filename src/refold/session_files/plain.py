@@ -5,12 +5,12 @@ with one under `body`, `request` or `payload`; the last one is the conversation,
 be had. A line with `kind` other than `main` is a side request and comes before all others.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from refold.session_files.json_fields import object_at, objects_at, text_at, without_keys
+from refold.session_files.json_fields import Record, object_at, objects_at, text_at, without_keys
 from refold.session_files.session import FIELDS, Entry, Format, Problem, Session
 from refold.session_files.source import Reader, Source, StoredSession
 
@@ -52,7 +52,7 @@ def sessions(source: Source) -> Sequence[StoredSession]:
     if isinstance(source.document, list):
         return [StoredSession("", lambda: _session(source, source.document, source.notes, {}, ""))]
     problems, entries = list[Problem](), list[Entry]()
-    requests = list[tuple[bool, str, Mapping[str, Any]]]()
+    requests = list[tuple[bool, str, Record]]()
     for line, record in source.records(problems):
         request = _request(record)
         if request is not None:
@@ -77,7 +77,7 @@ def _is_entry(value: Any) -> bool:
     )
 
 
-def _request(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _request(record: Record) -> Record | None:
     """The request body in a line; None where there is no conversation in it."""
     for body in (record, *(object_at(record, holder) for holder in BODY_KEYS)):
         if any(isinstance(body.get(field), list) for field in FIELDS.values()) or isinstance(
@@ -88,7 +88,7 @@ def _request(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _request_session(
-    source: Source, id: str, request: Mapping[str, Any], problems: Sequence[Problem]
+    source: Source, id: str, request: Record, problems: Sequence[Problem]
 ) -> Session:
     field = next(name for name in FIELDS.values() if isinstance(request.get(name), list | str))
     value = request[field]
@@ -101,7 +101,7 @@ def _session(
     source: Source,
     items: Sequence[Entry],
     problems: Sequence[Problem],
-    body: Mapping[str, Any],
+    body: Record,
     field: str,
 ) -> Session:
     entries = [item for item in items if isinstance(item, dict)]
@@ -121,7 +121,7 @@ def _session(
     )
 
 
-def guess_format(body: Mapping[str, Any], items: Sequence[Entry], field: str = "") -> Format:
+def guess_format(body: Record, items: Sequence[Entry], field: str = "") -> Format:
     """Return the wire format of a conversation, by its shape."""
     if field == "contents" or any(isinstance(item.get("parts"), list) for item in items):
         return "gemini"
@@ -147,7 +147,7 @@ def guess_format(body: Mapping[str, Any], items: Sequence[Entry], field: str = "
     return "openai_chat"
 
 
-def _tools_are_anthropic(body: Mapping[str, Any]) -> bool:
+def _tools_are_anthropic(body: Record) -> bool:
     return any("input_schema" in tool for tool in objects_at(body, "tools"))
 
 

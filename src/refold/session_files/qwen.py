@@ -4,17 +4,26 @@ A tree of lines like Claude Code's, each with a message in Gemini's form. A comp
 with the whole history that took the place of everything before it.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
-from refold.session_files.json_fields import object_at, objects_at, parse_time, text_at, texts_at
-from refold.session_files.session import Compaction, Entry, Problem, Session, branch_to
+from refold.session_files.json_fields import (
+    Record,
+    object_at,
+    objects_at,
+    parse_time,
+    text_at,
+    texts_at,
+)
+from refold.session_files.session import (
+    Compaction,
+    Entry,
+    Problem,
+    Session,
+    SessionBuilder,
+    branch_to,
+)
 from refold.session_files.source import Reader, Source, single
 
 CLIENT = "qwen"
 MESSAGE_TYPES = frozenset({"user", "assistant", "tool_result"})
-
-Record = Mapping[str, Any]
 
 
 def mismatch(source: Source) -> str:
@@ -30,36 +39,31 @@ def mismatch(source: Source) -> str:
 
 def read(source: Source) -> Session:
     """Read a session."""
-    problems = list[Problem]()
-    path = _active_records(source, problems)
-    messages, compactions = list[Entry](), list[Compaction]()
-    usage = list[tuple[int, Mapping[str, Any]]]()
-    open_results = False
+    session = SessionBuilder()
+    path = _active_records(source, session.problems)
+    after_result = False
     for record in path:
         if record.get("subtype") == "chat_compression":
-            compactions += _compaction(record, len(messages))
-        wire = _entry(record)
-        if wire is None:
+            session.compactions += _compaction(record, len(session.messages))
+        entry = _entry(record)
+        if entry is None:
             continue
-        result = record.get("type") == "tool_result"
-        if result and open_results:
-            messages[-1] = {**messages[-1], "parts": [*messages[-1]["parts"], *wire["parts"]]}
+        is_result = record.get("type") == "tool_result"
+        if is_result and after_result:
+            parts = [*session.messages[-1]["parts"], *entry["parts"]]
+            session.messages[-1] = {**session.messages[-1], "parts": parts}
         else:
-            messages.append(wire)
-        open_results = result
-        if object_at(record, "usageMetadata"):
-            usage.append((len(messages), object_at(record, "usageMetadata")))
-    models, stamps = texts_at(path, "model"), texts_at(path, "timestamp")
-    return Session(
-        path=source.path,
-        client=CLIENT,
-        format="gemini",
+            session.messages.append(entry)
+        after_result = is_result
+        if usage := object_at(record, "usageMetadata"):
+            session.add_usage(usage)
+    session.model = next(iter(texts_at(reversed(path), "model")), "")
+    stamps = texts_at(path, "timestamp")
+    return session.build(
+        source.path,
+        CLIENT,
+        "gemini",
         id=next((text_at(record, "sessionId") for record in reversed(path)), ""),
-        messages=messages,
-        body={"model": models[-1]} if models else {},
-        compactions=tuple(compactions),
-        usage=tuple(usage),
-        problems=tuple(problems),
         cwd=next(iter(texts_at(reversed(path), "cwd")), ""),
         started=parse_time(min(stamps, default="")),
         updated=parse_time(max(stamps, default="")),

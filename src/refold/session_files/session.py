@@ -1,11 +1,13 @@
 """The content of a session file: the whole conversation, and its client's compactions."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
+
+from refold.session_files.json_fields import Record
 
 Entry = Any
 """One entry of a request's list of messages, as parsed from JSON."""
@@ -42,7 +44,7 @@ class Compaction:
     insert: tuple[Entry, ...]
     trigger: str = ""
     """The trigger in the client's word: `auto`, `manual`, `microcompact`, `prune` ..."""
-    meta: Mapping[str, Any] | None = None
+    meta: Record | None = None
     """What else the client recorded about it, unchanged."""
 
 
@@ -58,11 +60,11 @@ class Session:
     id: str = ""
     messages: list[Entry]
     """The active branch in order, with no compaction applied."""
-    body: Mapping[str, Any]
+    body: Record
     """The rest of the request as far as the file has it: model, system prompt, tools."""
     compactions: tuple[Compaction, ...] = ()
     """Recorded compactions, oldest first."""
-    usage: tuple[tuple[int, Mapping[str, Any]], ...] = ()
+    usage: tuple[tuple[int, Record], ...] = ()
     """(position, the provider's report): prompt and answer together were `messages[:position]`, as
     the model saw them then."""
     problems: tuple[Problem, ...] = ()
@@ -89,6 +91,52 @@ class Session:
     def effective_payload(self) -> dict[str, Any]:
         """A request body with the effective context."""
         return {**self.body, FIELDS[self.format]: self.effective}
+
+
+@dataclass(slots=True)
+class SessionBuilder:
+    """A session while it is read."""
+
+    messages: list[Entry] = field(default_factory=list)
+    compactions: list[Compaction] = field(default_factory=list)
+    usage: list[tuple[int, Record]] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    model: str = ""
+    index: dict[str, int] = field(default_factory=dict)
+    """Position of the message that a record of the file is part of."""
+
+    def add_usage(self, usage: Record) -> None:
+        """Add what the provider reported for the messages so far."""
+        self.usage.append((len(self.messages), usage))
+
+    def build(
+        self,
+        path: Path,
+        client: str,
+        format: Format,
+        *,
+        id: str = "",
+        title: str = "",
+        cwd: str = "",
+        started: datetime | None = None,
+        updated: datetime | None = None,
+    ) -> Session:
+        """Return the session."""
+        return Session(
+            path=path,
+            client=client,
+            format=format,
+            id=id,
+            messages=self.messages,
+            body={"model": self.model} if self.model else {},
+            compactions=tuple(self.compactions),
+            usage=tuple(self.usage),
+            problems=tuple(self.problems),
+            title=title,
+            cwd=cwd,
+            started=started,
+            updated=updated,
+        )
 
 
 def _outermost(compactions: Iterable[Compaction]) -> list[Compaction]:

@@ -5,17 +5,23 @@ the agent never saw. tau2-bench keeps the agent's policy apart; it becomes the s
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from refold.session_files.json_fields import dig, int_at, object_at, objects_at, parse_time, text_at
-from refold.session_files.session import Entry, Session
+from refold.session_files.json_fields import (
+    Record,
+    dig,
+    int_at,
+    object_at,
+    objects_at,
+    parse_time,
+    text_at,
+)
+from refold.session_files.session import Entry, Session, SessionBuilder
 from refold.session_files.source import Reader, Source, StoredSession
 
 CLIENT = "tau"
-
-Run = Mapping[str, Any]
 
 
 def mismatch(source: Source) -> str:
@@ -30,7 +36,7 @@ def mismatch(source: Source) -> str:
     return "no list of runs with a traj, and no simulations with messages"
 
 
-def _objects(document: Any) -> Iterator[Run]:
+def _objects(document: Any) -> Iterator[Record]:
     return objects_at({"runs": document}, "runs")
 
 
@@ -44,11 +50,11 @@ def sessions(source: Source) -> Sequence[StoredSession]:
     return [StoredSession(_run_id(run), partial(_read_tau2, source, run, info)) for run in runs]
 
 
-def _run_id(run: Run) -> str:
+def _run_id(run: Record) -> str:
     return f"{run.get('task_id')}.{run.get('trial')}"
 
 
-def _read_tau(source: Source, run: Run) -> Session:
+def _read_tau(source: Source, run: Record) -> Session:
     return Session(
         path=source.path,
         client="tau",
@@ -61,36 +67,32 @@ def _read_tau(source: Source, run: Run) -> Session:
     )
 
 
-def _read_tau2(source: Source, run: Run, info: Mapping[str, Any]) -> Session:
-    policy = text_at(info, "environment_info", "policy")
-    messages = list[Entry]([{"role": "system", "content": policy}] if policy else [])
-    usage = list[tuple[int, Mapping[str, Any]]]()
+def _read_tau2(source: Source, run: Record, info: Record) -> Session:
+    session = SessionBuilder(problems=list(source.notes))
+    if policy := text_at(info, "environment_info", "policy"):
+        session.messages.append({"role": "system", "content": policy})
     for message in _flatten(objects_at(run, "messages")):
-        messages += _entries(message)
+        session.messages += _entries(message)
         if message.get("role") == "assistant" and int_at(message, "usage", "prompt_tokens") >= 0:
-            usage.append((len(messages), object_at(message, "usage")))
-    model = text_at(info, "agent_info", "llm")
-    return Session(
-        path=source.path,
-        client="tau2",
-        format="openai_chat",
+            session.add_usage(object_at(message, "usage"))
+    session.model = text_at(info, "agent_info", "llm")
+    return session.build(
+        source.path,
+        "tau2",
+        "openai_chat",
         id=_run_id(run),
-        messages=messages,
-        body={"model": model} if model else {},
-        usage=tuple(usage),
-        problems=source.notes,
         started=parse_time(run.get("start_time")),
         updated=parse_time(run.get("end_time")),
     )
 
 
-def _flatten(messages: Iterator[Run]) -> Iterator[Run]:
+def _flatten(messages: Iterator[Record]) -> Iterator[Record]:
     """Several results in one message, one by one."""
     for message in messages:
         yield from objects_at(message, "tool_messages") if "tool_messages" in message else [message]
 
 
-def _entries(message: Run) -> list[Entry]:
+def _entries(message: Record) -> list[Entry]:
     """A message as the agent's provider takes it; none for the user's own tools."""
     content, role = message.get("content"), text_at(message, "role")
     if role == "tool" and message.get("requestor") != "user":
@@ -101,7 +103,7 @@ def _entries(message: Run) -> list[Entry]:
     return [{"role": role, "content": content}] if role in {"user", "system"} and content else []
 
 
-def _call(call: Mapping[str, Any]) -> Entry:
+def _call(call: Record) -> Entry:
     arguments = dig(call, "arguments")
     spelled = (
         arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
