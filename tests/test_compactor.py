@@ -254,7 +254,7 @@ def test_a_revert_shows_the_call_again_though_its_thinking_was_settled():
     cleared = Message("assistant", (call.parts[0], ToolCall("t0", "read", "{}")))
     first, second = view.replace(1, cleared, by="me"), view.replace(0, user("short"), by="me")
     late = view.apply(first, second)
-    compact.store.save(drop_invalidated_thinking(late, view.apply(first)).edits)
+    compact.settings.store.save(drop_invalidated_thinking(late, view.apply(first)).edits)
     assert "thinking" not in str(compact(history).payload)
     after = compact.revert(history, first.id)
     assert after.messages[1] == Message("assistant", call.parts[1:])
@@ -305,7 +305,7 @@ def test_only_so_many_conversations_are_remembered():
     compact = compactor()
     for number in range(MAX_CONVERSATIONS + 3):
         compact([{"role": "user", "content": f"{number}"}])
-    assert len(compact._known._states) == MAX_CONVERSATIONS
+    assert len(compact._cache._states) == MAX_CONVERSATIONS
 
 
 def test_reported_usage_is_counted_from_and_teaches_the_ratio_of_the_model():

@@ -25,7 +25,7 @@ def of_page(page: str, place: Path, monkeypatch) -> Compactor:
 
 def bare(one: Compactor) -> Compactor:
     """The same settings, without its store."""
-    return Compactor((*one.local, *one.retrospective), one.budget)
+    return Compactor(one.settings.strategies, one.settings.budget)
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -947,7 +947,7 @@ def test_a_known_conversation_keeps_nothing_of_the_requests_it_came_in():
     compactor = Compactor((), Budget(10**9, 10))
     for steps in range(3):
         compactor(anthropic(steps))
-    (state,) = compactor._known._states
+    (state,) = compactor._cache._states
     assert all(isinstance(one, bytes) and len(one) <= 32 for one in state.seen)
 
 

@@ -187,7 +187,7 @@ def test_a_ledger_may_stand_apart_from_the_store():
     compact, history = compactor([Summarize(keep=6)], store=refold.MemoryStore(), ledger=book), conversation(40)
     compact(history)
     assert len(book.ledger()) == len(compact.ledger_rows(history)) == 1
-    assert compact.store.ledger() == ()
+    assert compact.settings.store.ledger() == ()
 
 
 def test_a_store_without_a_ledger_is_a_whole_store():

@@ -317,11 +317,11 @@ def test_conformance_37_a_cancelled_compaction_keeps_the_history_and_stores_noth
         compactor = Compactor([Summarize(keep=4, summarizer=by_model)], Budget(1_000, 800), ask=ladder)
         asyncio.run(main())
         tips = Compactor([], Budget(10**9, 10**9))(HISTORY).transcript.tips
-        assert list(compactor.store.load(tips[1:])) == []
+        assert list(compactor.settings.store.load(tips[1:])) == []
         sync = Fallback(HTTPModel(f"{server.url}/v1", "m"))
-        view = Compactor(compactor.retrospective, compactor.budget, compactor.store, ask=sync)(HISTORY)
+        view = Compactor(compactor.settings.strategies, compactor.settings.budget, compactor.settings.store, ask=sync)(HISTORY)
     assert len(view.edits) == 1
-    assert list(compactor.store.load(tips[1:])) == list(view.edits)
+    assert list(compactor.settings.store.load(tips[1:])) == list(view.edits)
     assert "A short summary." in str(view.payload[0])
     assert view.attempts[0].calls == 1
 

@@ -184,7 +184,7 @@ def test_each_level_takes_a_trigger_of_its_own():
     assert (none.level, none.is_due, none.threshold) == ("none", False, 400)
     assert (soft.level, soft.is_due, soft.reason) == ("soft", True, "6 of 5 messages")
     assert compact(talk(3)).attempts == ()
-    compact.budget = refold.Budget(Tokens(soft.tokens), 10, soft=1)
+    compact = refold.Compactor([Summarize(keep=2)], refold.Budget(Tokens(soft.tokens), 10, soft=1))
     hard = compact.check(talk(3))
     assert (hard.level, hard.threshold, hard.tokens) == ("hard", soft.tokens, soft.tokens)
     assert compact(talk(3)).attempts

@@ -84,7 +84,7 @@ def compact_and_discard_node(compactor: Compactor, *, key: str = MESSAGES) -> Ru
 
 
 def _check(compactor: Compactor) -> None:
-    if compactor.format is not langchain:
+    if compactor.settings.format is not langchain:
         raise ValueError("a node needs a Compactor with format=refold.adapters.langchain")
 
 

@@ -156,11 +156,11 @@ def _replay(compactor: Compactor, entries: Iterable[Any]) -> Iterator[tuple[View
 def _shares(views: Sequence[View], compactor: Compactor) -> Iterator[Share]:
     """Yield each strategy's edits over all requests, and the tokens they saved at first."""
     unedited = views[-1].revert()
-    for strategy in compactor.local:
+    for strategy in compactor.settings.local:
         saved = [tokens_saved(unedited, edit) for edit in make_local_edits(unedited, [strategy])]
         yield Share(repr(strategy), len(saved), sum(saved))
     attempts = [attempt for view in views for attempt in view.attempts if attempt.edits_applied]
-    for by in dict.fromkeys(map(repr, compactor.retrospective)):
+    for by in dict.fromkeys(map(repr, compactor.settings.retrospective)):
         mine = [attempt for attempt in attempts if attempt.by == by]
         outcome = ("applied", "") if mine else ("noop", "was not needed")
         yield Share(

@@ -7,7 +7,6 @@ from itertools import islice
 from threading import Lock
 from typing import Any
 
-from refold.codecs.codec import Codec
 from refold.codecs.detect import (
     decode_all,
     fields_of,
@@ -18,20 +17,19 @@ from refold.codecs.detect import (
 )
 from refold.codecs.payload import Payload, split_payload
 from refold.codecs.prefix_cache import PrefixCache
-from refold.compactor.calibration import Reports
 from refold.compactor.engine import make_local_edits
+from refold.compactor.settings import Settings
 from refold.compactor.signed_thinking import edits_dropping_late_thinking, edits_dropping_thinking
 from refold.compactor.state import UNREAD, ConversationState, RequestHeader, copy_json, fingerprints
 from refold.compactor.unanswered import is_premature
 from refold.core.profile import Profile
-from refold.core.strategy import Strategy
 from refold.core.view import View
 from refold.edits import Edit
 from refold.messages import Message, user
 from refold.models.driver import Effect
 from refold.speakers import view_segments
-from refold.stores.store import Store, replacement_count
-from refold.tokens.count import Counter, count_fixed
+from refold.stores.store import replacement_count
+from refold.tokens.count import count_fixed
 from refold.transcript import AppendLog, LazyTips, Transcript
 
 MAX_CONVERSATIONS = 8
@@ -44,30 +42,20 @@ MAX_RESPELLINGS = 12
 class ConversationCache:
     """The conversations of one compactor. Calls may come from several threads."""
 
-    store: Store
-    local: tuple[Strategy, ...]
-    count: Counter
-    format: str | Codec | None
-    salt: str
-    reports: Reports
-    model: str = ""
-    """That of histories which name none."""
+    settings: Settings
     _prefixes: PrefixCache = field(default_factory=partial(PrefixCache, MAX_CONVERSATIONS))
     _states: tuple[ConversationState, ...] = ()
     _lock: Lock = field(default_factory=Lock)
 
-    def __post_init__(self) -> None:
-        self._names = frozenset(map(repr, self.local))
-
-    def open(self, history: Any) -> tuple[Payload, ConversationState | None]:
+    def match(self, history: Any) -> tuple[Payload, ConversationState | None]:
         """The history taken apart, and the longest known state that it continues. A list is copied, since its
         owner goes on with it."""
         given = list(history) if isinstance(history, list) else history
-        payload = split_payload(given, fields_of(self.format), self._prefixes.lookup)
+        payload = split_payload(given, fields_of(self.settings.format), self._prefixes.lookup)
         for state in sorted(self._states, key=lambda known: -len(known.seen)):
             if state.goes_on_in(payload) and is_sure(state, payload):
                 return replace(payload, codec=state.codec, head=len(state.frame.head)), state
-        payload = recognize(payload, self.format)
+        payload = recognize(payload, self.settings.format)
         return payload, self.recall(payload)
 
     def recall(self, payload: Payload) -> ConversationState | None:
@@ -90,7 +78,7 @@ class ConversationCache:
         )
         return next((state for state in respelled if state), None)
 
-    def length(self, payload: Payload) -> int:
+    def matching_length(self, payload: Payload) -> int:
         """Entries of the longest known state whose last one stands at its place in *payload*."""
         return max(
             (len(state.seen) for state in self._states if _ends_in(state, payload)), default=0
@@ -126,11 +114,11 @@ class ConversationCache:
             others = (other for other in self._states if other is not known)
             self._states = (state, *others)[:MAX_CONVERSATIONS]
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Know none again: what was shown of them no longer holds."""
         self._states = ()
 
-    def unbound(self, edits: Sequence[Edit]) -> list[Edit]:
+    def edits_dropping_thinking(self, edits: Sequence[Edit]) -> list[Edit]:
         """What takes out the signed thinking that *edits* unbind in known conversations which went on since the edits
         were made for them."""
         found = dict[str, Edit]()
@@ -152,22 +140,27 @@ class ConversationCache:
         )
         return (yield from self._load(state, new, payload, seen))
 
-    def calibrated(self, state: ConversationState) -> ConversationState:
+    def calibrate(self, state: ConversationState) -> ConversationState:
         """The state with tokens counted from the last report that still speaks of it, or as its model's are."""
-        profile, calibrate = state.view.profile, self.reports.calibrate(state.view)
+        profile, calibrate = state.view.profile, self.settings.reports.calibrate(state.view)
         return (
             state
             if calibrate == profile.calibrate
             else state.through(replace(profile, calibrate=calibrate))
         )
 
-    def sighted(self, kept: View) -> View:
+    def apply_local_edits(self, kept: View) -> View:
         """The view of stored edits with those of local strategies, and without signed thinking that came while one of
         them was held back."""
-        view = kept.apply_valid(make_local_edits(kept, self.local))
+        view = kept.apply_valid(make_local_edits(kept, self.settings.local))
         return view.apply_valid(
             edits_dropping_late_thinking(
-                view, [edit for edit, _ in kept.visible_edits if edit.by not in self._names]
+                view,
+                [
+                    edit
+                    for edit, _ in kept.visible_edits
+                    if edit.by not in self.settings.local_names
+                ],
             )
         )
 
@@ -175,8 +168,8 @@ class ConversationCache:
         self, state: ConversationState, new: Sequence[Any], payload: Payload, seen: AppendLog[Any]
     ) -> Generator[Effect, Any, ConversationState]:
         """*state* grown by *new*, so that *seen* is what it has seen, with the edits that the store has for it."""
-        since, version = len(state.kept.transcript), (yield self.store.version)
-        if state.renewed not in (None, replacement_count(self.store)):
+        since, version = len(state.kept.transcript), (yield self.settings.store.version)
+        if state.renewed not in (None, replacement_count(self.settings.store)):
             version = yield from self._written_again(state)
         kept = state.kept.extend(new, payload)
         said, spoken = kept.transcript.messages, partial(view_segments, kept)
@@ -184,25 +177,25 @@ class ConversationCache:
             is_premature(edit, said, spoken=spoken) for edit in state.held
         ):
             edits, held = self._timely(
-                (yield partial(self.store.load, LazyTips(kept.transcript, 1))), kept
+                (yield partial(self.settings.store.load, LazyTips(kept.transcript, 1))), kept
             )
             stored = kept if edits == kept.edits else kept.revert().apply_valid(edits)
         else:
             late = (
-                (yield partial(self.store.load, LazyTips(kept.transcript, since + 1)))
+                (yield partial(self.settings.store.load, LazyTips(kept.transcript, since + 1)))
                 if new
                 else ()
             )
             edits, held = self._timely(late, kept)
             stored, held = kept.apply_valid(edits), (*state.held, *held)
         if stored.edits != kept.edits:  # else what was written was written for others
-            kept, view = stored, self.sighted(stored)
+            kept, view = stored, self.apply_local_edits(stored)
         else:
             view = state.view.rebase(kept.base, payload).apply_valid(
-                make_local_edits(kept, self.local, since)
+                make_local_edits(kept, self.settings.local, since)
             )
             view = replace(view, attempts=()) if view.attempts else view
-        renewed = replacement_count(self.store)
+        renewed = replacement_count(self.settings.store)
         return replace(
             state, kept=kept, view=view, seen=seen, version=version, renewed=renewed, held=held
         )
@@ -210,12 +203,15 @@ class ConversationCache:
     def _written_again(self, state: ConversationState) -> Generator[Effect, Any, int]:
         """The version of a store that was deleted or replaced, with the edits that are known of *state* in it (C12)."""
         there = {
-            edit.id for edit in (yield partial(self.store.load, LazyTips(state.kept.transcript, 1)))
+            edit.id
+            for edit in (
+                yield partial(self.settings.store.load, LazyTips(state.kept.transcript, 1))
+            )
         }
         lost = [edit for edit in (*state.kept.edits, *state.held) if edit.id not in there]
         if lost:
-            yield partial(self.store.save, lost)
-        version: int = yield self.store.version
+            yield partial(self.settings.store.save, lost)
+        version: int = yield self.settings.store.version
         return version
 
     def _timely(
@@ -225,7 +221,9 @@ class ConversationCache:
         nothing."""
         said, spoken = kept.transcript.messages, partial(view_segments, kept)
         held = tuple(
-            e for e in edits if e.by not in self._names and is_premature(e, said, spoken=spoken)
+            e
+            for e in edits
+            if e.by not in self.settings.local_names and is_premature(e, said, spoken=spoken)
         )
         waiting = {edit.id for edit in held}
         return tuple(edit for edit in edits if edit.id not in waiting), held
@@ -236,12 +234,14 @@ class ConversationCache:
         body = (
             payload.body
             if payload.body.get("model")
-            else {**payload.body, "model": self.model or None}
+            else {**payload.body, "model": self.settings.model or None}
         )
-        profile = Profile(self.count, payload.codec.rules(body), fixed, model=self.model)
+        profile = Profile(
+            self.settings.count, payload.codec.rules(body), fixed, model=self.settings.model
+        )
         if state is None:
-            bare = View.of(Transcript.of((), self.salt), profile=profile, source=payload)
-            certain = self.format is not None or is_certain(payload)
+            bare = View.of(Transcript.of((), self.settings.salt), profile=profile, source=payload)
+            certain = self.settings.format is not None or is_certain(payload)
             return ConversationState(
                 payload.codec, bare, bare, AppendLog(), RequestHeader.of(payload), certain, UNREAD
             )
@@ -249,7 +249,7 @@ class ConversationCache:
 
     def count_text(self, text: str) -> int:
         """Tokens of a text by the counter of messages."""
-        return self.count(user(text)) - self.count(Message("user"))
+        return self.settings.count(user(text)) - self.settings.count(Message("user"))
 
     def count_pending(self, pending: Any, payload: Payload) -> int:
         """Estimated tokens of what is about to be added to *payload*: a number, a text of the user, or
@@ -257,9 +257,9 @@ class ConversationCache:
         if pending is None or isinstance(pending, int):
             return pending or 0
         if isinstance(pending, str):
-            return self.count(user(pending))
+            return self.settings.count(user(pending))
         entries = open_payload(pending if isinstance(pending, list) else [pending], payload.codec)
-        return sum(map(self.count, decode_all(entries)))
+        return sum(map(self.settings.count, decode_all(entries)))
 
 
 def _ends_in(state: ConversationState, payload: Payload) -> bool:

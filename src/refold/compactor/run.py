@@ -7,31 +7,27 @@ from hashlib import blake2b
 from typing import Any, TypeVar
 from warnings import warn
 
-from refold.budget.budget import Budget, Check, model_of
-from refold.compactor import schedule as pace
+from refold.budget.budget import Check, model_of
 from refold.compactor.conversations import ConversationCache
 from refold.compactor.engine import Compaction, compact_to
 from refold.compactor.hooks import (
-    After,
-    Before,
     CompactionEnded,
     CompactionStarted,
-    Event,
     Instructions,
-    OnEvent,
     StrategyTried,
     Veto,
 )
 from refold.compactor.ledger_rows import build_rows
+from refold.compactor.schedule import Schedule
+from refold.compactor.settings import Settings
 from refold.compactor.signed_thinking import is_unsure
 from refold.compactor.state import UNREAD, ConversationState
-from refold.core.strategy import Ask, Strategy, map_steps
+from refold.core.strategy import Ask, map_steps
 from refold.core.view import View
 from refold.edits import Attempt, Edit
 from refold.errors import ModelNotNamed
 from refold.memory import MemoryFlush
 from refold.models.driver import Effect, call_safely
-from refold.stores.store import LedgerStore
 
 MAX_ASKING_ROUNDS = 3
 """How often the strategies may run in one turn while they ask a model."""
@@ -46,6 +42,8 @@ NAME_THE_MODEL = (
 )
 
 T = TypeVar("T")
+Steps = Generator[Ask | Effect, Any, T]
+"""What a compaction asks and wants done on its way to a result (`refold.models.driver`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,279 +54,242 @@ class TurnOptions:
     forced: bool = False
     """Whatever the trigger says."""
     to: int | None = None
-    """Tokens to come down to, where the budget is not to say."""
-    pending: int = 0
-    """Estimated tokens about to be added."""
+    """Tokens to come down to, if the budget is not to say."""
     keep: bool = True
     """False for a preview."""
 
 
+def run_turn(
+    settings: Settings,
+    cache: ConversationCache,
+    schedule: Schedule,
+    state: ConversationState,
+    options: TurnOptions,
+) -> Steps[ConversationState]:
+    """Compact *state* if that is due, or if *options* force it."""
+    if settings.memory is not None and options.keep and settings.memory.backlog.is_due():
+        yield from settings.memory.flush_backlog()
+    state = cache.calibrate(state)
+    if not options.forced and schedule.is_quiet(state):
+        return state
+    check = schedule.check(state)
+    if not options.forced and (check.level != "hard" or check.hold_reason):
+        return state
+    started = _start(settings, schedule, state, check, options)
+    return (yield from CompactionRun(settings, cache, schedule, options, check, state, started)())
+
+
+def _start(
+    settings: Settings,
+    schedule: Schedule,
+    state: ConversationState,
+    check: Check,
+    options: TurnOptions,
+) -> CompactionStarted:
+    goal, reason = options.to, check.reason
+    if goal is None:
+        goal = schedule.compute_goal(state, None if options.forced else check)
+    when, tip = settings.clock(), state.view.transcript.tips[-1]
+    return CompactionStarted(
+        run=blake2b(f"{tip}:{when}:{options}".encode(), digest_size=8).hexdigest(),
+        when=when,
+        action="compact" if options.keep else "preview",
+        actor=options.actor,
+        trigger=reason
+        if check.level == "hard" or not options.forced
+        else f"asked for, at {reason}",
+        tokens=state.view.tokens,
+        goal=goal,
+        model=model_of(state.view),
+    )
+
+
 @dataclass(frozen=True, slots=True)
-class Rounds:
-    """How compactions are made: everything of a compactor but what it knows of conversations."""
+class CompactionRun:
+    """One compaction. Call it for the state that it leads to."""
 
-    known: ConversationCache
-    strategies: tuple[Strategy, ...]
-    budget: Budget
-    clock: Callable[[], float]
-    ledger: LedgerStore | None = None
-    before: Before | None = None
-    after: After | None = None
-    on_event: OnEvent | None = None
-    memory: MemoryFlush | None = None
+    settings: Settings
+    cache: ConversationCache
+    schedule: Schedule
+    options: TurnOptions
+    check: Check
+    """What set it off."""
+    before: ConversationState
+    started: CompactionStarted
 
-    def turn(
-        self, state: ConversationState, order: TurnOptions
-    ) -> Generator[Ask | Effect, Any, ConversationState]:
-        """*state* compacted where that is due, or where *order* says so."""
-        if self.memory is not None and order.keep and self.memory.backlog.is_due():
-            yield from self.memory.flush_backlog()
-        state = self.known.calibrated(state)
-        if not order.forced and not order.pending and pace.is_quiet(self.budget, state):
-            return state
-        found = pace.check(self.budget, state, self.clock(), order.pending)
-        if not order.forced and (found.level != "hard" or found.hold_reason):
-            return state
-        return (yield from self._compaction(state, found, order))
-
-    def _compaction(
-        self, state: ConversationState, found: Check, order: TurnOptions
-    ) -> Generator[Ask | Effect, Any, ConversationState]:
-        started = self._started(state, found, order)
-        said = self.before(state.view, started) if self.before else None
-        if isinstance(said, Veto):
-            refusal = Attempt(
-                "before",
-                "rejected",
-                f"vetoed: {said.reason}",
-                state.view.tokens_uncalibrated,
-                state.view.tokens_uncalibrated,
-            )
-            return (
-                yield from self._ended(
-                    state,
-                    pace.mark_attempt(state, started.when, order.pending),
-                    started,
-                    (refusal,),
-                    said.reason,
-                )
-            )
-        self.tell(started)
-        now = state
-        run = self._rounds(now, found, order, started)
-        now = yield from (
-            add_instructions(run, said.text) if isinstance(said, Instructions) else run
-        )
-        now = self._without_hidden(state, now)
-        attempts = now.view.attempts
-        if order.keep:
-            attempts += yield from self.remembered(state.view, now.view)
-            now = yield from self._saved(state, now)
-        if attempts and (short := self._no_headroom(state, now, started, found, order)):
-            attempts = (*attempts, short)
-        now = pace.mark_attempt(now, started.when, order.pending)
-        now = yield from self._ended(state, now, started, attempts)
-        if order.keep and new_edits(state, now) and is_unsure(now.view):
+    def __call__(self) -> Steps[ConversationState]:
+        """Run it: hook, strategies, memory, store, ledger, events."""
+        settings, before = self.settings, self.before
+        reply = settings.before(before.view, self.started) if settings.before else None
+        if isinstance(reply, Veto):
+            tokens = before.view.tokens_uncalibrated
+            attempt = Attempt("before", "rejected", f"vetoed: {reply.reason}", tokens, tokens)
+            return (yield from self._finish(before, (attempt,), reply.reason))
+        settings.emit(self.started)
+        rounds = self._run_rounds()
+        if isinstance(reply, Instructions):
+            rounds = add_instructions(rounds, reply.text)
+        state = self._drop_hidden_edits((yield from rounds))
+        attempts = state.view.attempts
+        if self.options.keep:
+            attempts += yield from flush_memory(settings.memory, before.view, state.view)
+            state = yield from self._save(state)
+        if attempts and (no_headroom := self._check_headroom(state)):
+            attempts = (*attempts, no_headroom)
+        state = yield from self._finish(state, attempts)
+        if self.options.keep and new_edits(before, state) and is_unsure(state.view):
             warn(NAME_THE_MODEL, ModelNotNamed, stacklevel=2)
-        return now
+        return state
 
-    def _started(
-        self, state: ConversationState, found: Check, order: TurnOptions
-    ) -> CompactionStarted:
-        goal = order.to
-        if goal is None:
-            goal = pace.goal(self.budget, state, found, order.pending, forced=order.forced)
-        when, tip = self.clock(), state.view.transcript.tips[-1]
-        return CompactionStarted(
-            run=blake2b(f"{tip}:{when}:{order}".encode(), digest_size=8).hexdigest(),
-            when=when,
-            action="compact" if order.keep else "preview",
-            actor=order.actor,
-            trigger=found.reason
-            if found.level == "hard" or not order.forced
-            else f"asked for, at {found.reason}",
-            tokens=state.view.tokens,
-            goal=goal,
-            model=model_of(state.view),
-        )
+    def _run_rounds(self) -> Steps[ConversationState]:
+        """Run the strategies, several times if need be.
 
-    def _rounds(
-        self, state: ConversationState, found: Check, order: TurnOptions, started: CompactionStarted
-    ) -> Generator[Ask | Effect, Any, ConversationState]:
-        """Rounds of the strategies. A repeated result is shown again once its first copy is hidden, and a report of
-        usage is stale once the request was changed, so what fitted may exceed the trigger once more: hence
-        several. Where a round left too much and no model was asked, others follow until one gains nothing: what they
-        would gain, every new process would gain anew (C14). Where one was asked, another would only ask again."""
+        A repeated result is shown again once its first copy is hidden, and a report of usage is
+        stale once the request was changed, so what fitted may exceed the trigger once more. If a
+        round left too much and no model was asked, others follow until one gains nothing: what they
+        would gain, every new process would gain anew (C14). If one was asked, another would only
+        ask again.
+        """
+        state = self.before
         for number in range(MAX_ROUNDS):
             before, edits, attempts = state, len(state.kept.edits), len(state.view.attempts)
-            state, reached = yield from self._round(
-                state, started.goal, self._until(state, found, order)
-            )
-            tried = state.view.attempts[attempts:]
+            state, tokens = yield from self._run_round(state)
+            fresh = state.view.attempts[attempts:]
             if number and len(state.kept.edits) == edits:
                 return before
-            for attempt in tried:
-                self.tell(StrategyTried(run=started.run, attempt=attempt))
+            for attempt in fresh:
+                self.settings.emit(StrategyTried(run=self.started.run, attempt=attempt))
             if len(state.kept.edits) == edits:
                 break
-            state = self.known.calibrated(state)
-            asked = any(attempt.asks for attempt in tried)
-            if asked and (state.view.tokens <= reached or number + 1 >= MAX_ASKING_ROUNDS):
+            state = self.cache.calibrate(state)
+            has_asked = any(attempt.asks for attempt in fresh)
+            if has_asked and (state.view.tokens <= tokens or number + 1 >= MAX_ASKING_ROUNDS):
                 break
-            if not self._is_over(state, found, order, started.goal):
+            if not self._is_over(state, self.started.goal):
                 break
         return state
 
-    def _round(
-        self, state: ConversationState, goal: int, until: Callable[[View], bool] | None
-    ) -> Generator[Ask | Effect, Any, tuple[ConversationState, int]]:
-        """The state after one round, and the tokens that the strategies had reached."""
-        done: Compaction = yield from compact_to(state.view, self.strategies, goal, until)
-        attempts = (*state.view.attempts, *done.attempts)
-        fresh = new_visible_edits(done.view, state.view)
-        if not fresh:
-            return replace(state, view=replace(state.view, attempts=attempts)), done.view.tokens
-        kept = state.kept.apply_counted(done.view, fresh)
-        view = replace(self.known.sighted(kept), attempts=attempts)
-        return replace(state, kept=kept, view=view), done.view.tokens
+    def _run_round(self, state: ConversationState) -> Steps[tuple[ConversationState, int]]:
+        """Return the state after one round, and the tokens that the strategies came down to."""
+        compaction: Compaction = yield from compact_to(
+            state.view, self.settings.retrospective, self.started.goal, self._stop_condition(state)
+        )
+        view, attempts = compaction.view, (*state.view.attempts, *compaction.attempts)
+        edits = new_visible_edits(view, state.view)
+        if not edits:
+            return replace(state, view=replace(state.view, attempts=attempts)), view.tokens
+        stored = state.kept.apply_counted(view, edits)
+        return self._with_stored(state, stored, attempts), view.tokens
 
-    def _saved(
-        self, before: ConversationState, after: ConversationState
-    ) -> Generator[Effect, Any, ConversationState]:
-        """*after* with its new edits in the store. Others may have written meanwhile, while a model was asked: the
-        store is read again at the next turn."""
-        if not (fresh := new_edits(before, after)):
-            return after
-        yield partial(self.known.store.save, fresh)
-        return replace(after, version=UNREAD)
-
-    def remembered(
-        self, before: View, after: View
-    ) -> Generator[Ask | Effect, Any, tuple[Attempt, ...]]:
-        """Put into the memory what *after* hides and *before* does not, before its edits are kept (S2-06): an attempt
-        that tells where that failed (C2-9)."""
-        if self.memory is None or after.edits == before.edits:
-            return ()
-        flushed = yield from self.memory.flush_hidden(before, after)
-        failure = Attempt("memory", "failed", flushed.reason, after.tokens, after.tokens)
-        return (failure,) if flushed.failed else ()
-
-    def _without_hidden(
-        self, before: ConversationState, after: ConversationState
+    def _with_stored(
+        self, state: ConversationState, stored: View, attempts: tuple[Attempt, ...]
     ) -> ConversationState:
-        """*after* without the new edits that a later round hid, which were never sent (see `new_visible_edits`)."""
-        showing = {placed.edit.id for placed in after.kept.visible_edits}
-        hidden = [edit.id for edit in new_edits(before, after) if edit.id not in showing]
+        view = replace(self.cache.apply_local_edits(stored), attempts=attempts)
+        return replace(state, kept=stored, view=view)
+
+    def _drop_hidden_edits(self, state: ConversationState) -> ConversationState:
+        """Drop the new edits that a later round hid, which were never sent (`new_visible_edits`)."""
+        visible = {applied.edit.id for applied in state.kept.visible_edits}
+        hidden = [edit.id for edit in new_edits(self.before, state) if edit.id not in visible]
         if not hidden:
-            return after
-        kept = after.kept.revert(*hidden)
-        return replace(
-            after, kept=kept, view=replace(self.known.sighted(kept), attempts=after.view.attempts)
-        )
+            return state
+        return self._with_stored(state, state.kept.revert(*hidden), state.view.attempts)
 
-    def _until(
-        self, state: ConversationState, found: Check, order: TurnOptions
-    ) -> Callable[[View], bool] | None:
-        """What must hold beside the goal where the trigger is no number of tokens: it is no longer reached."""
-        if order.forced or found.threshold is not None or found.is_periodic:
+    def _save(self, state: ConversationState) -> Steps[ConversationState]:
+        """Save the new edits. Others may have written while a model was asked: the store is read
+        again at the next turn."""
+        edits = new_edits(self.before, state)
+        if not edits:
+            return state
+        yield partial(self.settings.store.save, edits)
+        return replace(state, version=UNREAD)
+
+    def _stop_condition(self, state: ConversationState) -> Callable[[View], bool] | None:
+        """Return what must hold beside the goal if the trigger is no number of tokens: it is no
+        longer reached."""
+        if self.options.forced or self.check.threshold is not None or self.check.is_periodic:
             return None
-        return lambda view: not self._is_over(replace(state, view=view), found, order, 0)
+        return lambda view: not self._is_over(replace(state, view=view), 0)
 
-    def _is_over(
-        self, state: ConversationState, found: Check, order: TurnOptions, goal: int
-    ) -> bool:
+    def _is_over(self, state: ConversationState, goal: int) -> bool:
         """Is the request still too long for what set this off?"""
-        if order.forced:
+        if self.options.forced:
             return state.view.tokens > goal
-        again = pace.check(self.budget, state, self.clock(), order.pending)
-        return again.level == "hard" and not found.is_periodic
+        return self.schedule.check(state).level == "hard" and not self.check.is_periodic
 
-    def _no_headroom(
-        self,
-        before: ConversationState,
-        after: ConversationState,
-        started: CompactionStarted,
-        found: Check,
-        order: TurnOptions,
-    ) -> Attempt | None:
-        """What to say of all strategies together where they left the request too long and hardly smaller."""
-        tokens, left = before.view.tokens, after.view.tokens
-        gain = tokens - left
-        if (
-            left <= started.goal
-            or gain >= self.budget.progress * tokens
-            or not self._is_over(after, found, order, started.goal)
-        ):
+    def _check_headroom(self, state: ConversationState) -> Attempt | None:
+        """Return an attempt that says so if all strategies together left the request too long and
+        hardly smaller."""
+        before, after, goal = self.before.view, state.view, self.started.goal
+        gain, progress = before.tokens - after.tokens, self.schedule.budget.progress
+        if after.tokens <= goal or gain >= progress * before.tokens:
             return None
-        fixed = after.view.profile.fixed_tokens
+        if not self._is_over(state, goal):
+            return None
         reason = (
-            f"{gain} of {tokens} tokens gained, less than {self.budget.progress:.0%}; the goal is {started.goal}; "
-            f"system prompt and tools take {fixed}"
+            f"{gain} of {before.tokens} tokens gained, less than {progress:.0%}; the goal is {goal}; "
+            f"system prompt and tools take {after.profile.fixed_tokens}"
         )
-        return Attempt(
-            "budget",
-            "no_headroom",
-            reason,
-            before.view.tokens_uncalibrated,
-            after.view.tokens_uncalibrated,
-        )
+        tokens = before.tokens_uncalibrated, after.tokens_uncalibrated
+        return Attempt("budget", "no_headroom", reason, *tokens)
 
-    def _ended(
-        self,
-        before: ConversationState,
-        after: ConversationState,
-        started: CompactionStarted,
-        attempts: tuple[Attempt, ...],
-        veto: str = "",
-    ) -> Generator[Effect, Any, ConversationState]:
-        """Keep the books and tell who listens."""
-        after = replace(after, view=replace(after.view, attempts=attempts))
-        fresh = new_edits(before, after)
-        if self.ledger is not None:
-            yield partial(
-                call_safely, self.ledger.record, build_rows(started, before.view, fresh, attempts)
-            )
+    def _finish(
+        self, state: ConversationState, attempts: tuple[Attempt, ...], veto: str = ""
+    ) -> Steps[ConversationState]:
+        """Mark the attempt, write the ledger and tell the listeners."""
+        settings, before, started = self.settings, self.before, self.started
+        state = self.schedule.mark_attempt(state, started.when)
+        state = replace(state, view=replace(state.view, attempts=attempts))
+        edits = new_edits(before, state)
+        if settings.ledger is not None:
+            yield partial(settings.record, build_rows(started, before.view, edits, attempts))
         ended = CompactionEnded(
             run=started.run,
             started_at=started.when,
-            ended_at=self.clock(),
+            ended_at=settings.clock(),
             action=started.action,
             actor=started.actor,
             before=before.view.tokens,
-            after=after.view.tokens,
-            edits=tuple(edit.id for edit in fresh),
+            after=state.view.tokens,
+            edits=tuple(edit.id for edit in edits),
             attempts=attempts,
             veto=veto,
         )
-        if self.after is not None:
-            call_safely(self.after, after.view, ended)
-        self.tell(ended)
-        return after
+        if settings.after is not None:
+            call_safely(settings.after, state.view, ended)
+        settings.emit(ended)
+        return state
 
-    def tell(self, event: Event) -> None:
-        """Pass an event on to who listens."""
-        if self.on_event is not None:
-            call_safely(self.on_event, event)
+
+def flush_memory(
+    memory: MemoryFlush | None, before: View, after: View
+) -> Steps[tuple[Attempt, ...]]:
+    """Put into the memory what *after* hides and *before* does not, before its edits are kept
+    (S2-06). Return an attempt that says so if that failed (C2-9)."""
+    if memory is None or after.edits == before.edits:
+        return ()
+    result = yield from memory.flush_hidden(before, after)
+    failure = Attempt("memory", "failed", result.reason, after.tokens, after.tokens)
+    return (failure,) if result.failed else ()
 
 
 def new_visible_edits(after: View, before: View) -> list[Edit]:
-    """The edits made since *before* that show in *after*. One that a later one of the same compaction hides
-    was never sent; kept, it would show after a rewind, before thinking that was signed without it (AN-7)."""
-    shown = {id(placed.edit) for placed in after.visible_edits}
-    return [edit for edit in after.edits[len(before.edits) :] if id(edit) in shown]
+    """Return the edits made since *before* that show in *after*. One that a later one of the same
+    compaction hides was never sent; kept, it would show after a rewind, before thinking that was
+    signed without it (AN-7)."""
+    visible = {id(applied.edit) for applied in after.visible_edits}
+    return [edit for edit in after.edits[len(before.edits) :] if id(edit) in visible]
 
 
 def new_edits(before: ConversationState, after: ConversationState) -> Sequence[Edit]:
-    """The retrospective edits that *after* has and *before* has not."""
+    """Return the retrospective edits that *after* has and *before* has not."""
     return after.kept.edits[len(before.kept.edits) :]
 
 
 def add_instructions(run: Generator[Any, Any, T], text: str) -> Generator[Any, Any, T]:
-    """*run*, with *text* at the end of every prompt."""
+    """Run *run* with *text* at the end of every prompt."""
 
     def instruct(step: Any) -> Any:
-        if not isinstance(step, Ask):
-            return step
-        return replace(step, prompt=f"{step.prompt}\n\n{text}")
+        return replace(step, prompt=f"{step.prompt}\n\n{text}") if isinstance(step, Ask) else step
 
     return map_steps(run, instruct)

@@ -1,94 +1,97 @@
-"""Is compaction due for a conversation that is known: with what is pending, what was tried before, and
-whether its model was changed."""
+"""When a compaction is due for a conversation, and how far it goes."""
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from math import ceil
 
 from refold.budget.budget import Budget, Check, model_of
 from refold.budget.triggers import LastAttempt, Moment
 from refold.compactor.state import ConversationState
-from refold.core.view import View
 from refold.tokens.windows import find_window
 
 HEADROOM = 20_000
 """Tokens kept free in the window of a model that is changed to, a tenth of it at most."""
 
 
-def is_quiet(budget: Budget, state: ConversationState) -> bool:
-    """Is nothing due, as far as that can be told at once? What a turn below the trigger costs."""
-    return budget.is_plain and state.cap is None and budget.check(state.view) == "none"
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A budget at work: with what is pending, what was tried before, and the model's window."""
+
+    budget: Budget
+    clock: Callable[[], float]
+    pending: int = 0
+    """Estimated tokens about to be added to the request."""
+
+    def is_quiet(self, state: ConversationState) -> bool:
+        """Is nothing due, as far as tokens alone tell? Spares most turns the full check."""
+        is_plain = self.budget.is_plain and not self.pending and state.cap is None
+        return is_plain and self.budget.check(state.view) == "none"
+
+    def check(self, state: ConversationState) -> Check:
+        """Return what is due, and why it is not tried again where it is not."""
+        moment = self.budget.observe(state.view, self.pending, state.mark, self.clock())
+        check = _check_cap(state, moment) or self.budget.judge(moment)
+        return replace(check, hold_reason=self._hold_reason(check, state))
+
+    def compute_goal(self, state: ConversationState, check: Check | None) -> int:
+        """Return the tokens to bring the view down to, so that the request fits with what is
+        pending. *check* is what set the compaction off; None if it is forced."""
+        moment = self.budget.observe(state.view, self.pending)
+        goal = self.budget.compute_goal(moment, check)
+        if state.cap is not None:
+            goal = min(goal, state.cap // 2)
+        return max(0, goal - (moment.tokens - state.view.tokens))
+
+    def follow_model(
+        self, before: ConversationState, state: ConversationState
+    ) -> ConversationState:
+        """Return *state*, which continues *before*, with a cap if the model was changed for one with
+        a smaller window: the conversation must fit that one before it is sent there (conformance 52).
+        """
+        if before.frame is state.frame:
+            return state
+        names = model_of(before.view), model_of(state.view)
+        if names[0] == names[1]:
+            return state
+        old, new = (find_window(name, self.budget.window).window for name in names)
+        widest = max(state.widest, old.room if old else 0)
+        is_smaller = new is not None and new.room < widest
+        cap = new.room - min(HEADROOM, new.room // 10) if new is not None and is_smaller else None
+        return replace(state, cap=cap, widest=widest, mark=replace(state.mark, tokens=None))
+
+    def mark_attempt(self, state: ConversationState, when: float) -> ConversationState:
+        """Return *state* after an attempt: the next one waits until the request has grown."""
+        view = state.view
+        estimate = view.profile.fixed_tokens + view.estimate + self.pending
+        tokens = view.profile.calibrate(estimate)
+        return replace(state, mark=LastAttempt(len(view.transcript), when, tokens, estimate))
+
+    def mark_first_sight(self, state: ConversationState) -> ConversationState:
+        """Return *state*, seen first now: what the store has for it was compacted before."""
+        length = max((edit.stop for edit in state.kept.edits), default=0)
+        return replace(state, mark=LastAttempt(length, self.clock()))
+
+    def _hold_reason(self, check: Check, state: ConversationState) -> str:
+        """Say why what is due is not tried again: the request has hardly grown since (conformance
+        49, 51)."""
+        mark, hysteresis = state.mark, self.budget.hysteresis
+        if check.level != "hard" or check.is_periodic or mark.tokens is None or not hysteresis:
+            return ""
+        then = mark.tokens if mark.estimate is None else state.view.profile.calibrate(mark.estimate)
+        step = ceil(hysteresis * max(check.threshold or 0, then))
+        if check.tokens >= then + step:
+            return ""
+        return (
+            f"compaction was tried at {then} tokens; "
+            f"it is tried again {step} tokens later, at {then + step}"
+        )
 
 
-def check(budget: Budget, state: ConversationState, now: float, pending: int = 0) -> Check:
-    """What is due for *state*, with *pending* estimated tokens about to be added."""
-    moment = budget.observe(state.view, pending, state.mark, now)
-    found = _capped(state, moment) or budget.judge(moment)
-    return replace(found, hold_reason=_held(budget, found, state))
-
-
-def goal(
-    budget: Budget,
-    state: ConversationState,
-    found: Check,
-    pending: int = 0,
-    *,
-    forced: bool = False,
-) -> int:
-    """Tokens to bring the view of *state* down to, so that the request fits with what is pending."""
-    moment = budget.observe(state.view, pending)
-    wanted = budget.compute_goal(moment, None if forced else found)
-    if state.cap is not None:
-        wanted = min(wanted, state.cap // 2)
-    return max(0, wanted - (moment.tokens - state.view.tokens))
-
-
-def follow_model_change(
-    known: ConversationState | None, state: ConversationState, budget: Budget
-) -> ConversationState:
-    """*state*, which continues *known*, told whether the model was changed for one with a smaller
-    window: then the conversation must fit that one before it is sent there (conformance 52)."""
-    if (
-        known is None
-        or known.frame is state.frame
-        or (old := model_of(known.view)) == (new := model_of(state.view))
-    ):
-        return state
-    before, after = find_window(old, budget.window).window, find_window(new, budget.window).window
-    widest = max(state.widest, before.room if before else 0)
-    smaller = after is not None and after.room < widest
-    cap = after.room - min(HEADROOM, after.room // 10) if after is not None and smaller else None
-    return replace(state, cap=cap, widest=widest, mark=replace(state.mark, tokens=None))
-
-
-def mark_attempt(state: ConversationState, now: float, pending: int = 0) -> ConversationState:
-    """*state* after an attempt: the next one waits until something has changed."""
-    view = state.view
-    estimate = view.profile.fixed_tokens + view.estimate + pending
-    return replace(
-        state,
-        mark=LastAttempt(len(view.transcript), now, view.profile.calibrate(estimate), estimate),
-    )
-
-
-def first_mark(kept: View, now: float) -> LastAttempt:
-    """The mark of a conversation seen first; what the store has for it was compacted before."""
-    return LastAttempt(max((edit.stop for edit in kept.edits), default=0), now)
-
-
-def _capped(state: ConversationState, moment: Moment) -> Check | None:
+def _check_cap(state: ConversationState, moment: Moment) -> Check | None:
     if state.cap is None or moment.tokens < state.cap:
         return None
-    why = f"the model is {model_of(state.view)} now, with less room than before: {moment.tokens} of {state.cap} tokens"
-    return Check("hard", moment.tokens, state.cap, why)
-
-
-def _held(budget: Budget, found: Check, state: ConversationState) -> str:
-    """Why what is due is not tried again: the request has hardly grown since (conformance 49, 51)."""
-    mark = state.mark
-    if found.level != "hard" or found.is_periodic or mark.tokens is None or not budget.hysteresis:
-        return ""
-    then = mark.tokens if mark.estimate is None else state.view.profile.calibrate(mark.estimate)
-    step = ceil(budget.hysteresis * max(found.threshold or 0, then))
-    if found.tokens >= then + step:
-        return ""
-    return f"compaction was tried at {then} tokens; it is tried again {step} tokens later, at {then + step}"
+    reason = (
+        f"the model is {model_of(state.view)} now, with less room than before: "
+        f"{moment.tokens} of {state.cap} tokens"
+    )
+    return Check("hard", moment.tokens, state.cap, reason)

@@ -226,13 +226,11 @@ class SoftHardCompactor:
             self._talks.full_history(talk, messages),
             self._compactor(self.config, *talk),
         )
-        wanted, compactor.budget = compactor.budget, Budget(trigger=Never(), target=0)
-        if not compactor(originals).edits:
+        if not compactor.show(originals).edits:
             raise EditError(
                 "no compaction of these messages is known: give the whole history, or a list that was compacted "
                 "here under this agent_id and a conversation_id"
             )
-        compactor.budget = wanted
         payload: list[Any] = compactor.revert(originals, *ids).payload
         self._talks.keep(talk, originals, payload)
         return payload

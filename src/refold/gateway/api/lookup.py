@@ -94,7 +94,7 @@ def _sent_turn(
     body = json.dumps(asked.request).encode()
     conversation = remembered.conversation if remembered else None
     envelope = _open_request(
-        body, conversation.compactor.format if conversation else asked.api or None
+        body, conversation.compactor.settings.format if conversation else asked.api or None
     )
     headers = tuple((name.lower(), value) for name, value in (asked.headers or {}).items())
     raw_headers = tuple(

@@ -142,7 +142,7 @@ class Conversation:
     @property
     def api(self) -> str:
         """The wire format of its requests."""
-        format = self.compactor.format
+        format = self.compactor.settings.format
         return format.NAME if format is not None and not isinstance(format, str) else format or ""
 
     @property

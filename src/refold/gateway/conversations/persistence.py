@@ -27,7 +27,7 @@ def save_edits(conversation: Conversation, view: View, store: Store) -> None:
 def defer_edits(conversation: Conversation, view: View) -> None:
     """Keep new edits that were made while the store failed, until it takes them."""
     fresh = [edit for edit in view.edits if edit.id not in conversation.shown.ids]
-    local = {repr(one) for one in conversation.compactor.local}
+    local = conversation.compactor.settings.local_names
     conversation.shown.store.save(fresh)
     conversation.shown.unsaved += [edit for edit in fresh if edit.by not in local]
     conversation.shown.unsaved += _edits_to_save(conversation, view, fresh)
@@ -38,7 +38,7 @@ def _lost_edits(conversation: Conversation) -> list[Edit]:
     """What the store would have of the latest history, had it not lost it."""
     if conversation.latest is None:
         return []
-    local = {repr(one) for one in conversation.compactor.local}
+    local = conversation.compactor.settings.local_names
     view = conversation.latest.view
     return [
         *(edit for edit in view.edits if edit.by not in local),
@@ -48,7 +48,7 @@ def _lost_edits(conversation: Conversation) -> list[Edit]:
 
 def _edits_to_save(conversation: Conversation, view: View, fresh: Sequence[Edit]) -> list[Edit]:
     """What the store has to know of *fresh* edits beside those that a compactor has saved itself."""
-    local = {repr(one) for one in conversation.compactor.local}
+    local = conversation.compactor.settings.local_names
     bound = view.profile.rules.binds
     timely = [edit for edit in fresh if bound and edit.by in local]
     kept = fresh if bound else [edit for edit in fresh if edit.by not in local]

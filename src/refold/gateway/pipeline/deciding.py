@@ -86,7 +86,7 @@ class Decider:
             return self.decide_from_memory(incoming, conversation, "resting", without_store=False)
         turn = Turn(incoming, envelope, conversation)
         with conversation.hold(self.settings.decide_timeout_seconds / 2):
-            view = conversation.compactor(turn.history)
+            view = conversation.compactor.show(turn.history)
         if not view.visible_edits:
             return Outgoing(incoming.body)
         edits = tuple(placed.edit.id for placed in view.visible_edits)

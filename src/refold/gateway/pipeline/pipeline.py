@@ -122,7 +122,7 @@ class Pipeline:
     async def commit(self, outgoing: Outgoing) -> None:
         """The upstream has accepted what was `tried`: what was decided is kept. Never raises."""
         store = (
-            outgoing.ticket.conversation.compactor.store
+            outgoing.ticket.conversation.compactor.settings.store
             if isinstance(outgoing.ticket, Ticket)
             else None
         )

@@ -26,13 +26,15 @@ class Retry:
 
     def shrink(self, turn: Turn, said: ErrorFigures, share: float, sent: int) -> View | None:
         """A view that should fit after all, or None where nothing becomes smaller than the *sent* tokens."""
-        own, turns = turn.conversation.compactor, self.turns
+        turns = self.turns
         try:
             view = turns.apply_known_edits(turn)[0]
             with turns.hold_claim(turn.conversation, view, wait=True) as had:
                 view = turns.apply_known_edits(turn)[0] if had.has_waited else view
                 goal = self._goal(turn, view, said, share)
-                after = own.compact_now(turn.history, to=goal, actor="auto (context error)")
+                after = turn.conversation.compactor.compact_now(
+                    turn.history, to=goal, actor="auto (context error)"
+                )
             save_edits(turn.conversation, after, turns.store)
         except StoreError:
             with turn.conversation.shown.lock:

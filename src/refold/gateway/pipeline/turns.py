@@ -12,7 +12,6 @@ from refold.compactor.preview import Preview
 from refold.compactor.state import copy_json
 from refold.compactor.unanswered import is_premature
 from refold.core.refetches import find_refetched
-from refold.core.strategy import is_local
 from refold.core.view import View
 from refold.economics.session_length import Survival
 from refold.edits import Edit
@@ -100,12 +99,13 @@ class Turns:
     def apply_known_edits(self, turn: Turn, *, first: bool = False) -> tuple[View, str]:
         """The view as it was decided before, with what local strategies do at first sight; and why it differs
         from the request. *first* looks for decisions about single results where the history is new here."""
-        conversation, compactor = turn.conversation, turn.conversation.compactor
+        conversation = turn.conversation
         self._fit(conversation, self.limits(turn))
+        compactor = conversation.compactor
         flush_unsaved(conversation, self.store)
-        view = compactor(turn.history)
+        view = compactor.show(turn.history)
         if conversation.is_interrupted and repair_interrupted(conversation, view, self.store):
-            view = compactor(turn.history)
+            view = compactor.show(turn.history)
         conversation.is_interrupted = False
         if first and not conversation.history.is_continued_by(view):
             again = reapply_result_edits(conversation, view, self.store)
@@ -114,17 +114,16 @@ class Turns:
                 self.counters.add("prefix_breaks", api=turn.incoming.api)
             if again:
                 self.counters.add("decided_again", again, api=turn.incoming.api)
-                view = compactor(turn.history)
+                view = compactor.show(turn.history)
         return view, "shown"
 
     def _fit(self, conversation: Conversation, limits: TokenLevels) -> None:
-        """Let nothing run, and what may run come down to where these limits say: the model may be another than before,
-        or its window known by now."""
-        conversation.compactor.budget = never(limits)
+        """Let what may run come down to where these limits say: the model may be another than
+        before, or its window known by now."""
         if conversation.target_tokens != limits.target:
             conversation.target_tokens = limits.target
             chosen = strategies_for(self.settings, limits.target)
-            conversation.compactor.retrospective = tuple(one for one in chosen if not is_local(one))
+            conversation.compactor = conversation.compactor.with_strategies(chosen)
 
     def compact_if_due(
         self, turn: Turn, view: View, reason: str, *, spare: bool
@@ -163,10 +162,9 @@ class Turns:
                 view = self.apply_known_edits(turn)[0]
             if budget.check(view) != "hard":
                 return view, "prepared" if used else "shown"
-            conversation.compactor.budget = budget
             if again := len(find_refetched(view)):
                 self.counters.add("refetched_kept", again, api=turn.incoming.api)
-            view = conversation.compactor(turn.history)
+            view = conversation.compactor.compact(turn.history, budget=budget)
             conversation.baseline_tokens = view.tokens
             return view, "hard"
 
@@ -191,11 +189,10 @@ class Turns:
         """The view out of the edits that this process has shown, the store aside; *compact*: with what is due at the hard
         level (C11)."""
         limits, spare = self.limits(turn), self.memory_compactor(turn)
-        view = spare(turn.history)
+        view = spare.show(turn.history)
         budget = at_limits(limits)
         if compact and budget.check(view) == "hard":
-            spare.budget = budget
-            view = spare(turn.history)
+            view = spare.compact(turn.history, budget=budget)
             turn.conversation.baseline_tokens = view.tokens
         defer_edits(turn.conversation, view)
         return view
@@ -208,9 +205,9 @@ class Turns:
             never(limits),
             conversation.shown.store,
             ask=conversation.compactor.ask,
-            format=conversation.compactor.format,
-            salt=conversation.compactor.salt,
-            reports=conversation.compactor.reports,
+            format=conversation.compactor.settings.format,
+            salt=conversation.compactor.settings.salt,
+            reports=conversation.compactor.settings.reports,
             ledger=DeferredLedger(conversation),
             on_event=self.listen(conversation.tenant, conversation.name)
             if self.listen
@@ -257,14 +254,14 @@ class Turns:
         """Clear what can be cleared without a model, if what that really removes pays."""
         conversation, own = turn.conversation, turn.conversation.compactor
         conversation.baseline_tokens = view.tokens
-        ways = non_lossy((*own.local, *own.retrospective))
+        ways = non_lossy(own.settings.strategies)
         other = Compactor(
             ways,
-            own.budget,
+            own.settings.budget,
             self.store,
-            format=own.format,
-            salt=own.salt,
-            reports=own.reports,
+            format=own.settings.format,
+            salt=own.settings.salt,
+            reports=own.settings.reports,
             ledger=NullLedger(),
         )
         preview = other.preview(turn.history, to=case.goal)
@@ -285,7 +282,7 @@ class Turns:
         """Keep the edits of the compaction that was prepared, if they are true for this history."""
         conversation = turn.conversation
         preview, conversation.prefetch.preview = conversation.prefetch.preview, None
-        view = turn.conversation.compactor(turn.history)
+        view = turn.conversation.compactor.show(turn.history)
         usable = preview is not None and all(_is_usable(view, edit) for edit in preview.edits)
         if usable and preview is not None:
             try:

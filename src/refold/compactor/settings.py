@@ -1,0 +1,96 @@
+"""What a compactor is given once: strategies, budget, store, and who is told of what it does."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from inspect import signature
+
+from refold.budget.budget import Budget
+from refold.codecs.codec import Codec
+from refold.compactor.calibration import Reports
+from refold.compactor.hooks import After, Before, Event, OnEvent
+from refold.core.strategy import Strategy, is_local
+from refold.errors import require_callable_or_none
+from refold.memory import MemoryFlush
+from refold.models.driver import call_safely
+from refold.stores.store import LedgerRow, LedgerStore, Store
+from refold.tokens.count import Counter
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a compactor; what each means is said there. Raises ValueError."""
+
+    strategies: tuple[Strategy, ...]
+    budget: Budget
+    store: Store
+    format: str | Codec | None
+    model: str
+    count: Counter
+    reports: Reports
+    salt: str
+    ledger: LedgerStore | None
+    before: Before | None
+    after: After | None
+    on_event: OnEvent | None
+    memory: MemoryFlush | None
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        for strategy in self.strategies:
+            _check_strategy(strategy)
+        if not isinstance(self.budget, Budget):
+            raise ValueError(  # noqa: TRY004 - as for all settings
+                f"the budget must be a refold.Budget(trigger, target), not {self.budget!r}"
+            )
+        if not all(hasattr(self.store, name) for name in ("load", "save", "remove", "version")):
+            raise ValueError(
+                f"the store must be one, such as refold.SQLiteStore('refold.db'), not {self.store!r}"
+            )
+        require_callable_or_none(before=self.before, after=self.after, on_event=self.on_event)
+
+    @cached_property
+    def local(self) -> tuple[Strategy, ...]:
+        """The strategies that edit each message at first sight."""
+        return tuple(strategy for strategy in self.strategies if is_local(strategy))
+
+    @cached_property
+    def retrospective(self) -> tuple[Strategy, ...]:
+        """The strategies that run when the budget says so, gentlest first."""
+        return tuple(strategy for strategy in self.strategies if not is_local(strategy))
+
+    @cached_property
+    def local_names(self) -> frozenset[str]:
+        """What the edits of local strategies have as `by`."""
+        return frozenset(map(repr, self.local))
+
+    def emit(self, event: Event) -> None:
+        """Pass an event on to the listener."""
+        if self.on_event is not None:
+            call_safely(self.on_event, event)
+
+    def record(self, rows: Sequence[LedgerRow]) -> None:
+        """Write rows into the ledger; a ledger that fails is logged."""
+        if self.ledger is not None:
+            call_safely(self.ledger.record, rows)
+
+
+def _check_strategy(strategy: Strategy) -> None:
+    if isinstance(strategy, type) or not callable(strategy):
+        raise ValueError(  # noqa: TRY004 - as for all settings
+            "a strategy is given with its settings, such as ClearToolResults(keep=3), "
+            f"not as {strategy!r}"
+        )
+    if is_local(strategy) and not _accepts_since(strategy):
+        raise ValueError(
+            "a local strategy takes a view and `since`, where new messages begin; "
+            f"{strategy!r} does not"
+        )
+
+
+def _accepts_since(strategy: Strategy) -> bool:
+    try:
+        signature(strategy).bind(None, 0)
+    except (TypeError, ValueError) as error:
+        return isinstance(error, ValueError)  # builtins have no signature to look at
+    return True
