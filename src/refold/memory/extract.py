@@ -43,15 +43,17 @@ LONGEST = 300
 """Characters of a memory; a longer sentence is cut."""
 
 _DECIDES = re.compile(
-    r"\b(?:(?:I|we)(?:['’]ve| have)? (?:decided|chose|agreed|settled|finali[sz]ed|booked|confirmed)|let['’]?s (?:go with|use|stick with)|"
-    r"(?:I|we)['’]?(?:ll| will) (?:go with|use|take)|final(?:ly)? (?:choice|decision))\b"
+    r"\b(?:(?:I|we)(?:['’]ve| have)? (?:decided|chose|agreed|settled|finali[sz]ed|booked|confirmed)"
+    r"|let['’]?s (?:go with|use|stick with)|(?:I|we)['’]?(?:ll| will) (?:go with|use|take)|final(?:ly)? (?:choice|decision))\b"
     r"|决定|決定|就(?:用|选|選|定|要)|[确確]定(?:用|选|選|了)|敲定|改成|改用|定下[来來]",
     re.IGNORECASE,
 )
 _STATES = re.compile(
     r"\b(?:my|our) (?:\w+ ){1,4}(?:is|are|was|were|has|starts?|runs?)\b"
-    r"|\b(?:I am|I['’]m|we are|we['’]re) (?:an? |the |from |in |at |on |based |using |working |running |\d)"
-    r"|\b(?:I|we) (?:live|work|use|have|own|moved|study|teach|run|deploy|host|earn|weigh|speak)\b|\bcall me\b"
+    r"|\b(?:I am|I['’]m|we are|we['’]re) (?:an? |the |from |in |at |on |"
+    r"based |using |working |running |\d)"
+    r"|\b(?:I|we) (?:live|work|use|have|own|moved|study|teach|run|deploy|host|earn|"
+    r"weigh|speak)\b|\bcall me\b"
     r"|我[们們]?(?:叫|是|住|来自|來自|在\w|有|用|使用|会|會|今年|负责|負責|学|學)|我[们們]?的\w{1,10}(?:是|叫|在|有|为|為)",
     re.IGNORECASE,
 )

@@ -19,7 +19,8 @@ _LOGIN = re.compile(
 )
 _BEARER = re.compile(r"(?P<before>\b(?:Bearer|Basic)\s+)[A-Za-z0-9._~+/=-]{12,}", re.IGNORECASE)
 _NAMED = re.compile(
-    r"(?P<before>(?:\b|_)(?:pass(?:word|wd|phrase)|pwd|secret(?:[_-]?(?:access[_-]?)?key)?|client[_-]?secret|"
+    r"(?P<before>(?:\b|_)(?:pass(?:word|wd|phrase)|pwd|"
+    r"secret(?:[_-]?(?:access[_-]?)?key)?|client[_-]?secret|"
     r"(?:api|access|auth|private|encryption)[_-]?(?:key|token)|token|credentials?|pin)[\"']?"
     r"(?:\s{0,3}(?:=>|[:=：＝])\s{0,3}|\s{1,3}(?:is|was)\s{1,3})"
     r"|(?:密码|口令|密钥|令牌|验证码|パスワード|비밀번호)[\"']?\s{0,3}(?:是|为|為|[:=：＝])\s{0,3})"
@@ -27,7 +28,8 @@ _NAMED = re.compile(
     re.IGNORECASE,
 )
 _HARMLESS = re.compile(
-    r"\[redacted\]|(?:null|none|true|false|required|optional|missing|invalid|wrong|expired|the|a|not|set|stored|kept|in)\b|[<${%(]",
+    r"\[redacted\]|(?:null|none|true|false|required|optional|missing|"
+    r"invalid|wrong|expired|the|a|not|set|stored|kept|in)\b|[<${%(]",
     re.IGNORECASE,
 )
 

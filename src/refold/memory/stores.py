@@ -64,11 +64,15 @@ class MemorySink(Protocol):
 MIGRATIONS = (
     (
         (
-            "CREATE TABLE memories (seq INTEGER PRIMARY KEY, scope TEXT NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL, "
-            "concept TEXT NOT NULL, text TEXT NOT NULL, start INTEGER NOT NULL, stop INTEGER NOT NULL, tip TEXT NOT NULL, "
+            "CREATE TABLE memories (seq INTEGER PRIMARY KEY, scope TEXT NOT NULL, "
+            "id TEXT NOT NULL, kind TEXT NOT NULL, concept TEXT NOT NULL, text TEXT NOT NULL, start INTEGER NOT NULL, "
+            "stop INTEGER NOT NULL, tip TEXT NOT NULL, "
             "at REAL NOT NULL, by TEXT NOT NULL, UNIQUE (scope, id))"
         ),
-        "CREATE VIRTUAL TABLE words USING fts5(terms, content='', tokenize='porter unicode61 remove_diacritics 2')",
+        (
+            "CREATE VIRTUAL TABLE words "
+            "USING fts5(terms, content='', tokenize='porter unicode61 remove_diacritics 2')"
+        ),
     ),
 )
 STORE = (
@@ -83,8 +87,8 @@ BY_ID = "SELECT seq, concept, text FROM memories WHERE scope = ? AND id = ?"
 LATEST = SELECT + "WHERE scope = ? ORDER BY seq DESC LIMIT ?"
 HOLDING = SELECT + "WHERE scope = ? AND instr(lower(text), ?) ORDER BY seq DESC LIMIT ?"
 FIND = (
-    SELECT
-    + "JOIN words ON words.rowid = seq WHERE words MATCH ? AND scope = ? ORDER BY bm25(words), seq DESC LIMIT ?"
+    SELECT + "JOIN words ON words.rowid = seq WHERE words MATCH ? AND scope = ? "
+    "ORDER BY bm25(words), seq DESC LIMIT ?"
 )
 
 

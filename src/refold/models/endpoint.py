@@ -108,7 +108,8 @@ class HTTPModel:
             **key,
             **self.headers,
         }
-        return Request(self._address(), data, headers, method="POST")  # noqa: S310 - the address is http or https
+        # The address begins with http or https: see __post_init__.
+        return Request(self._address(), data, headers, method="POST")  # noqa: S310
 
     def _address(self) -> str:
         base = self.url.rstrip("/")

@@ -18,8 +18,10 @@ _READ = 4_000
 """Characters of a failure that are looked at."""
 
 _OVERFLOW = re.compile(
-    r"context.?(?:length|window|size)|maximum context|(?:prompt|input|request) (?:is |was )?too (?:long|large)|too many tokens"
-    r"|(?:input|prompt) token(?: count|s)? .{0,40}exceed|exceeds? .{0,40}(?:token|context)|reduce the length",
+    r"context.?(?:length|window|size)|maximum context|(?:prompt|input|request) (?:is |was )?too (?:long|large)"
+    r"|too many tokens"
+    r"|(?:input|prompt) token(?: count|s)? .{0,40}exceed"
+    r"|exceeds? .{0,40}(?:token|context)|reduce the length",
     re.IGNORECASE,
 )
 """How providers say that a request is larger than the model's window."""
@@ -28,7 +30,8 @@ _QUOTA = re.compile(
 )
 _SECRET = re.compile(
     r"(?i:bearer\s+)\S+"
-    r"|(?i:(?:api|access|secret|auth)[-_ ]?(?:key|token)(?:\s+provided)?['\"]?\s*[:=]\s*['\"]?)[^\s'\",}]+"
+    r"|(?i:(?:api|access|secret|auth)[-_ ]?(?:key|token)"
+    r"(?:\s+provided)?['\"]?\s*[:=]\s*['\"]?)[^\s'\",}]+"
     r"|(?i:[?&](?:key|token|api_key|sig)=)[^\s&'\"]+"
     r"|//[^/\s@]+@"
     r"|\b(?:sk|pk|rk|gsk|xai|hf|ghp|AIza)[-_A-Za-z0-9*]{8,}"

@@ -138,7 +138,8 @@ class Fallback:
 
     def __repr__(self) -> str:
         models = ", ".join(map(repr, self.models))
-        return f"Fallback({models}, tries={self.tries}, max_calls={self.max_calls}, deadline={self.deadline:g})"
+        settings = f"tries={self.tries}, max_calls={self.max_calls}, deadline={self.deadline:g}"
+        return f"Fallback({models}, {settings})"
 
     @property
     def manual(self) -> "Fallback":
@@ -175,7 +176,8 @@ class Fallback:
 
     def _answer(self, within: float | None) -> FallbackSteps:
         if not (self._manual or self.breaker.allows()):
-            reason = f"not asked: {self.breaker.failures_in_a_row} failures in a row, the last: {self.breaker.last_error}"
+            failures, error = self.breaker.failures_in_a_row, self.breaker.last_error
+            reason = f"not asked: {failures} failures in a row, the last: {error}"
             return Answer("", "error", reason, calls=0, fault=Failure("breaker"))
         answer = yield from self._ask_models(
             self.deadline if within is None else min(within, self.deadline)
@@ -188,7 +190,8 @@ class Fallback:
 
     def _ask_models(self, seconds: float) -> FallbackSteps:
         """Ask each model in turn, until one answers."""
-        totals, end, random = CallTotals(), self._clock.now() + seconds, Random(self.seed)  # noqa: S311 - pauses
+        totals, end = CallTotals(), self._clock.now() + seconds
+        random = Random(self.seed)  # noqa: S311 - for pauses
         for model in self.models:
             answer = yield from self._ask_model(model, totals, end, random)
             if answer is not None and answer.finish != "error":

@@ -71,12 +71,7 @@ def continue_request(
     are not answered yet, or request and answer would exceed *window* tokens."""
     view = ask.view
     envelope = view.source if view is not None else None
-    if (
-        view is None
-        or envelope is None
-        or not envelope.field
-        or envelope.codec.NAME not in formats
-    ):
+    if view is None or envelope is None or not envelope.field or envelope.codec.NAME not in formats:
         return None
     if (
         any(envelope.body.get(name) for name in _SERVER_HELD)

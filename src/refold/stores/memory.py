@@ -21,13 +21,13 @@ class MemoryStore:
         self._version = 0
 
     def load(self, tips: Sequence[str]) -> Sequence[Edit]:
-        """Every edit made for one of *tips*, in the order in which they were saved."""
-        if not self._by_tip:  # then none of *tips* need be known
+        """Return every edit made for one of *tips*, in the order in which they were saved."""
+        if not self._by_tip:  # then the tips need not be computed
             return ()
         with self._lock:
             wanted = self._by_tip.keys() & set(tips)
-            found = [self._edits[name] for tip in wanted for name in self._by_tip[tip]]
-        return tuple(edit for _, edit in sorted(found, key=lambda placed: placed[0]))
+            matches = [self._edits[name] for tip in wanted for name in self._by_tip[tip]]
+        return tuple(edit for _, edit in sorted(matches, key=lambda placed: placed[0]))
 
     def save(self, edits: Iterable[Edit]) -> None:
         """Keep *edits*, all or none; of one id the later counts."""
@@ -41,14 +41,14 @@ class MemoryStore:
 
     def remove(self, ids: Iterable[str]) -> None:
         """Forget the edits with these full ids; unknown ids are passed over."""
-        gone = list(ids)
+        ids = list(ids)
         with self._lock:
-            for name in gone:
+            for name in ids:
                 self._forget(name)
             self._version += 1
 
     def version(self) -> int:
-        """Grows with every write."""
+        """Return a number that grows with every write."""
         return self._version
 
     def record(self, rows: Iterable[LedgerRow]) -> None:
@@ -60,12 +60,12 @@ class MemoryStore:
             self._rows.extend(new)
 
     def ledger(self, edit: str | None = None) -> Sequence[LedgerRow]:
-        """All rows, or those about the edit with this full id, in the order of recording."""
+        """Return all rows, or those about the edit with this full id, in the order of recording."""
         with self._lock:
             return tuple(row for row in self._rows if edit is None or row.edit == edit)
 
     def ledger_of(self, tips: Sequence[str]) -> Sequence[LedgerRow]:
-        """The rows whose tip is one of *tips*, in the order of recording."""
+        """Return the rows whose tip is one of *tips*, in the order of recording."""
         with self._lock:
             wanted = self._rows_by_tip.keys() & set(tips)
             places = sorted(place for tip in wanted for place in self._rows_by_tip[tip])
@@ -74,6 +74,6 @@ class MemoryStore:
     def _forget(self, id: str) -> None:
         if id in self._edits:
             tip = self._edits.pop(id)[1].tip
-            left = tuple(name for name in self._by_tip.pop(tip) if name != id)
-            if left:
-                self._by_tip[tip] = left
+            names = tuple(name for name in self._by_tip.pop(tip) if name != id)
+            if names:
+                self._by_tip[tip] = names

@@ -1,4 +1,4 @@
-"""The store that an address names: a file, a database on a server, or this process's memory."""
+"""Opening the store that an address names: a file, a database on a server, or memory."""
 
 import re
 from importlib import import_module
@@ -15,13 +15,13 @@ SERVER_URL = re.compile("postgres(ql)?://")
 
 
 def open_store(address: str, *, connect: bool = True, read_only: bool = False) -> Store:
-    """The store at *address*: `postgresql://...`, a text file `NAME.refold`, or any other file for
-    SQLite, of which `:memory:` is none. Without *connect* a server is asked for by the first call
-    only. With *read_only* a file must be there, and an SQLite file and its directory are not
+    """Open the store at *address*: `postgresql://...`, a text file `NAME.refold`, or any other file
+    for SQLite, of which `:memory:` is none. Without *connect* a server is asked for by the first
+    call only. With *read_only* a file must be there, and an SQLite file and its directory are not
     written to. Raises `StoreError`, and ImportError where the extra `postgresql` is missing."""
     if is_server(address):
-        make = import_module("refold.stores.postgresql").PostgreSQLStore
-        return cast("Store", make(address, connect=connect))
+        store_class = import_module("refold.stores.postgresql").PostgreSQLStore
+        return cast("Store", store_class(address, connect=connect))
     if read_only:
         require_file(address)
     return (
@@ -44,5 +44,5 @@ def is_server(address: str) -> bool:
 
 
 def file_path(address: str) -> Path | None:
-    """The file that *address* names; None where it names none."""
+    """Return the file that *address* names, if it names one."""
     return None if is_server(address) or address == MEMORY else Path(address)

@@ -129,7 +129,8 @@ class PostgreSQLPool:
         if before is not None and before != tables:
             self.replacements += 1
             _log.warning(
-                "the tables of %s were dropped, emptied or replaced; what is known is written again",
+                "the tables of %s were dropped, emptied or replaced; "
+                "what is known is written again",
                 self.name,
             )
 

@@ -1,5 +1,4 @@
-"""A store in one text file beside a session file: a line for each write, and nothing ever
-rewritten.
+"""A store in one text file beside a session file: a line for each write, none ever rewritten.
 
 A line is one whole `save`, `remove` or `record`, so a torn line is a write that never happened. No
 lock is needed: a line goes to the end of the file in one `write` on a descriptor opened for
@@ -52,8 +51,8 @@ class SidecarStore:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(os.fsdecode(path))
         self._lock = Lock()
-        self._seen: int | None = None
-        self._file: tuple[int, int] | None = None
+        self._read_version: int | None = None
+        self._file_state: tuple[int, int] | None = None
         self.replacements = 0
         """How often another file, or none, was found in the place of the one that was there before
         (C12)."""
@@ -61,17 +60,17 @@ class SidecarStore:
 
     @classmethod
     def beside(cls, session: str | os.PathLike[str]) -> Self:
-        """The store of a session file: `session.jsonl.refold` beside `session.jsonl`."""
+        """Return the store of a session file: `session.jsonl.refold` beside `session.jsonl`."""
         return cls(os.fsdecode(session) + SUFFIX)
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Lines that were passed over, each with its number and what is wrong. Raises
+        """The lines that were passed over, each with its number and what is wrong. Raises
         `StoreError`."""
         return tuple(self._read().problems)
 
     def load(self, tips: Sequence[str]) -> Sequence[Edit]:
-        """Every edit made for one of *tips*, in the order in which they were saved. Raises
+        """Return every edit made for one of *tips*, in the order in which they were saved. Raises
         `StoreError`."""
         wanted = set(tips)
         return tuple(edit for edit in self._read().edits.values() if edit.tip in wanted)
@@ -86,21 +85,22 @@ class SidecarStore:
         self._append("remove", list(ids))
 
     def version(self) -> int:
-        """Another number after every change of the file, whoever made it. Raises `StoreError`."""
+        """Return another number after every change of the file, whoever made it. Raises
+        `StoreError`."""
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except FileNotFoundError:
-            self._notice(None)
+            self._note_file(None)
             return 0
         except (OSError, ValueError) as error:
             raise self._error("read", error) from error
-        self._notice((found.st_ino, found.st_size))
-        return hash((found.st_ino, found.st_size, found.st_mtime_ns))
+        self._note_file((status.st_ino, status.st_size))
+        return hash((status.st_ino, status.st_size, status.st_mtime_ns))
 
-    def _notice(self, file: tuple[int, int] | None) -> None:
-        """Tell where the file, by inode and size, is another than before: one of ours only grows. A
-        new one in the place of one that was missed already is not told again."""
-        before, self._file = self._file, file
+    def _note_file(self, file: tuple[int, int] | None) -> None:
+        """Notice if the file, by inode and size, is another than before: one of ours only grows.
+        A new one in the place of one that was missed already does not count again."""
+        before, self._file_state = self._file_state, file
         if before is not None and (file is None or before[0] != file[0] or before[1] > file[1]):
             self.replacements += 1
             _log.warning("%s was deleted or replaced; what is known is written again", self.path)
@@ -110,20 +110,21 @@ class SidecarStore:
         self._append("ledger", [row_fields(row) for row in rows])
 
     def ledger(self, edit: str | None = None) -> Sequence[LedgerRow]:
-        """All rows, or those about the edit with this full id, in the order of recording. Raises
-        `StoreError`."""
+        """Return all rows, or those about the edit with this full id, in the order of recording.
+        Raises `StoreError`."""
         return tuple(row for row in self._read().rows if edit is None or row.edit == edit)
 
     def ledger_of(self, tips: Sequence[str]) -> Sequence[LedgerRow]:
-        """The rows whose tip is one of *tips*, in the order of recording. Raises `StoreError`."""
+        """Return the rows whose tip is one of *tips*, in the order of recording. Raises
+        `StoreError`."""
         wanted = set(tips)
         return tuple(row for row in self._read().rows if row.tip in wanted)
 
     def _read(self) -> "SidecarContent":
         with self._lock:
             version = self.version()
-            if version != self._seen:
-                self._content, self._seen = self._replay(), version
+            if version != self._read_version:
+                self._content, self._read_version = self._replay(), version
             return self._content
 
     def _replay(self) -> "SidecarContent":
@@ -141,18 +142,17 @@ class SidecarStore:
     def _append(self, kind: str, items: Sequence[Any]) -> None:
         line = dump({"refold": FORMAT, kind: items}).encode() + b"\n"
         with self._lock:
-            self._look()  # a file that is gone is noticed before another is made
+            self._check_file()  # a file that is gone is noticed before another is made
             try:
                 append(self.path, line)
             except (OSError, ValueError) as error:
                 raise self._error("write", error) from error
             except StoreError as error:
                 raise StoreError(f"{self.path}: {error}") from error
-            self._look()
+            self._check_file()
 
-    def _look(self) -> None:
-        """Notice which file it is; that it cannot be looked at is said where it is read or
-        written."""
+    def _check_file(self) -> None:
+        """Note which file it is. If that fails, reading or writing it will say so."""
         with suppress(StoreError):
             self.version()
 
@@ -168,14 +168,14 @@ class SidecarStore:
 
 @dataclass(slots=True)
 class SidecarContent:
-    """What the lines of a file say, one after another."""
+    """What the lines of a file add up to."""
 
     edits: dict[str, Edit] = field(default_factory=dict)
     rows: list[LedgerRow] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     def apply(self, line: bytes) -> None:
-        """Do what a line says, all or nothing. Raises `StoreError`."""
+        """Apply a line, all or nothing. Raises `StoreError`."""
         document = load(line)
         saved = [read_edit(item) for item in _items(document, "save")]
         rows = [read_row(item) for item in _items(document, "ledger")]
@@ -183,14 +183,14 @@ class SidecarContent:
         for edit in saved:
             self.edits.pop(edit.id, None)
             self.edits[edit.id] = edit
-        for gone in removed:
-            self.edits.pop(str(gone), None)
+        for id in removed:
+            self.edits.pop(str(id), None)
         self.rows.extend(rows)
 
 
 def replay(data: bytes) -> SidecarContent:
-    """Everything a sidecar file says. Raises `StoreError` for a file that is none, or a newer
-    one."""
+    """Read everything that a sidecar file says. Raises `StoreError` for a file that is none, or a
+    newer one."""
     refuse_foreign(data)
     content = SidecarContent()
     lines = data.split(b"\n")
@@ -216,10 +216,10 @@ def refuse_foreign(data: bytes) -> None:
 
 
 def _items(document: dict[str, Any], kind: str) -> list[Any]:
-    found = document.get(kind, [])
-    if not isinstance(found, list):
+    items = document.get(kind, [])
+    if not isinstance(items, list):
         raise StoreError(f"field {kind!r} is of the wrong type")
-    return found
+    return items
 
 
 # --- writing ---------------------------------------------------------------------------------
@@ -231,18 +231,18 @@ def append(path: Path, line: bytes, write: Callable[[int, bytes], int] = os.writ
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
     descriptor = os.open(path, flags, 0o600)  # what was said in a session is nobody else's
     try:
-        made = not os.fstat(descriptor).st_size
+        is_new = not os.fstat(descriptor).st_size
         refuse_foreign(_read(descriptor, 0, len(START + TORN)))
-        while not _put(descriptor, line, write):
+        while not _write_line(descriptor, line, write):
             pass
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    if made:
+    if is_new:
         _sync_directory(path.parent)
 
 
-def _put(descriptor: int, line: bytes, write: Callable[[int, bytes], int]) -> bool:
+def _write_line(descriptor: int, line: bytes, write: Callable[[int, bytes], int]) -> bool:
     """Write *line* in one piece, and tell whether the line before it was whole.
 
     A writer killed in mid-write leaves a line without an end: the next one marks it as torn first.

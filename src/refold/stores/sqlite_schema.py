@@ -17,7 +17,10 @@ OURS = frozenset({APPLICATION_ID, MEMORIES_ID, INDEX_ID})
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
-        "CREATE TABLE edits (seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, tip TEXT NOT NULL, json TEXT NOT NULL)",
+        (
+            "CREATE TABLE edits (seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, "
+            "tip TEXT NOT NULL, json TEXT NOT NULL)"
+        ),
         "CREATE INDEX edits_by_tip ON edits (tip)",
     ),
     (
@@ -25,14 +28,21 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX ledger_by_edit ON ledger (edit)",
     ),
     (
-        "CREATE TABLE claims (name TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID",
+        (
+            "CREATE TABLE claims (name TEXT PRIMARY KEY, owner TEXT NOT NULL, "
+            "until REAL NOT NULL) WITHOUT ROWID"
+        ),
     ),
     (
         "ALTER TABLE ledger ADD COLUMN tip TEXT",
-        # In a row's JSON `"tip":` is the field and nothing else: inside a text a quotation mark has a stroke before it.
-        """UPDATE ledger SET tip = CASE WHEN instr(json, '"tip":') = 0 THEN '""' WHEN instr(json, '"tip":"') > 0 THEN
-            substr(json, instr(json, '"tip":"') + 7, instr(substr(json, instr(json, '"tip":"') + 7), '"') - 1) END""",
-        """UPDATE ledger SET tip = NULL WHERE tip <> '""' AND (tip = '' OR tip GLOB '*[^0-9A-Za-z]*')""",
+        # In a row's JSON `"tip":` is the field and nothing else: inside a text a quotation mark has a
+        # backslash before it.
+        """UPDATE ledger SET tip = CASE WHEN instr(json, '"tip":') = 0 THEN '""'
+            WHEN instr(json, '"tip":"') > 0 THEN
+            substr(json, instr(json, '"tip":"') + 7,
+            instr(substr(json, instr(json, '"tip":"') + 7), '"') - 1) END""",
+        """UPDATE ledger SET tip = NULL
+            WHERE tip <> '""' AND (tip = '' OR tip GLOB '*[^0-9A-Za-z]*')""",
         "CREATE INDEX ledger_by_tip ON ledger (tip)",
     ),
 )

@@ -1,4 +1,4 @@
-"""Where retrospective edits live. Four methods make a store."""
+"""What a store of retrospective edits is, and what it can do besides. Four methods make one."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ Action = Literal["compact", "preview", "accept", "revert"]
 class LedgerRow:
     """One line of the ledger: one edit and how it came about, or one attempt that made none.
 
-    Where an attempt made several edits, each has a row of its own with the tokens before and after
+    If an attempt made several edits, each has a row of its own with the tokens before and after
     it; what the attempt cost stands in the first, so sums over rows are right.
     """
 
@@ -69,7 +69,7 @@ class LedgerRow:
     """Seconds since 1970-01-01 UTC."""
     outcome: Outcome
     edit: str | None = None
-    """Full id of the edit that was made; None where none was."""
+    """Full id of the edit that was made; None if none was."""
     by: str = ""
     """The repr of the strategy that tried."""
     reason: str = ""
@@ -78,7 +78,7 @@ class LedgerRow:
     """Tokens of the view before, as they are counted (`View.counted`): so rows of different times
     can be compared."""
     after: int = 0
-    """Tokens of the view after; equal to `before` where nothing was done."""
+    """Tokens of the view after; equal to `before` if nothing was done."""
     calls: int = 0
     """Model calls made for it."""
     cost: float = 0.0

@@ -41,7 +41,8 @@ class SummarizeTo:
         require_number(0, 1, keep=self.keep, at_most=self.at_most)
         if self.keep == 1 or not self.at_most:
             raise ValueError(
-                "keep and at_most leave no tokens for a summary: keep is a share below 1, at_most one above 0"
+                "keep and at_most leave no tokens for a summary: "
+                "keep is a share below 1, at_most one above 0"
             )
         Summarize(
             summarizer=self.summarizer, place=self.place, pin=self.pin
