@@ -26,27 +26,25 @@ class ModelNotNamed(UserWarning):
 
 
 def install_hint(name: str) -> str:
-    """How to get the packages of an extra, in words for an error's end."""
+    """Say how to get the packages of an extra, at the end of an error."""
     return f"install Refold with its extra {name!r}, in a clone by pip install '.[{name}]'"
 
 
 def require_int(least: int, **settings: Any) -> None:
-    """Each setting is a whole number of at least *least*. Raises ValueError."""
+    """Raise ValueError unless each setting is a whole number of at least *least*."""
     for name, value in settings.items():
         if not isinstance(value, SupportsIndex) or isinstance(value, bool) or int(value) < least:
             raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}")
 
 
 def require_number(least: float, most: float, **settings: Any) -> None:
-    """Each setting is a number from *least* to *most*, both included. Raises ValueError."""
+    """Raise ValueError unless each setting is a number from *least* to *most*, both included."""
     for name, value in settings.items():
         if not is_number(value) or not least <= value <= most:
-            among = (
-                f"a number from {least:g} to {most:g}"
-                if math.isfinite(most)
-                else f"a number of at least {least:g}"
+            limits = (
+                f"from {least:g} to {most:g}" if math.isfinite(most) else f"of at least {least:g}"
             )
-            raise ValueError(f"{name} must be {among}, not {value!r}")
+            raise ValueError(f"{name} must be a number {limits}, not {value!r}")
 
 
 def is_number(value: object) -> bool:
@@ -55,19 +53,20 @@ def is_number(value: object) -> bool:
 
 
 def require_callable(**settings: Any) -> None:
-    """Each setting can be called. Raises ValueError."""
+    """Raise ValueError unless each setting can be called."""
     for name, value in settings.items():
         if not callable(value):
-            raise ValueError(f"{name} must be something to call, not {value!r}")  # noqa: TRY004 - as for every other setting
+            problem = f"{name} must be something to call, not {value!r}"
+            raise ValueError(problem)  # noqa: TRY004 - as for every other setting
 
 
 def require_callable_or_none(**settings: Any) -> None:
-    """Each setting can be called, or is None. Raises ValueError."""
+    """Raise ValueError unless each setting can be called, or is None."""
     require_callable(**{name: value for name, value in settings.items() if value is not None})
 
 
 def as_names(setting: str, value: Iterable[str]) -> tuple[str, ...]:
-    """The different names of a setting, sorted; a text is one name. Raises ValueError."""
+    """Return the distinct names of a setting, sorted; a text is one name. Raises ValueError."""
     if isinstance(value, str):
         return (value,)
     distinct = set(value) if isinstance(value, Iterable) else {None}

@@ -1,7 +1,7 @@
 """What a conversation is made of: frozen values with no provider, no identity and no I/O.
 
-A codec makes them from a provider's wire form. The wire form itself stays in the envelope
-(`refold.codecs.payload`), so an untouched message is never re-encoded.
+A codec makes them from a provider's wire form. The wire form itself stays in the payload
+(`refold.codecs.payload`), so an unedited message is never re-encoded.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """A model's reasoning. Not part of a message's identity (see `refold.transcript.hash_message`)."""
+    """A model's reasoning, no part of a message's identity (`refold.transcript.hash_message`)."""
 
     text: str = ""
     signature: str = ""
@@ -30,7 +30,7 @@ class ToolCall:
     id: str
     name: str
     arguments: str
-    """Canonical JSON (sorted keys, no spaces), or the text as sent where it is no JSON."""
+    """Canonical JSON (sorted keys, no spaces), or the text as sent if it is no JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class Media:
     ref: str = ""
     """A URL or file id, or a hash of the embedded data."""
     width: int = 0
-    """Pixels; 0 where unknown."""
+    """Pixels; 0 if unknown."""
     height: int = 0
     size: int = 0
-    """Bytes of embedded data; 0 where unknown."""
+    """Bytes of embedded data; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class ToolResult:
     content: tuple[Content, ...] = ()
     error: bool = False
     name: str = ""
-    """The tool's name where the wire form states it."""
+    """The tool's name, if the wire form states it."""
 
     @property
     def text(self) -> str:
@@ -125,5 +125,5 @@ class Message:
 
 
 def user(text: str) -> Message:
-    """A user message of one text."""
+    """Return a user message of one text."""
     return Message("user", (Text(text),))

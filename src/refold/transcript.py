@@ -37,22 +37,22 @@ class AppendLog(Sequence[T]):
         self._lock = Lock()
 
     def extend(self, items: Iterable[T]) -> "AppendLog[T]":
-        """This log followed by *items*."""
+        """Return this log followed by *items*."""
         new = list(items)
-        grown: AppendLog[T] = AppendLog.__new__(AppendLog)
+        longer: AppendLog[T] = AppendLog.__new__(AppendLog)
         with self._lock:
             if len(self._buffer) == self._length:
                 self._buffer.extend(new)
-                grown._buffer, grown._lock = self._buffer, self._lock
+                longer._buffer, longer._lock = self._buffer, self._lock
             else:
-                grown._buffer, grown._lock = [*self._buffer[: self._length], *new], Lock()
-        grown._length = self._length + len(new)
-        return grown
+                longer._buffer, longer._lock = [*self._buffer[: self._length], *new], Lock()
+        longer._length = self._length + len(new)
+        return longer
 
     def is_prefix_of(self, other: Sequence[T]) -> bool:
         """Is this the beginning of *other*? Compared by value."""
         if not self._length <= len(other) or (self._length and self._buffer[0] != other[0]):
-            return False  # as nearly always where it is not
+            return False  # nearly always decided by the first item
         return self._buffer[: self._length] == list(other[: self._length])
 
     def __len__(self) -> int:
@@ -103,17 +103,20 @@ class Transcript:
     @classmethod
     def of(cls, messages: Iterable[Message] = (), salt: str = "") -> "Transcript":
         """Start a transcript. *salt* keeps the tips of different tenants apart."""
-        first = blake2b(salt.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest() if salt else ""
+        key = salt.encode("utf-8", "surrogatepass")
+        first = blake2b(key, digest_size=16).hexdigest() if salt else ""
         return cls(AppendLog(messages), AppendLog([first]))
 
     def extend(self, messages: Iterable[Message]) -> "Transcript":
-        """This transcript followed by *messages*, in the time of what is added."""
+        """Return this transcript followed by *messages*, in the time of what is added."""
         return Transcript(self.messages.extend(messages), self._hashed)
 
     @property
     def tips(self) -> AppendLog[str]:
-        """The names of all prefixes, of the empty one first. Worked out when somebody asks: most turns of most
-        conversations end before there is any edit to be named."""
+        """The names of all prefixes, the empty one first.
+
+        Hashed when they are read: most turns of most conversations end without an edit to name.
+        """
         done = len(self._hashed)
         if done <= len(self.messages):
             tips = accumulate(self.messages[done - 1 :], _next_tip, initial=self._hashed[-1])
@@ -138,8 +141,9 @@ class Transcript:
         return 0 <= edit.start < edit.stop <= len(self) and self.tips[edit.stop] == edit.tip
 
     def calls_by_id(self) -> dict[str, ToolCall]:
-        """Every tool call by its id; of two with one id the later."""
-        return {part.id: part for message in self.messages for part in message.parts if isinstance(part, ToolCall)}
+        """Return every tool call by its id; of two with one id the later."""
+        parts = (part for message in self.messages for part in message.parts)
+        return {part.id: part for part in parts if isinstance(part, ToolCall)}
 
 
 class LazyTips(Sequence[str]):
@@ -167,8 +171,11 @@ def _next_tip(tip: str, message: Message) -> str:
 
 
 def hash_message(message: Message) -> bytes:
-    """Hash of a message's identity: role and parts. Thinking is no part of it, since clients drop,
-    re-encode and restore signatures and encrypted reasoning (docs/identity.md)."""
+    """Hash a message's identity: role and parts.
+
+    Thinking is no part of it: clients drop, re-encode and restore signatures and encrypted
+    reasoning (docs/identity.md).
+    """
     fields = [message.role.encode("utf-8", "surrogatepass")]
     for part in message.parts:
         fields += _identity(part)
@@ -176,12 +183,13 @@ def hash_message(message: Message) -> bytes:
 
 
 def _identity(part: Part | Content) -> Iterable[bytes]:
-    """What a part says, field by field, each behind its length in bytes."""
+    """Return what a part says, field by field, each behind its length in bytes."""
     if isinstance(part, Text):  # the two commonest, without the cost of matching
         return b"4:text", _with_length(part.text)
     if isinstance(part, ToolResult):
         content = [field for item in part.content for field in _identity(item)]
-        return b"6:result", *map(_with_length, (part.id, str(part.error), str(len(part.content)))), *content
+        head = (part.id, str(part.error), str(len(part.content)))
+        return b"6:result", *map(_with_length, head), *content
     match part:
         case Thinking():
             return ()

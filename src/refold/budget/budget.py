@@ -109,7 +109,7 @@ class Budget:
     ) -> Moment:
         """What this budget's triggers look at: *view* with *pending* estimated tokens that are about
         to be added, *last* compacted then, at *now* (seconds since 1970-01-01 UTC)."""
-        tokens = view.profile.calibrate(view.profile.fixed_tokens + view.estimate + pending)
+        tokens = view.profile.calibrate(view.tokens_uncalibrated + pending)
         found = find_window(model_of(view), self.window)
         return Moment(view, tokens, found.window, found.reason, last or LastAttempt(), now)
 

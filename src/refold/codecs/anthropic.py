@@ -62,8 +62,10 @@ _NOT_OURS = frozenset({"tool_calls", "tool_call_id", "function_call", "reasoning
 
 
 def rules(body: Mapping[str, Any]) -> Rules:
-    """What the Messages API refuses. A model that is not known to be older binds its thinking; where none is named,
-    it may be either (AN-6, AN-7)."""
+    """Return what the Messages API refuses.
+
+    A model not known to be older binds its thinking; if none is named it may be either (AN-6, AN-7).
+    """
     return Rules(RULES, alternate=True, thinking=_binding(body.get("model")), continuity=GROWN)
 
 
@@ -74,8 +76,11 @@ def _binding(model: Any) -> Literal["loop", "bound", "unsure"]:
 
 
 def older_rules(body: Mapping[str, Any]) -> Rules:
-    """The same for accounts created before 2026-08-31: there no thinking is bound but in requests that ask for the check,
-    by `thinking.block_binding.prefix_mismatch_behavior` (AN-8)."""
+    """Return the rules of accounts created before 2026-08-31.
+
+    Thinking is bound only in requests that ask for the check, by
+    `thinking.block_binding.prefix_mismatch_behavior` (AN-8).
+    """
     thinking = body.get("thinking")
     binding = thinking.get("block_binding") if isinstance(thinking, Mapping) else None
     asks = isinstance(binding, Mapping) and bool(binding.get("prefix_mismatch_behavior"))
@@ -83,7 +88,7 @@ def older_rules(body: Mapping[str, Any]) -> Rules:
 
 
 def _is_older(model: Any) -> bool:
-    """Whether this is a Claude model from before preserved thinking (AN-7)."""
+    """Is this a Claude model from before preserved thinking (AN-7)?"""
     match = _MODEL.search(model.lower()) if isinstance(model, str) else None
     if match is None:
         return False
@@ -94,7 +99,9 @@ def _is_older(model: Any) -> bool:
 
 
 def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:
-    """Blocks, answers put back as they came, `system` and `input_schema` are sure signs; a `claude`
+    """Rate the payload.
+
+    Blocks, answers put back as they came, `system` and `input_schema` are sure signs; a `claude`
     model is a weak one.
     """
     if not all(isinstance(item, dict) or hasattr(item, "model_dump") for item in items):
@@ -131,13 +138,14 @@ def _type(block: Any) -> str | None:
 
 
 def is_system(item: Wire) -> bool:
-    """A system message before the first user message (Opus 4.8 and later, AN-4)."""
+    """Is it a system message before the first user message (Opus 4.8 and later, AN-4)?"""
     return isinstance(item, dict) and item.get("role") == "system"
 
 
 def system(body: Mapping[str, Any], head: Sequence[Wire]) -> tuple[Part, ...]:
-    """The field `system`, then leading system messages. Claude Code's billing header, which changes
-    with the first message, is no part of it.
+    """Return the field `system`, then leading system messages.
+
+    Claude Code's billing header, which changes with the first message, is left out.
     """
     parts = chain(
         read_content(body.get("system"), _read), *(decode(item, ()).parts for item in head)
@@ -150,7 +158,7 @@ def system(body: Mapping[str, Any], head: Sequence[Wire]) -> tuple[Part, ...]:
 
 
 def tools(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Each tool definition as canonical JSON, cache marks left out."""
+    """Return each tool definition as canonical JSON, cache marks left out."""
     return tuple(canonical_all(body.get("tools")))
 
 
@@ -158,7 +166,7 @@ def tools(body: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - the protocol's
-    """One message. Raises `FormatError` when *item* is no object."""
+    """Decode a message. Raises `FormatError` when *item* is no object."""
     item = as_dict(item, "an Anthropic message")
     role = item.get("role")
     if not _is_message(item):
@@ -200,7 +208,7 @@ def _read(block: Any) -> Part:
 
 
 def _expect_text(value: Any) -> str:
-    """*value* if it is a string; `TypeError` sends the block to the unknown ones."""
+    """Return *value* if it is a string; `TypeError` sends the block to the unknown ones."""
     if not isinstance(value, str):
         raise TypeError(kind_of(value))
     return value
@@ -224,7 +232,7 @@ def _read_result(block: dict[str, Any]) -> ToolResult:
 
 
 def _read_inner(block: Any) -> Content:
-    """A block inside a result: calls and thinking have no meaning there."""
+    """Read a block inside a result: calls and thinking have no meaning there."""
     part = _read(block)
     return part if isinstance(part, _INNER) else as_opaque(block)
 
@@ -244,7 +252,7 @@ def _read_media(block: dict[str, Any], kind: str) -> Part:
 
 
 def _read_unknown(block: dict[str, Any]) -> Opaque:
-    """Server-side tools show what they open and close by their ids (AN-3)."""
+    """Carry a block; ids show what server-side tools open and close (AN-3)."""
     kind = str(block.get("type"))
     closes = block.get("tool_use_id") or ""
     return as_opaque(
@@ -256,7 +264,10 @@ def _read_unknown(block: dict[str, Any]) -> Opaque:
 
 
 def encode(message: Message) -> Wire:
-    """A message of our own making. Raises `FormatError` for embedded media, whose bytes are not here."""
+    """Encode a message that came from no entry.
+
+    Raises `FormatError` for embedded media, whose bytes are not here.
+    """
     role = "user" if message.role == "tool" else message.role
     only = message.parts[0] if len(message.parts) == 1 else None
     content = (
@@ -266,7 +277,7 @@ def encode(message: Message) -> Wire:
 
 
 def patch(item: Wire, message: Message) -> Wire:
-    """*item*, saying what *message* says; blocks that did not change stay the same objects."""
+    """Make *item* say what *message* says; unchanged blocks stay the same objects."""
     old = as_dict(item, "an Anthropic message")
     if not _is_message(old) and decode(old, ()) == message:
         return item
@@ -275,7 +286,7 @@ def patch(item: Wire, message: Message) -> Wire:
 
 
 def _write(block: Any, part: Part) -> Any:
-    """A block that says *part*, made from *block* where there is one."""
+    """Write a block that says *part*, from *block* if there is one."""
     old = (
         as_dict(block, "a content block")
         if block is not None and not isinstance(block, str)
@@ -325,7 +336,7 @@ def _write_media(part: Media) -> dict[str, Any]:
 
 
 def merge(first: Wire, second: Wire) -> Wire:
-    """Two messages of one role as one: the blocks of both, in order."""
+    """Join two messages of one role: the blocks of both, in order."""
     first, second = as_dict(first, "an Anthropic message"), as_dict(second, "an Anthropic message")
     return {**first, "content": [*_blocks(first.get("content")), *_blocks(second.get("content"))]}
 

@@ -137,7 +137,7 @@ def _is_akin(old: Part, new: Part) -> bool:
 
 
 def canonical_all(value: Any) -> Iterator[str]:
-    """Yield each element of a list of definitions as canonical JSON; nothing for what is no list."""
+    """Yield each element of a list of definitions as canonical JSON; nothing for no list."""
     return (as_opaque(item).json for item in value) if isinstance(value, list | tuple) else iter(())
 
 

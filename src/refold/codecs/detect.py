@@ -53,7 +53,7 @@ def recognize(payload: Payload, format: str | Codec | None = None) -> Payload:
 
 
 def _codec_named(format: str | Codec, payload: Payload) -> Codec:
-    """Return the codec of this name; that the entries are its own is checked as they are decoded."""
+    """Return the codec of this name; `decode_all` checks that the entries are its own."""
     codec = format if not isinstance(format, str) else _by_name(format)
     if payload.field and payload.field != codec.FIELD:
         raise FormatError(

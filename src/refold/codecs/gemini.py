@@ -1,4 +1,4 @@
-"""Gemini generateContent: contents of parts, in camelCase or snake_case; calls are known by their place."""
+"""Gemini generateContent: contents of parts, in either case; calls are known by their place."""
 
 from collections.abc import Mapping, Sequence
 from itertools import chain, count
@@ -46,12 +46,12 @@ _ROLES = {"model": "assistant", "function": "user", "tool": "user"}
 
 
 def rules(body: Mapping[str, Any]) -> Rules:  # noqa: ARG001 - the protocol's
-    """What generateContent refuses; thought signatures go back as they came (GE-3)."""
+    """Return what generateContent refuses; thought signatures go back as they came (GE-3)."""
     return Rules(RULES, alternate=True, thinking="fixed", continuity=GROWN)
 
 
 def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:
-    """`parts` and the role `model` are sure signs."""
+    """Rate the payload: `parts` and the role `model` are sure signs."""
     score = 1 + 3 * any(
         key in body for key in ("systemInstruction", "system_instruction", "generationConfig")
     )
@@ -66,12 +66,12 @@ def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:
 
 
 def is_system(item: Wire) -> bool:
-    """The API has no system entries; some proxies put them here."""
+    """Is it a system entry? The API has none; some proxies put them here."""
     return isinstance(item, dict) and item.get("role") == "system"
 
 
 def system(body: Mapping[str, Any], head: Sequence[Wire]) -> tuple[Part, ...]:
-    """`systemInstruction`, in either spelling, then leading system entries."""
+    """Return `systemInstruction`, in either spelling, then leading system entries."""
     instruction = body.get("systemInstruction") or body.get("system_instruction")
     own = (
         (Text(instruction),)
@@ -84,7 +84,7 @@ def system(body: Mapping[str, Any], head: Sequence[Wire]) -> tuple[Part, ...]:
 
 
 def tools(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Each function declaration, and each other tool, as canonical JSON."""
+    """Return each function declaration, and each other tool, as canonical JSON."""
     return tuple(chain.from_iterable(_read_tool(tool) for tool in _list(body.get("tools"))))
 
 
@@ -105,8 +105,10 @@ def _list(value: Any) -> Sequence[Any]:
 
 
 def decode(item: Wire, prior: Sequence[Message]) -> Message:
-    """One content; one that calls functions is the model's, also where it names no role or the user's. A call's id is its position and its
-    place among the message's calls; a response has the id of the call that it answers. Raises `FormatError` when *item* is no object.
+    """Decode a content; one that calls functions is the model's, whatever role it names.
+
+    A call's id is its position and its place among the message's calls; a response has the id of
+    the call that it answers. Raises `FormatError` when *item* is no object.
     """
     item = as_dict(item, "a Gemini content")
     role, blocks = item.get("role", "user"), item.get("parts", [])
@@ -128,7 +130,7 @@ def _role(role: Any) -> str:
 
 
 def _with_ids(parts: tuple[Part, ...], prior: Sequence[Message]) -> tuple[Part, ...]:
-    """*parts* with ids for calls and results."""
+    """Give ids to calls and results."""
     results = [part for part in parts if isinstance(part, ToolResult)]
     answers = iter(match_results(results, prior) if results else ())
     calls = count()
@@ -154,7 +156,10 @@ def _read(block: Any) -> Part:
 
 
 def _read_known(block: dict[str, Any]) -> Part | None:
-    """Raises `KeyError`, `TypeError` or `AttributeError` for a part of another shape."""
+    """Read a part of a known kind.
+
+    Raises `KeyError`, `TypeError` or `AttributeError` for another shape.
+    """
     if "text" in block:
         return _read_text(block)
     if call := block.get("functionCall") or block.get("function_call"):
@@ -194,7 +199,10 @@ def _media_kind(mime: str) -> str:
 
 
 def _main_field(name: Any, response: Any) -> tuple[str, dict[str, Any]] | None:
-    """The field of a response that holds its text, and the other fields; a repeated name is none."""
+    """Return the field of a response that holds its text, and the other fields.
+
+    A repeated name is no other field.
+    """
     if not isinstance(response, dict):
         return None
     if len(response) == 1:
@@ -217,7 +225,7 @@ def _read_result(answer: dict[str, Any]) -> ToolResult:
         texts: tuple[Content, ...] = (Text(canonicalize(response)),) if response else ()
         return ToolResult("", (*texts, *media_parts), name=name)
     key, rest_fields = main
-    text = (Text(response[key]),) if response[key] else ()  # type: ignore[index]  # an object, as `_main_field` found
+    text = (Text(response[key]),) if response[key] else ()  # type: ignore[index]  # an object
     rest = (Opaque("response", canonicalize(rest_fields)),) if rest_fields else ()
     return ToolResult("", (*text, *rest, *media_parts), key == "error", name)
 
@@ -231,13 +239,16 @@ def _read_inner(block: Any) -> Content:
 
 
 def encode(message: Message) -> Wire:
-    """A message of our own making. Raises `FormatError` for embedded media, whose bytes are not here."""
+    """Encode a message that came from no entry.
+
+    Raises `FormatError` for embedded media, whose bytes are not here.
+    """
     role = {"assistant": "model", "tool": "user"}.get(message.role, message.role)
     return {"role": role, "parts": [_write(None, part) for part in message.parts]}
 
 
 def patch(item: Wire, message: Message) -> Wire:
-    """*item*, saying what *message* says; signatures, unknown fields and unchanged parts stay."""
+    """Make *item* say what *message* says; signatures and unknown fields stay."""
     item = as_dict(item, "a Gemini content")
     old, new = without_ids(decode(item, ())), without_ids(message)
     if old == new:
@@ -250,7 +261,7 @@ def patch(item: Wire, message: Message) -> Wire:
 
 
 def _write(block: Any, part: Part) -> Any:
-    """A part that says *part*, made from *block* where there is one."""
+    """Write a block that says *part*, from *block* if there is one."""
     old = as_dict(block, "a part") if block is not None and not isinstance(block, str) else {}
     match part:
         case Text(text):
@@ -276,7 +287,7 @@ def _write(block: Any, part: Part) -> Any:
 
 
 def _write_result(old: dict[str, Any], part: ToolResult) -> dict[str, Any]:
-    """The response, with its text replaced in the field it stood in."""
+    """Write the response, its text in the field it stood in."""
     was = _read_result(old) if old else ToolResult("")
     rest = [p for p in part.content if isinstance(p, Opaque) and p.kind == "response"]
     media_parts = [p for p in part.content if not isinstance(p, Text) and p not in rest]
@@ -315,6 +326,6 @@ def _write_response(
 
 
 def merge(first: Wire, second: Wire) -> Wire:
-    """Two contents of one role as one: the parts of both, in order."""
+    """Join two contents of one role: the parts of both, in order."""
     first, second = as_dict(first, "a Gemini content"), as_dict(second, "a Gemini content")
     return {**first, "parts": [*_list(first.get("parts")), *_list(second.get("parts"))]}

@@ -32,7 +32,7 @@ def _refuse(constant: str) -> NoReturn:
 _scan_once = JSONDecoder(  # type: ignore[attr-defined]
     strict=False, parse_float=_parse_float, parse_constant=_refuse
 ).scan_once
-"""Python's own scanner: it says where a value ends, keeps big integers and accepts lone surrogates."""
+"""Python's scanner: it says where a value ends, keeps big integers and lone surrogates."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

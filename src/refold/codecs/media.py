@@ -1,4 +1,4 @@
-"""Images, sound and documents as values: named by a hash of their data, measured by their headers."""
+"""Images, sound and documents: named by a hash of their data, measured by their headers."""
 
 import binascii
 from base64 import b64decode

@@ -32,15 +32,16 @@ NAME = "openai_chat"
 FIELD = "messages"
 
 FIXED_THINKING = ("deepseek", "kimi")
-"""Models that refuse a turn without its reasoning (DS-1), by a part of their name, November 2026."""
+"""Models that refuse a turn without its reasoning (DS-1), by part of a name, November 2026."""
 
 _FIELDS = frozenset({"tool_calls", "tool_call_id", "function_call", *REASONING})
 _BLOCKS = frozenset({"image_url", "input_audio", "file", "video_url", "refusal"})
 
 
 def rules(body: Mapping[str, Any]) -> Rules:
-    """What Chat Completions refuses. Reasoning may go, except where the model wants it back (DS-1)
-    or no model is named.
+    """Return what Chat Completions refuses.
+
+    Reasoning may go, unless the model wants it back (DS-1) or no model is named.
     """
     model = body.get("model")
     fixed = not isinstance(model, str) or any(name in model.lower() for name in FIXED_THINKING)
@@ -48,8 +49,11 @@ def rules(body: Mapping[str, Any]) -> Rules:
 
 
 def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:
-    """Tool messages and calls in their own field are sure signs, a leading system message a weak one. An entry with
-    `parts` in place of `content` is Gemini's: what it holds cannot be read here."""
+    """Rate the payload.
+
+    Tool messages and calls in their own field are sure signs, a leading system message a weak one.
+    An entry with `parts` in place of `content` is Gemini's: what it holds cannot be read here.
+    """
     tools = body.get("tools")
     score = 1 + 3 * (
         isinstance(tools, list) and any(isinstance(t, dict) and "function" in t for t in tools)
@@ -76,15 +80,15 @@ def _item_fits(item: dict[str, Any]) -> int:
 
 
 def is_system(item: Wire) -> bool:
-    """A system or developer message."""
+    """Is it a system or developer message?"""
     return isinstance(item, dict) and item.get("role") in ("system", "developer")
 
 
 def system(body: Mapping[str, Any], head: Sequence[Wire]) -> tuple[Part, ...]:  # noqa: ARG001 - the protocol's
-    """The leading system and developer messages."""
+    """Return the leading system and developer messages."""
     return tuple(chain.from_iterable(decode(item, ()).parts for item in head))
 
 
 def tools(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Each tool definition as canonical JSON, legacy `functions` included."""
+    """Return each tool definition as canonical JSON, legacy `functions` included."""
     return (*canonical_all(body.get("tools")), *canonical_all(body.get("functions")))

@@ -41,7 +41,7 @@ class Slot(NamedTuple):
 
 
 def decode(item: Wire, prior: Sequence[Message]) -> Message:
-    """One message. Raises `FormatError` when *item* is no object."""
+    """Decode a message. Raises `FormatError` when *item* is no object."""
     item = as_dict(item, "a chat message")
     role = item.get("role")
     if not isinstance(role, str):
@@ -76,7 +76,7 @@ def _read_result(item: dict[str, Any], role: str, prior: Sequence[Message]) -> T
 
 
 def iter_slots(item: dict[str, Any], at: int) -> Iterator[Slot]:
-    """Every part with its place, in reading order; *at* is the position that names legacy calls."""
+    """Yield every part with its place; *at* is the position that names legacy calls."""
     if not _REASONING.isdisjoint(item):
         yield from _iter_reasoning(item)
     content = item.get("content")
@@ -106,7 +106,7 @@ _REASONING = frozenset(REASONING)
 
 
 def _iter_reasoning(item: dict[str, Any]) -> Iterator[Slot]:
-    """All reasoning fields as one part: the first text, and the details as what must go back as it is."""
+    """Read all reasoning fields as one part: the first text, and the details to send back."""
     text = item.get("reasoning_content") or item.get("reasoning") or ""
     text = text if isinstance(text, str) else canonicalize(text)
     details = item.get("reasoning_details")
@@ -115,13 +115,13 @@ def _iter_reasoning(item: dict[str, Any]) -> Iterator[Slot]:
 
 
 def tool_call_blocks(item: dict[str, Any]) -> Sequence[Any]:
-    """The blocks of `tool_calls`; a lone one is sent by some as it is."""
+    """Return the blocks of `tool_calls`; some send a lone one as it is."""
     calls = item.get("tool_calls")
     return calls if isinstance(calls, list | tuple) else () if calls is None else (calls,)
 
 
 def read_call(call: Any) -> Part:
-    """A call; one without an id has an empty one (DS-2)."""
+    """Read a call; one without an id has an empty one (DS-2)."""
     try:
         id = "" if call.get("id") is None else call["id"]
         if "custom" in call:
@@ -132,7 +132,7 @@ def read_call(call: Any) -> Part:
 
 
 def _tool_call(id: Any, name: Any, arguments: Any, *, free: bool = False) -> ToolCall:
-    """A call; some servers send arguments as an object. Raises `TypeError` for what is no text."""
+    """Build a call; some servers send arguments as an object. Raises `TypeError` for no text."""
     if not (isinstance(id, str) and isinstance(name, str)):
         raise TypeError
     id, name = intern_text(id), intern_text(name)
@@ -154,7 +154,7 @@ def _read_audio(audio: Any) -> Part:
 
 
 def read_block(block: Any) -> Content:
-    """One block of a content."""
+    """Read one block of a content."""
     return read_content_block(block, _read_media)
 
 

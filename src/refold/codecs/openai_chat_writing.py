@@ -21,7 +21,10 @@ from refold.text.canonical_json import parse_or_text
 
 
 def encode(message: Message) -> Wire:
-    """A message of our own making. Raises `FormatError` for what one chat message cannot hold."""
+    """Encode a message that came from no entry.
+
+    Raises `FormatError` for what one chat message cannot hold.
+    """
     if message.role == "tool":
         if len(message.parts) != 1 or not isinstance(message.parts[0], ToolResult):
             raise FormatError("a chat message of role 'tool' holds exactly one result")
@@ -39,7 +42,7 @@ def encode(message: Message) -> Wire:
 
 
 def patch(item: Wire, message: Message) -> Wire:
-    """*item*, saying what *message* says; fields and blocks that did not change stay the same objects."""
+    """Make *item* say what *message* says; unchanged fields and blocks stay the same objects."""
     item = as_dict(item, "a chat message")
     message, old = _comparable(item, message), _comparable(item, decode(item, ()))
     if old == message:
@@ -58,7 +61,7 @@ def patch(item: Wire, message: Message) -> Wire:
 
 
 def _comparable(item: dict[str, Any], message: Message) -> Message:
-    """Legacy calls have no ids on the wire."""
+    """Leave out ids, which legacy calls do not have on the wire."""
     return (
         without_ids(message)
         if item.get("function_call") or item.get("role") == "function"
@@ -67,7 +70,7 @@ def _comparable(item: dict[str, Any], message: Message) -> Message:
 
 
 def _write_parts(item: dict[str, Any], slots: list[Slot], parts: Sequence[Part]) -> dict[str, Any]:
-    """*item*, whose parts stand in *slots*, made to say *parts*."""
+    """Make *item*, whose parts stand in *slots*, say *parts*."""
     old = [_without_id(slot.part, slot.field) for slot in slots]
     fields: dict[str, list[tuple[Slot | None, Part]]] = {slot.field: [] for slot in slots}
     for at, part in zip(align(old, parts), parts, strict=True):
@@ -173,7 +176,7 @@ def _write_call(block: Any, part: Part) -> Any:
 
 
 def _write(block: Any, part: Part) -> Any:
-    """A content block that says *part*, made from *block* where there is one."""
+    """Write a content block that says *part*, from *block* if there is one."""
     match part:
         case Text(text):
             return {**(block if isinstance(block, dict) else {"type": "text"}), "text": text}
@@ -185,7 +188,7 @@ def _write(block: Any, part: Part) -> Any:
 
 
 def merge(first: Wire, second: Wire) -> Wire:
-    """Two messages of one role as one. Raises `FormatError` for tools' results, which stay apart."""
+    """Join two messages of one role. Raises `FormatError` for tools' results."""
     first, second = as_dict(first, "a chat message"), as_dict(second, "a chat message")
     if first.get("role") in ("tool", "function"):
         raise FormatError("two results of tools cannot share one chat message")

@@ -1,4 +1,4 @@
-"""OpenAI Responses: a flat list of items; a message, a call, its output and reasoning are items each."""
+"""OpenAI Responses: a flat list of items; messages, calls, outputs and reasoning are items."""
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -46,12 +46,12 @@ _USERS = frozenset({"compaction_trigger", "mcp_approval_response"})
 
 
 def rules(body: Mapping[str, Any]) -> Rules:  # noqa: ARG001 - the protocol's
-    """What the Responses API refuses; reasoning stays with what it led to (OA-3, OA-4)."""
+    """Return what the Responses API refuses; reasoning stays with what it led to (OA-3, OA-4)."""
     return Rules(RULES, thinking="fixed", continuity=GROWN)
 
 
 def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:
-    """Typed items are a sure sign; so is `instructions` beside the conversation."""
+    """Rate the payload: typed items are a sure sign; so is `instructions` beside them."""
     score = 1 + 2 * ("instructions" in body)
     for item in items:
         if isinstance(item, str):
@@ -64,7 +64,7 @@ def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:
 
 
 def _item_fits(item: dict[str, Any]) -> int:
-    """A message may be another API's answer, put back as it came, so its blocks decide."""
+    """Rate an item: a message may be another API's answer, so its blocks decide."""
     kind = item.get("type")
     if not isinstance(kind, str):
         return 0
@@ -75,20 +75,20 @@ def _item_fits(item: dict[str, Any]) -> int:
 
 
 def is_system(item: Wire) -> bool:
-    """A system or developer message, or the tools that lead a lite request's head."""
+    """Is it a system or developer message, or the tools that lead a lite request's head?"""
     if not isinstance(item, dict) or item.get("role") not in ("system", "developer"):
         return False
     return item.get("type", "message") in ("message", "additional_tools")
 
 
 def system(body: Mapping[str, Any], head: Sequence[Wire]) -> tuple[Part, ...]:
-    """The field `instructions`, then leading system and developer messages."""
+    """Return the field `instructions`, then leading system and developer messages."""
     parts = (decode(item, ()).parts for item in head)
     return (*read_content(body.get("instructions"), _read), *chain.from_iterable(parts))
 
 
 def tools(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Each tool definition as canonical JSON."""
+    """Return each tool definition as canonical JSON."""
     return tuple(canonical_all(body.get("tools")))
 
 
@@ -96,7 +96,10 @@ def tools(body: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - the protocol's
-    """One item; a string is a user message. Raises `FormatError` when *item* is neither string nor object."""
+    """Decode an item; a string is a user message.
+
+    Raises `FormatError` when *item* is neither string nor object.
+    """
     if isinstance(item, str):
         return Message("user", read_content(item, _read))
     item = as_dict(item, "a Responses item")
@@ -134,7 +137,7 @@ def _list(value: Any) -> Sequence[Any]:
 
 
 def _read_tool_item(item: dict[str, Any], kind: Any) -> Message:
-    """Calls and outputs we can read. Raises `KeyError` or `TypeError` for another shape."""
+    """Read calls and outputs we know. Raises `KeyError` or `TypeError` for another shape."""
     match kind:
         case "function_call":
             return _read_call(item, item["name"], canonicalize_text(item["arguments"]))
@@ -155,7 +158,10 @@ def _read_call(item: dict[str, Any], name: Any, given: Any) -> Message:
 
 
 def _call_id(item: dict[str, Any]) -> str:
-    """`call_id`; a local shell's output names its call by `id`. Raises `TypeError` when there is none."""
+    """Return `call_id`, or the `id` by which a local shell's output names its call.
+
+    Raises `TypeError` when there is none.
+    """
     link = item.get("call_id") or (
         item.get("id") if item.get("type") == "local_shell_call_output" else None
     )
@@ -165,7 +171,7 @@ def _call_id(item: dict[str, Any]) -> str:
 
 
 def _read_unknown(item: dict[str, Any]) -> Message:
-    """Any other item; a server's tools and approvals show what they open and close."""
+    """Carry any other item; a server's tools and approvals show what they open and close."""
     kind, role = str(item.get("type")), item.get("role")
     answers = kind.endswith(("_output", "_response"))
     link = item.get("call_id")
@@ -206,7 +212,7 @@ def _read_media(kind: Any, block: dict[str, Any]) -> Media | None:
 
 
 def encode(message: Message) -> Wire:
-    """A message of our own making. Raises `FormatError` for what is no single item."""
+    """Encode a message that came from no entry. Raises `FormatError` for no single item."""
     only = message.parts[0] if len(message.parts) == 1 else None
     match only:
         case Text(text):
@@ -242,7 +248,7 @@ def encode(message: Message) -> Wire:
 
 
 def patch(item: Wire, message: Message) -> Wire:
-    """*item*, saying what *message* says; unknown fields and unchanged blocks stay the same objects."""
+    """Make *item* say what *message* says; unknown fields and unchanged blocks stay the same."""
     old = decode(item, ())
     if old == message:
         return item
@@ -262,7 +268,7 @@ def patch(item: Wire, message: Message) -> Wire:
 
 
 def _write_fields(item: dict[str, Any], part: Part) -> dict[str, Any]:
-    """The fields of a call, an output or reasoning that say *part*."""
+    """Write the fields of a call, an output or reasoning that say *part*."""
     match part:
         case ToolCall() if item["type"] == "local_shell_call":
             return {"action": parse_arguments(part)}
@@ -292,7 +298,7 @@ def _text_block(role: str, text: str) -> dict[str, Any]:
 
 
 def _write(block: Any, part: Part) -> Any:
-    """A content block that says *part*, made from *block* where there is one."""
+    """Write a content block that says *part*, from *block* if there is one."""
     match part:
         case Text(text):
             return {**(block if isinstance(block, dict) else {"type": "input_text"}), "text": text}
@@ -304,7 +310,7 @@ def _write(block: Any, part: Part) -> Any:
 
 
 def _write_output(block: Any, part: Part) -> Any:
-    """As `_write`, for what the model said."""
+    """Write a block of what the model said."""
     return (
         _write(block or {"type": "output_text"}, part)
         if isinstance(part, Text)
@@ -313,7 +319,7 @@ def _write_output(block: Any, part: Part) -> Any:
 
 
 def merge(first: Wire, second: Wire) -> Wire:
-    """Two messages of one role as one. Raises `FormatError` for items that are no messages."""
+    """Join two messages of one role. Raises `FormatError` for items that are no messages."""
     first = (
         {"role": "user", "content": first}
         if isinstance(first, str)

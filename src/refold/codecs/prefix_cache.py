@@ -64,7 +64,7 @@ class PrefixCache:
         return sum(offsets.size for offsets in self._known.values())
 
     def lookup(self, source: Any, start: int, scope: bytes = b"") -> "ListPrefix | None":
-        """Return what is known of the list that begins at *start*; None for a short text or no bytes."""
+        """Return what is known of the list at *start*; None for a short text or no bytes."""
         if not isinstance(source, bytes) or len(source) - start < self._min_bytes:
             return None
         with self._lock:

@@ -32,7 +32,7 @@ class RepairResult:
     repairs: tuple[Repair, ...] = ()
     """What was done, in the order of the positions in the payload as it came."""
     remaining: tuple[Violation, ...] = ()
-    """What could not be mended without inventing or losing content, at positions in the new payload.
+    """What cannot be mended without inventing or losing content, by position in the new payload.
 
     `unmended` of each is the reason.
     """
@@ -189,7 +189,7 @@ def check(
 
     *before*, of any of these kinds, is the request that was sent before this one in the same
     conversation: then also what had to be kept of it, such as what signed thinking is bound to
-    (AN-6, AN-7, AN-10, OA-4, GE-3, DS-1). It is taken to be valid itself, and to have been answered.
+    (AN-6, AN-7, AN-10, OA-4, GE-3, DS-1). It is taken to be valid, and answered.
     Raises `FormatError` when either is in no form that Refold knows.
     """
     opened = open_payload(payload, format)

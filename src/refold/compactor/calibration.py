@@ -72,7 +72,7 @@ class Report:
 def make_report(view: View, usage: Usage) -> Report:
     """Bind *usage* to the view that was sent. *view* must be the one whose payload the call answered."""
     transcript = view.transcript
-    estimated = view.profile.fixed_tokens + view.estimate
+    estimated = view.tokens_uncalibrated
     return Report(
         usage,
         len(transcript),

@@ -62,7 +62,7 @@ class Schedule:
     def mark_attempt(self, state: ConversationState, when: float) -> ConversationState:
         """Return *state* after an attempt: the next one waits until the request has grown."""
         view = state.view
-        estimate = view.profile.fixed_tokens + view.estimate + self.pending
+        estimate = view.tokens_uncalibrated + self.pending
         tokens = view.profile.calibrate(estimate)
         return replace(state, mark=LastAttempt(len(view.transcript), when, tokens, estimate))
 

@@ -1,4 +1,4 @@
-"""Where the tokens are: by role, by tool, by kind of part, by message (seed row S4-02)."""
+"""Where the tokens are: by role, by tool, by kind of part, by message."""
 
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping
@@ -24,59 +24,48 @@ class Breakdown:
     roles: Mapping[str, int]
     """Most first; with `system` and `tools`."""
     kinds: Mapping[str, int]
-    """`text`, `thinking`, `call`, `result`, `image` ..., `opaque`, `framing`; with `system` and `tools`."""
+    """`text`, `thinking`, `call`, `result`, `image` ..., `opaque`, `framing`, `system`, `tools`."""
     names: Mapping[str, int]
     """Calls and results together by the tool's name; everything else under the empty name."""
 
     @property
     def total(self) -> int:
-        """Tokens of the whole request, as `view.profile.fixed + view.estimate` has them."""
+        """Tokens of the whole request, as `view.tokens_uncalibrated`."""
         return self.system + self.tools + sum(self.messages)
 
 
 def break_down(view: View, *, unedited: bool = False, part: PartCounter = part_tokens) -> Breakdown:
-    """Break down what *view* shows, or with *said* the transcript as it was said.
+    """Break down what *view* shows, or with *unedited* its transcript.
 
     Messages are counted by the view's profile, parts by *part*; what a message has beyond its parts
     is its framing. System prompt and tools are counted apart when the view came from a payload;
-    without one all of `profile.fixed` counts as the system prompt. Pass a *part* counter of your own
+    without one all of `fixed_tokens` counts as the system prompt. Pass a *part* counter of your own
     together with a profile that counts the same way.
     """
     transcript = view.transcript
-    messages = (
-        tuple(transcript.messages)
-        if unedited
-        else tuple(m for item in view.iter_items() for m in item.messages)
-    )
+    if unedited:
+        messages = tuple(transcript.messages)
+    else:
+        messages = tuple(message for item in view.iter_items() for message in item.messages)
     counts = tuple(map(view.profile.count, messages))
     system, tools = _fixed_tokens(view)
     fixed = {"system": system, "tools": tools}
-    tools_of = {id: call.name for id, call in transcript.calls_by_id().items()}
+    tool_names = {id: call.name for id, call in transcript.calls_by_id().items()}
     parts = [(piece, part(piece)) for message in messages for piece in message.parts]
     framing = sum(counts) - sum(tokens for _, tokens in parts)
+    roles = zip((message.role for message in messages), counts, strict=True)
+    kinds = [("framing", framing), *((_kind_of(piece), tokens) for piece, tokens in parts)]
+    names = [
+        ("", system + tools + framing),
+        *((_tool_of(piece, tool_names), tokens) for piece, tokens in parts),
+    ]
     return Breakdown(
-        system,
-        tools,
-        counts,
-        _tally(
-            fixed,
-            ((message.role, tokens) for message, tokens in zip(messages, counts, strict=True)),
-        ),
-        _tally(
-            fixed, [("framing", framing), *((_kind_of(piece), tokens) for piece, tokens in parts)]
-        ),
-        _tally(
-            {},
-            [
-                ("", system + tools + framing),
-                *((_tool_of(piece, tools_of), tokens) for piece, tokens in parts),
-            ],
-        ),
+        system, tools, counts, _tally(fixed, roles), _tally(fixed, kinds), _tally({}, names)
     )
 
 
 def _fixed_tokens(view: View) -> tuple[int, int]:
-    """Tokens of system prompt and tools; together they are the profile's `fixed`."""
+    """Return tokens of system prompt and tools, together the profile's `fixed_tokens`."""
     total = view.profile.fixed_tokens
     if view.source is None:
         return total, 0

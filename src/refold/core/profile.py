@@ -28,7 +28,7 @@ class Profile:
     fixed_tokens: int = 0
     """Tokens of the system prompt and the tool definitions, which no edit touches."""
     calibrate: Callable[[int], int] = keep_estimate
-    """From estimated tokens of a whole request to expected ones (`refold.compactor.calibration`)."""
+    """From estimated to expected tokens of a whole request (`refold.compactor.calibration`)."""
     model: str = ""
     """The model that the conversation goes to, if its request names none."""
 

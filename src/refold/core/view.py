@@ -253,7 +253,7 @@ class View:
         return Edit(at, at + 1, (message,), self._tip(at + 1), by)
 
     def edit_name(self, start: int, stop: int, by: str) -> str:
-        """Return the short id an edit will have, for a stub that says how to bring back its span."""
+        """Return the short id an edit will have, for a stub that says how to unfold it."""
         return edit_id(start, stop, self._tip(stop), by)[:8]
 
     def find(self, id: str) -> Edit:

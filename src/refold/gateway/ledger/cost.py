@@ -105,7 +105,7 @@ def seen(view: View, when: float) -> Seen:
 
 def sent_tokens(view: View) -> int:
     """Tokens of the request, as estimated."""
-    return view.profile.fixed_tokens + view.estimate
+    return view.tokens_uncalibrated
 
 
 def said_tokens(view: View) -> int:
