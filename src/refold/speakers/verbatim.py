@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import NamedTuple
 
 from refold.core.view import View
@@ -72,13 +73,17 @@ def is_request(message: Message) -> bool:
 
 def has_person(spoken: Sequence[Segment]) -> bool:
     """Is a person among those who speak?"""
-    return any(segment.voice == "person" for segment in spoken)
+    return any(map(_is_person, spoken))
 
 
 def request_text(message: Message) -> str:
     """The person's own words in *message*, in whatever role and without the client's wrapper; empty where none are."""
-    own = (own_words(segment) for segment in segments(message) if segment.voice == "person")
+    own = map(own_words, filter(_is_person, segments(message)))
     return "\n\n".join(filter(None, own))
+
+
+def _is_person(segment: Segment) -> bool:
+    return segment.voice == "person"
 
 
 def current_request(
@@ -89,9 +94,9 @@ def current_request(
     Where nobody surely has, the newest text that may be a person's; so too beside older words where a turn begins with
     none. Steering adds to a request and does not replace it.
     """
-    open_request = _open_request(
-        messages, spoken, lambda segment: segment.voice == "person" and segment.is_sure
-    ) or _open_request(messages, spoken, lambda segment: segment.voice == "person")
+    is_sure: SegmentFilter = lambda segment: _is_person(segment) and segment.is_sure  # noqa: E731
+    open_request = _open_request(messages, spoken, is_sure)
+    open_request = open_request or _open_request(messages, spoken, _is_person)
     if not open_request:
         return _newest_text(messages, spoken, (_is_unknown, _is_no_summary))
     newest = _newest_text(messages, spoken, (_is_unknown,), max(open_request) + 1)
@@ -111,9 +116,8 @@ def find_verbatim(view: View, stop: int, room: int | None = None) -> Verbatim:
     that. What finds no room is counted.
     """
     room = view.estimate // 2 if room is None else max(0, room)
-    return find_verbatim_in(
-        view.transcript.messages, stop, view_segments(view), (view.profile.count, room)
-    )
+    counted = view.profile.count, room
+    return find_verbatim_in(view.transcript.messages, stop, view_segments(view), counted)
 
 
 def find_verbatim_in(
@@ -125,42 +129,33 @@ def find_verbatim_in(
     """As `find_verbatim`, of a list of messages. *room*: how tokens are counted, and how many there are; without it all."""
     spoken = segment_messages(messages) if spoken is None else spoken
     asked = {} if _is_over(messages, stop) else current_request(messages, spoken)
-    count, most = room or (_count_nothing, 1)
-    request_room, left_out = _TokenRoom(count, most), 0
+    count, most = room or (lambda _: 0, 1)
+    request_room, omitted = _TokenRoom(count, most), 0
+    context_room = _TokenRoom(count, most // UNKNOWN_SHARE if room else 1)
     chosen = dict[int, list[Segment]]()
     for at in sorted((at for at in asked if at < stop), reverse=True):
         if at not in (min(asked), max(asked)) and not request_room.takes(asked[at]):
-            left_out += len(asked[at])
+            omitted += len(asked[at])
         else:
             chosen[at] = list(asked[at])
-    states, bodies, notes = (
-        set[str](),
-        set[str](),
-        _TokenRoom(count, most // UNKNOWN_SHARE if room else 1),
-    )
+    states, bodies = set[str](), set[str]()
     for at in reversed(range(len(messages))):
         for segment in reversed(spoken[at]):
-            if (
-                not _is_standing(segment, states, bodies)
-                or at >= stop
-                or segment in chosen.get(at, ())
-            ):
+            stays = _is_standing(segment, states, bodies)  # what stands behind *stop* counts, too
+            if not stays or at >= stop or segment in chosen.get(at, ()):
                 continue
-            if _is_unknown(segment) and not notes.takes((segment,)):
-                left_out += 1
+            if _is_unknown(segment) and not context_room.takes((segment,)):
+                omitted += 1
             else:
                 chosen.setdefault(at, []).append(segment)
-    messages_kept = [(at, _reduce_message(messages[at], own)) for at, own in sorted(chosen.items())]
+    reduced = {at: _reduce_message(messages[at], own) for at, own in sorted(chosen.items())}
     examples = {at for at, own in chosen.items() if any(segment.kind == EXAMPLE for segment in own)}
-    dialogue = [(at, message) for at, message in messages_kept if at in examples]
-    answers = [
-        (at + 1, messages[at + 1])
-        for at in examples
-        if at + 1 < stop and _is_answer(messages[at + 1])
-    ]
-    beside = tuple((at, message) for at, message in messages_kept if at not in examples)
-    request = frozenset(at for at in asked if at in chosen)
-    return Verbatim(beside, tuple(sorted([*dialogue, *answers], key=_place)), request, left_out)
+    beside = tuple((at, message) for at, message in reduced.items() if at not in examples)
+    dialogue = [(at, reduced[at]) for at in examples]
+    answers = (at + 1 for at in examples if at + 1 < stop)
+    dialogue += [(at, messages[at]) for at in answers if _is_answer(messages[at])]
+    request = frozenset(asked) & chosen.keys()
+    return Verbatim(beside, tuple(sorted(dialogue, key=itemgetter(0))), request, omitted)
 
 
 @dataclass(slots=True)
@@ -172,18 +167,9 @@ class _TokenRoom:
 
     def takes(self, spoken: Sequence[Segment]) -> bool:
         """Is there room for these? They take it; what is older than one that finds none has none, either."""
-        self.remaining -= sum(
-            self.count(Message("user", (Text(segment.text),))) for segment in spoken
-        )
+        texts = (Message("user", (Text(segment.text),)) for segment in spoken)
+        self.remaining -= sum(map(self.count, texts))
         return self.remaining >= 0
-
-
-def _count_nothing(message: Message) -> int:  # noqa: ARG001 - the shape
-    return 0
-
-
-def _place(placed: tuple[int, Message]) -> int:
-    return placed[0]
 
 
 def _is_answer(message: Message) -> bool:
@@ -192,11 +178,10 @@ def _is_answer(message: Message) -> bool:
 
 def _is_standing(segment: Segment, states: set[str], bodies: set[str]) -> bool:
     """Is this something that stays, and was not said later: in the same words, or anew of a kind that is whole?"""
-    if segment.voice in ("person", "tool") or (
-        segment.voice != "instruction" and segment.kind in states
-    ):
+    is_order = segment.voice == "instruction"
+    if segment.voice in ("person", "tool") or (not is_order and segment.kind in states):
         return False
-    body = segment.text if segment.voice == "instruction" else without_numbers(segment.text)
+    body = segment.text if is_order else without_numbers(segment.text)
     if segment.is_whole:
         states.add(segment.kind)
     new = body not in bodies
@@ -252,7 +237,7 @@ def _open_request(
 
 
 def _is_new(segment: Segment, seen: set[str]) -> bool:
-    """Is this not what was said later in the same words?"""
+    """Is this said in words that no later segment repeats?"""
     new = not segment.text or segment.text not in seen
     seen.add(segment.text)
     return new
@@ -292,12 +277,7 @@ def _ends_turn(messages: Sequence[Message], at: int) -> bool:
 
 def _is_over(messages: Sequence[Message], stop: int) -> bool:
     """Has the model answered all that there is, and does nothing of it stand behind *stop*?"""
-    return (
-        stop == len(messages)
-        and bool(stop)
-        and messages[-1].role == "assistant"
-        and not messages[-1].calls
-    )
+    return stop == len(messages) and bool(stop) and _is_answer(messages[-1])
 
 
 # --- labels -----------------------------------------------------------------------------------
@@ -305,14 +285,10 @@ def _is_over(messages: Sequence[Message], stop: int) -> bool:
 
 def _label(segment: Segment) -> str:
     """The first line of a text that may be a person's, where it ends in a colon and is not all of it."""
-    if (
-        segment.voice != "person"
-        or segment.is_lifted
-        or segment.text.lstrip().startswith("<")
-        or is_steering(segment.text)
-    ):
+    text = segment.text.lstrip()
+    if not _is_person(segment) or segment.is_lifted or text.startswith("<") or is_steering(text):
         return ""
-    line, _, rest = segment.text.lstrip()[:400].partition("\n")
+    line, _, rest = text[:400].partition("\n")
     return line.rstrip() if rest.strip() and line.rstrip().endswith((":", "：")) else ""
 
 

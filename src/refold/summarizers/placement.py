@@ -152,19 +152,13 @@ def keep_behind(
         first = -1
     placement = _allowed_placement(placement, rules, has_request=first >= 0)
     asks_first = placement.before == "first" and first >= 0
-    beside = dict(stays.messages) | {
-        at: _without_thinking(without_summary(messages[at]), rules) for at in pinned
-    }
+    beside = dict(stays.messages) | {at: _for_another_place(messages[at], rules) for at in pinned}
     dialogue = [message for at, message in stays.dialogue if at not in beside]
-    head = (
-        [messages[first]]
-        if asks_first
-        else [user(QUESTION)]
-        if placement.before == "question"
-        else []
-    )
     if asks_first:
+        head = [messages[first]]
         beside.pop(first, None)
+    else:
+        head = [user(QUESTION)] if placement.before == "question" else []
     after = [beside[at] for at in sorted(beside) if beside[at].parts]
     next_speaker = after[0].role if after else _next_speaker(view, stop)
     bridge = _bridge(placement, next_speaker)
@@ -180,25 +174,15 @@ def keep_before(view: View, start: int, stop: int, memory: MessageFilter | None)
     Begins with the user if the provider wants that, and ends on the assistant only if somebody else
     speaks next (C3-4).
     """
-    messages, rules, stays, is_memory = (
-        view.transcript.messages,
-        view.profile.rules,
-        find_verbatim(view, stop),
-        TaggedMemory(),
-    )
-    beside = {
-        at: message
-        for at, message in (*stays.dialogue, *stays.messages)
-        if at >= start and not is_memory(message)
-    }
+    messages, rules = view.transcript.messages, view.profile.rules
+    stays, is_memory = find_verbatim(view, stop), TaggedMemory()
+    standing = ((at, m) for at, m in (*stays.dialogue, *stays.messages) if not is_memory(m))
+    beside = {at: message for at, message in standing if at >= start}
     beside |= {at: messages[at] for at in kept_positions(view, start, stop, memory)}
-    own = {
-        at: _without_thinking(without_summary(message), rules)
-        for at, message in sorted(beside.items())
-    }
+    moved = [(at, _for_another_place(beside[at], rules)) for at in sorted(beside)]
     request = stays.request - {first_request(view)}
-    before = tuple(message for at, message in own.items() if at not in request and message.parts)
-    after = tuple(message for at, message in own.items() if at in request and message.parts)
+    before = tuple(message for at, message in moved if at not in request and message.parts)
+    after = tuple(message for at, message in moved if at in request and message.parts)
     if not start and before and rules.alternate and before[0].role != "user":
         before, after = (), (*before, *after)
     return Surroundings(start, stop, before, after, ends_view=stop == len(messages))
@@ -206,20 +190,18 @@ def keep_before(view: View, start: int, stop: int, memory: MessageFilter | None)
 
 def _without_carriers(messages: Sequence[Message], at: int) -> Message:
     """A message without summaries; empty if it only carries one."""
-    return (
-        Message(messages[at].role)
-        if belongs_to_summary(messages, at)
-        else without_summary(messages[at])
-    )
+    is_carrier = belongs_to_summary(messages, at)
+    return Message(messages[at].role) if is_carrier else without_summary(messages[at])
 
 
-def _without_thinking(message: Message, rules: Rules) -> Message:
-    """A message for another place: thinking is bound to where it stood, unless the provider wants it always."""
+def _for_another_place(message: Message, rules: Rules) -> Message:
+    """A message without summaries, and without thinking, which is bound to where it stood, unless
+    the provider wants it always."""
+    message = without_summary(message)
     if rules.thinking == "fixed" or not any(isinstance(part, Thinking) for part in message.parts):
         return message
-    return Message(
-        message.role, tuple(part for part in message.parts if not isinstance(part, Thinking))
-    )
+    parts = tuple(part for part in message.parts if not isinstance(part, Thinking))
+    return Message(message.role, parts)
 
 
 def _bridge(placement: Placement, next_speaker: str) -> Iterable[Message]:
@@ -304,12 +286,7 @@ def summarize_span(
         yield view.fold(start, stop, *insert, by=by)
     except EditError as error:  # what stays holds calls and results that never paired (C3-6)
         return SpanResult(False, Ending("rejected", str(error)))
-    return SpanResult(True, ending or _crowded(surroundings))
-
-
-def _crowded(surroundings: Surroundings) -> Ending | None:
-    if not surroundings.omitted:
-        return None
-    return Ending(
-        "degraded", f"{surroundings.omitted} texts that should stay word for word found no room"
-    )
+    if surroundings.omitted and ending is None:
+        reason = f"{surroundings.omitted} texts that should stay word for word found no room"
+        ending = Ending("degraded", reason)
+    return SpanResult(True, ending)

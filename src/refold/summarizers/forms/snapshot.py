@@ -84,25 +84,16 @@ class Snapshot:
     current_plan: tuple[Step, ...] = ()
 
     def __post_init__(self) -> None:
-        files = {
-            f.path.strip(): File(f.path.strip(), f.state, f.note.strip())
-            for f in self.file_system_state
-        }
+        paths = {f.path.strip(): (f.state, f.note.strip()) for f in self.file_system_state}
         steps = {step.text.strip(): step.status for step in self.current_plan}
         goal = self.overall_goal.strip()
+        files = tuple(File(path, *rest) for path, rest in paths.items() if has_content(path))
+        plan = tuple(Step(text, status) for text, status in steps.items() if has_content(text))
         object.__setattr__(self, "overall_goal", goal if has_content(goal) else "")
         object.__setattr__(self, "key_knowledge", clean_items(self.key_knowledge))
         object.__setattr__(self, "recent_actions", clean_items(self.recent_actions))
-        object.__setattr__(
-            self,
-            "file_system_state",
-            tuple(file for path, file in files.items() if has_content(path)),
-        )
-        object.__setattr__(
-            self,
-            "current_plan",
-            tuple(Step(t, status) for t, status in steps.items() if has_content(t)),
-        )
+        object.__setattr__(self, "file_system_state", files)
+        object.__setattr__(self, "current_plan", plan)
 
     def files(self, state: FileChange) -> tuple[str, ...]:
         """The paths in one state."""
@@ -164,21 +155,18 @@ class SnapshotForm:
     def shorten(self, value: Snapshot) -> Snapshot | None:
         """Without its oldest action, else the oldest finished step, file that was only read, or
         piece of knowledge. Goal, changed files and unfinished steps stay."""
+        steps, files = value.current_plan, value.file_system_state
+        finished = next((step for step in steps if step.status == "done"), None)
+        unchanged = next((file for file in files if file.state in {"read", "noted"}), None)
         if value.recent_actions:
             return replace(value, recent_actions=value.recent_actions[1:])
-        if done := [step for step in value.current_plan if step.status == "done"]:
-            return replace(
-                value, current_plan=tuple(step for step in value.current_plan if step != done[0])
-            )
-        if read := [file for file in value.file_system_state if file.state in {"read", "noted"}]:
-            return replace(
-                value, file_system_state=tuple(f for f in value.file_system_state if f != read[0])
-            )
-        return (
-            replace(value, key_knowledge=value.key_knowledge[1:])
-            if len(value.key_knowledge) > 1
-            else None
-        )
+        if finished:
+            return replace(value, current_plan=tuple(step for step in steps if step != finished))
+        if unchanged:
+            return replace(value, file_system_state=tuple(f for f in files if f != unchanged))
+        if len(value.key_knowledge) > 1:
+            return replace(value, key_knowledge=value.key_knowledge[1:])
+        return None
 
 
 def write_snapshot(value: Snapshot) -> str:
@@ -188,17 +176,11 @@ def write_snapshot(value: Snapshot) -> str:
         ("key_knowledge", bullet_list(value.key_knowledge)),
         ("file_system_state", bullet_list(map(_file_line, value.file_system_state))),
         ("recent_actions", bullet_list(value.recent_actions)),
-        (
-            "current_plan",
-            bullet_list(f"[{step.status.upper()}] {step.text}" for step in value.current_plan),
-        ),
+        ("current_plan", bullet_list(f"[{s.status.upper()}] {s.text}" for s in value.current_plan)),
     )
-    body = "".join(f"<{name}>\n{_escape_line(text)}</{name}>\n" for name, text in sections)
+    lines = ((name, f"{escape(text)}\n" if text else "") for name, text in sections)
+    body = "".join(f"<{name}>\n{line}</{name}>\n" for name, line in lines)
     return f"<{ROOT}>\n{body}</{ROOT}>"
-
-
-def _escape_line(text: str) -> str:
-    return f"{escape(text)}\n" if text else ""
 
 
 def read_snapshot(text: str) -> Snapshot | None:
@@ -223,12 +205,8 @@ def read_snapshot(text: str) -> Snapshot | None:
 
 
 def _section_items(bodies: dict[str, list[str]], section: str) -> Iterator[str]:
-    return (
-        item.strip()
-        for body in bodies.get(section, ())
-        for item in list_items(body)
-        if item.strip()
-    )
+    items = (item.strip() for body in bodies.get(section, ()) for item in list_items(body))
+    return filter(None, items)
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -305,16 +283,16 @@ _MARK_AFTER = re.compile(
 )
 _STATUS: dict[str, Status] = {
     **dict.fromkeys(
-        ("done", "x", "completed", "complete", "finished", "✅", "✔", "☑", "✓", "完成", "已完成"),
+        ["done", "x", "completed", "complete", "finished", "✅", "✔", "☑", "✓", "完成", "已完成"],
         "done",
     ),
     **dict.fromkeys(
-        ("in progress", "~", "active", "current", "doing", "wip", "⏳", "🔄", "进行中"),
-        "in progress",
+        ["~", "active", "current", "doing", "wip", "⏳", "🔄", "进行中"], "in progress"
     ),
-    **dict.fromkeys(
-        ("todo", "to do", "", "pending", "open", "⬜", "☐", "待办", "未开始", "待处理"), "todo"
-    ),
+    **dict.fromkeys(["todo", "pending", "open", "⬜", "☐", "待办", "未开始", "待处理"], "todo"),
+    "in progress": "in progress",
+    "to do": "todo",
+    "": "todo",
 }
 
 

@@ -118,23 +118,20 @@ class StateForm:
     def merge(self, previous: State | Delta | None, new: State | Delta) -> State | None:
         """*previous* with *new* applied; None where it cannot be."""
         state = apply_delta(State(), previous) if isinstance(previous, Delta) else previous
-        if isinstance(new, State):
-            return (
-                new
-                if previous is None
-                else state and apply_delta(state, _delta_between(state, new))
-            )
-        return apply_delta(State(), new) if previous is None else state and apply_delta(state, new)
+        if previous is None:
+            return new if isinstance(new, State) else apply_delta(State(), new)
+        if state is None:
+            return None
+        delta = _delta_between(state, new) if isinstance(new, State) else new
+        return apply_delta(state, delta)
 
     def shorten(self, value: State | Delta) -> State | None:
         """Without its oldest finished action item, topic, file that was only read, entity, or
         decision, in this order. Goal, constraints, changed files and what is open stay."""
         if isinstance(value, Delta):
             return None
-        gone = next(_droppable(value), None)
-        return gone and replace(
-            value, entries=tuple(entry for entry in value.entries if entry != gone)
-        )
+        least = next(_droppable(value), None)
+        return least and replace(value, entries=tuple(e for e in value.entries if e != least))
 
 
 def find_problems(state: State, delta: Delta) -> tuple[str, ...]:
@@ -159,11 +156,8 @@ def apply_delta(state: State, delta: Delta) -> State | None:
     if find_problems(state, delta):
         return None
     changes = {change.id: change for change in delta.update}
-    entries = [
-        _apply_change(entry, changes.get(entry.id))
-        for entry in state.entries
-        if entry.id not in delta.remove
-    ]
+    stay = (entry for entry in state.entries if entry.id not in delta.remove)
+    entries = [_apply_change(entry, changes.get(entry.id)) for entry in stay]
     last = {
         kind: max((_id_number(e.id) for e in state.entries if e.id[0] == kind[0]), default=0)
         for kind in KINDS
@@ -182,10 +176,9 @@ def apply_delta(state: State, delta: Delta) -> State | None:
 def _delta_between(state: State, new: State) -> Delta:
     """A whole state as a delta that takes nothing away."""
     ids = {(entry.kind, entry.id) for entry in state.entries}
-    old = tuple(
-        Change(e.id, e.text, e.status or None) for e in new.entries if (e.kind, e.id) in ids
-    )
-    return Delta(new.goal, tuple(e for e in new.entries if (e.kind, e.id) not in ids), old)
+    updated = (e for e in new.entries if (e.kind, e.id) in ids)
+    update = tuple(Change(e.id, e.text, e.status or None) for e in updated)
+    return Delta(new.goal, tuple(e for e in new.entries if (e.kind, e.id) not in ids), update)
 
 
 def _apply_change(entry: Entry, change: Change | None) -> Entry:

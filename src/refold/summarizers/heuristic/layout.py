@@ -77,8 +77,8 @@ def render(
     wanted = cost("\n".join(asked[:-1])) + len(asked[:-1])
     earlier = min(max(0, int(room * shares["Requests"]) - cost(latest)), wanted)
     sections = {
-        name: lines(int(max(0, rest_room - earlier) * share), cost)
-        for name, share, lines in _sections(digest, shares)
+        title: _section(title, lines(int(max(0, rest_room - earlier) * shares[title])))
+        for title, lines in _section_lines(digest, cost).items()
     }
     rest_room -= sum(cost(section) for section in sections.values())
     first = int(room * FIRST_SHARE)
@@ -86,52 +86,31 @@ def render(
     words = "\n".join((*requests, *sections.values()))
 
     def talk_in(rest: int) -> str:
-        return _section(
-            "Talk",
-            select_lines(talk, int(min(shares["Talk"] * room, rest)) - TITLE_TOKENS, cost, words),
-        )
+        talk_room = int(min(shares["Talk"] * room, rest)) - TITLE_TOKENS
+        return _section("Talk", select_lines(talk, talk_room, cost, words))
 
-    talk_text = "" if digest.calls else talk_in(rest_room - cost("\n".join(requests[:-1])))
+    earlier_cost = cost("\n".join(requests[:-1]))
+    talk_text = "" if digest.calls else talk_in(rest_room - earlier_cost)
     rest_room -= cost(talk_text)
-    index = index_lines(
-        digest.index, rest_room - cost("\n".join(requests[:-1])), cost, words + talk_text
-    )
-    requests = (
-        requests
-        if talk_text
-        else _select_requests(asked, latest, rest_room - cost(index), first, cost)
-    )
+    index = index_lines(digest.index, rest_room - earlier_cost, cost, words + talk_text)
+    if not talk_text:
+        requests = _select_requests(asked, latest, rest_room - cost(index), first, cost)
     if digest.calls:  # names come before notes: a later call can do with less than a sentence
         talk_text = talk_in(rest_room - cost(index) - cost("\n".join(requests[:-1])))
-    parts = (
-        _section("Requests", map(list_item, requests)),
-        *sections.values(),
-        talk_text,
-        index,
-        counts,
-    )
-    return "\n".join(part for part in parts if part)
+    head = _section("Requests", map(list_item, requests))
+    return "\n".join(filter(None, (head, *sections.values(), talk_text, index, counts)))
 
 
-def _sections(
-    digest: Digest, shares: Mapping[str, float]
-) -> Iterator[tuple[str, float, Callable[[int, Cost], str]]]:
-    """Title, share of the room and maker of each section between the requests and the index."""
-
-    def make(
-        title: str, lines: Callable[[int, Cost], list[str]]
-    ) -> tuple[str, float, Callable[[int, Cost], str]]:
-        return title, shares[title], lambda room, cost: _section(title, lines(room, cost))
-
-    yield make(
-        "Constraints",
-        lambda room, cost: _take_newest(map(list_item, digest.constraints), room, cost),
-    )
-    yield make("Decisions", lambda room, cost: _take_strongest(digest.decisions, room, cost))
-    yield make("Open work", lambda room, cost: _open_items(digest, room, cost))
-    yield make("Notes", lambda room, cost: _notes(digest.notes, room, cost))
-    yield make("Files", lambda room, cost: _files(digest.files, room, cost))
-    yield make("Commands", lambda room, cost: _take_newest(_commands(digest.commands), room, cost))
+def _section_lines(digest: Digest, cost: Cost) -> dict[str, Callable[[int], list[str]]]:
+    """What fills each section between the requests and the index, from the tokens it may take."""
+    return {
+        "Constraints": lambda room: _take_newest(map(list_item, digest.constraints), room, cost),
+        "Decisions": lambda room: _take_strongest(digest.decisions, room, cost),
+        "Open work": lambda room: _open_items(digest, room, cost),
+        "Notes": lambda room: _notes(digest.notes, room, cost),
+        "Files": lambda room: _files(digest.files, room, cost),
+        "Commands": lambda room: _take_newest(_commands(digest.commands), room, cost),
+    }
 
 
 def _notes(notes: Sequence[str], room: int, cost: Cost) -> list[str]:
@@ -179,17 +158,11 @@ def _take_strongest(sentences: Sequence[str], room: int, cost: Cost) -> list[str
 def _open_items(digest: Digest, room: int, cost: Cost) -> list[str]:
     """Items of the plan that are not done, the first ones first to stay; then the newest of what else is open."""
     plan: Sequence[Todo] = digest.todos or ()
-    todos = [
-        f"- [{MARKS[todo.status]}] {' '.join(todo.text.split())}"
-        for todo in plan
-        if todo.status != "done"
-    ]
+    undone = (todo for todo in plan if todo.status != "done")
+    todos = [f"- [{MARKS[todo.status]}] {' '.join(todo.text.split())}" for todo in undone]
     shown = _take_newest(todos[::-1], room, cost)[::-1]
-    rest = room - sum(cost(text) + 1 for text in shown)
-    return [
-        *shown,
-        *_take_newest(map(list_item, digest.open), rest if len(shown) == len(todos) else 0, cost),
-    ]
+    rest = room - sum(cost(text) + 1 for text in shown) if len(shown) == len(todos) else 0
+    return [*shown, *_take_newest(map(list_item, digest.open), rest, cost)]
 
 
 def _commands(commands: Mapping[str, str]) -> Iterator[str]:
@@ -253,11 +226,8 @@ def _files(files: Mapping[str, str], room: int, cost: Cost) -> list[str]:
         if room < 0:
             break
         chosen[state].append(path)
-    return [
-        f"{state}: {' '.join(group_paths(chosen[state][::-1]))}"
-        for state in reversed(order)
-        if chosen[state]
-    ]
+    lists = ((state, chosen[state][::-1]) for state in reversed(order) if chosen[state])
+    return [f"{state}: {' '.join(group_paths(paths))}" for state, paths in lists]
 
 
 def index_lines(index: Sequence[Entry], room: int, cost: Cost, shown: str = "") -> str:
@@ -271,13 +241,9 @@ def index_lines(index: Sequence[Entry], room: int, cost: Cost, shown: str = "") 
             break
         if entry.text in parts or entry.text in shown:
             continue
-        price = (
-            _path_cost(entry.text, folders, cost)
-            if entry.kind == "path"
-            else cost(f" {entry.text}")
-        )
-        price += cost(entry.field) + 2 if entry.field and entry.field not in fields else 0
-        room -= price
+        is_path = entry.kind == "path"
+        room -= _path_cost(entry.text, folders, cost) if is_path else cost(f" {entry.text}")
+        room -= cost(entry.field) + 2 if entry.field and entry.field not in fields else 0
         fields.add(entry.field)
         parts.update(_PART.split(entry.text))
         chosen[entry.kind].append(entry)
