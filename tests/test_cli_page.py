@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from pages import ROOT, blocks
 from refold.cli.commands import refold, run
-from refold.gateway.ledger.entry import Key, Sums, hour_of
+from refold.gateway.ledger.entry import EntryKey, Sums, hour_of
 from refold.gateway.ledger.open import open_ledger
 from refold.session_files import demo_session
 from refold.summarizers.model import HEADINGS
@@ -43,7 +43,7 @@ def directory(tmp_path):
         json.dumps({"messages": [*history[:2], {"role": "user", "content": "Go on."}]})
     )
     ledger = open_ledger(str(tmp_path / "refold.db"))
-    ledger.add({Key(hour_of(time.time()), "t", "s", "m", "reported"): Sums(calls=1, fresh=5, would_fresh=5)})
+    ledger.add({EntryKey(hour_of(time.time()), "t", "s", "m", "reported"): Sums(calls=1, fresh=5, would_fresh=5)})
     ledger.close()
     return tmp_path
 

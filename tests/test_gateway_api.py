@@ -131,7 +131,7 @@ def test_what_a_session_saved_is_what_the_ledger_says() -> None:
         at.say(LONG)
         assert eventually(lambda: at.get("sessions").json()["sessions"][0]["saved_dollars"] is not None)
         (session,) = at.get("sessions").json()["sessions"]
-        (entry,) = [sums for key, sums in at.served.gateway.pipeline.clerk.ledger.entries() if key.session]
+        (entry,) = [sums for key, sums in at.served.gateway.pipeline.ledger_writer.ledger.entries() if key.session]
         assert session["saved_dollars"] == pytest.approx(entry.saved / 1e12)
         assert session["saved_dollars"] > 0.01
         assert at.get("history", session=session["id"]).json()["session"]["saved_dollars"] == session["saved_dollars"]
@@ -143,7 +143,7 @@ def test_only_what_is_told_is_asked_of_the_books() -> None:
         at.say(LONG)
         at.say(chat(2), authorization="Bearer sk-client-2")
         pipeline, asked = at.served.gateway.pipeline, set()
-        booked = pipeline.clerk.ledger.booked
+        booked = pipeline.ledger_writer.ledger.booked
 
         def counted(sessions):
             names = list(sessions)
@@ -153,8 +153,8 @@ def test_only_what_is_told_is_asked_of_the_books() -> None:
         def never(*_):
             raise AssertionError("everything is read")
 
-        pipeline.clerk.ledger.booked = counted
-        pipeline.clerk.ledger.entries = pipeline.store.ledger = pipeline.clerk.recorder.sessions = never
+        pipeline.ledger_writer.ledger.booked = counted
+        pipeline.ledger_writer.ledger.entries = pipeline.store.ledger = pipeline.ledger_writer.recorder.list_transcripts = never
         first, second = (one["id"] for one in at.get("sessions").json()["sessions"])
         assert at.get("sessions", limit=1, offset=1).json()["sessions"][0]["id"] == second
         assert at.get("sessions", offset=2).json() == {"sessions": [], "total": 2}

@@ -16,8 +16,8 @@ from api_gateway import ADMIN, KEY, SECRET, Place, answer, chat, config, place
 from raw_http import eventually
 from refold.economics.prices import Rates
 from refold.gateway.ledger.open import open_ledger
-from refold.gateway.ledger.report import report
-from refold.gateway.ledger.report import row as as_document
+from refold.gateway.ledger.report import build_report
+from refold.gateway.ledger.report import line_as_json as as_document
 from refold.gateway.ops.logs import JSONFormatter
 from refold.gateway.serve import create_gateway
 from refold.testing.scripted_gateway import Serving
@@ -83,7 +83,7 @@ def test_f16_figures_are_those_of_the_store_whatever_was_restarted(tmp_path_fact
         assert eventually(lambda: here.get("totals").json()["calls"] == calls)
         found, books = here.get("totals").json(), booked(fleet.books)
         ledger = open_ledger(str(fleet.books).removesuffix(".ledger"))
-        told = as_document(report(ledger.entries()).total)
+        told = as_document(build_report(ledger.entries()).total)
         ledger.close()
         assert {**found, "since": None} == {**told, "since": None}
         for place in {id(one): one for one in fleet.running.values()}.values():

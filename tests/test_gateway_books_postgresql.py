@@ -2,11 +2,11 @@
 
 from threading import Thread
 
-from refold.gateway.ledger.entry import Key, Sums
-from refold.gateway.ledger.open import open_ledger, open_transcripts
-from refold.gateway.ledger.postgresql import Served
+from refold.gateway.ledger.entry import EntryKey, Sums
+from refold.gateway.ledger.open import PostgreSQLConnections, open_ledger, open_transcripts
 from refold.gateway.ledger.sql import MIGRATIONS, PAGE, Ledger
 from refold.stores.postgresql import PostgreSQLStore
+from refold.stores.postgresql_pool import PostgreSQLPool
 from test_gateway_records import Clock, said, texts
 
 DAY = 86_400.0
@@ -14,7 +14,7 @@ DAY = 86_400.0
 
 def test_gateways_on_several_machines_add_to_one_ledger(url):
     """They may all be the first; edits' version stays what it is, so no edit is read again for it."""
-    key, one = Key(3_600, "t", "s", "m\u4e2d", "reported"), Sums(calls=1, cost_read=2**40, would_cost=-(2**41))
+    key, one = EntryKey(3_600, "t", "s", "m\u4e2d", "reported"), Sums(calls=1, cost_read=2**40, would_cost=-(2**41))
 
     def work() -> None:
         ledger = open_ledger(url)
@@ -38,8 +38,8 @@ def test_gateways_on_several_machines_add_to_one_ledger(url):
 
 
 def test_a_ledger_of_the_version_before_is_brought_forward(url):
-    key, one = Key(3_600, "t", "s", "m", "reported"), Sums(calls=1, would_cost=2**62)
-    before = Ledger(Served(url, MIGRATIONS[:1], "ledger", 10.0), "%s")
+    key, one = EntryKey(3_600, "t", "s", "m", "reported"), Sums(calls=1, would_cost=2**62)
+    before = Ledger(PostgreSQLConnections(PostgreSQLPool(url, 10.0, 2, MIGRATIONS[:1], "ledger")), "%s")
     before.add({key: one, key._replace(session="u"): one})
     before.close()
     ledger = open_ledger(url)
@@ -54,7 +54,7 @@ def test_a_ledger_of_the_version_before_is_brought_forward(url):
 def test_a_ledger_of_many_pages_is_read_once_and_in_order(url):
     """In the order of the database, which is that of its pages."""
     ledger = open_ledger(url)
-    booked = {Key(n % 3, "tT"[n % 2], f"s{n}", "mM-_ é"[n % 6], "reported"): Sums(calls=n) for n in range(PAGE + 7)}
+    booked = {EntryKey(n % 3, "tT"[n % 2], f"s{n}", "mM-_ é"[n % 6], "reported"): Sums(calls=n) for n in range(PAGE + 7)}
     ledger.add(booked)
     found = list(ledger.entries())
     assert dict(found) == booked and len(found) == len(booked)
@@ -68,22 +68,22 @@ def test_transcripts_grow_fork_and_go_at_their_time(url):
     transcripts.record(said(texts("a", "b\0\ud800中"), when=clock.now))
     transcripts.record(said(texts("a", "c", "d"), when=clock.now))
     transcripts.record(said(texts("other"), session="u", when=clock.now + 5))
-    assert [one.text for one in transcripts.recorded("t", "s").messages] == ["a", "c", "d"]
-    assert transcripts.recorded("another", "s") is None
+    assert [one.text for one in transcripts.load("t", "s").messages] == ["a", "c", "d"]
+    assert transcripts.load("another", "s") is None
     assert transcripts.is_recorded("t", "s") and not transcripts.is_recorded("another", "s")
     clock.now += DAY + 1
     assert transcripts.purge() == 1
-    assert transcripts.recorded("t", "s") is None
+    assert transcripts.load("t", "s") is None
     transcripts.close()
     left = open_transcripts(url, None, clock)
     clock.now += 10
-    assert left.purge() == 1 and list(left.sessions("t")) == []
+    assert left.purge() == 1 and list(left.list_transcripts("t")) == []
     left.close()
 
 
 def test_f16_what_is_booked_is_told_alike_by_both_databases(url, tmp_path):
     """Sessions, their figures and the totals, as the page asks for them."""
-    key = Key(3_600, "t", "s0", "m", "reported")
+    key = EntryKey(3_600, "t", "s0", "m", "reported")
     lines = {
         key._replace(hour=3_600 * (n % 5), session=f"s{n % 4}" if n % 7 else "", model="mn"[n % 2], basis=basis): Sums(
             calls=n, fresh=n, would_fresh=3 * n, would_cost=2**59, unpriced=n % 2
@@ -96,8 +96,8 @@ def test_f16_what_is_booked_is_told_alike_by_both_databases(url, tmp_path):
         ledger = open_ledger(place)
         ledger.add(lines)
         names = [f"s{n}" for n in range(5)]
-        told.append((ledger.newest(3), ledger.booked(names), ledger.totals(), ledger.totals(7_200), ledger.sessions()))
-        assert ledger.sessions(10**9) == 0 and ledger.totals(10**9).calls == 0
+        told.append((ledger.latest_sessions(3), ledger.booked(names), ledger.totals(), ledger.totals(7_200), ledger.count_sessions()))
+        assert ledger.count_sessions(10**9) == 0 and ledger.totals(10**9).calls == 0
         ledger.close()
     assert told[0] == told[1]
     newest, booked, totals, _, sessions = told[0]

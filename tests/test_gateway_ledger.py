@@ -20,13 +20,13 @@ from refold.economics.break_even import estimate_remaining_calls
 from refold.economics.prices import Rates, find_rates
 from refold.economics.session_length import ENOUGH, EXACT, Survival, step
 from refold.errors import StoreError
-from refold.gateway.ledger.accounting import Accounts, Answered, Summarised
-from refold.gateway.ledger.cost import DOLLAR, Tokens, billed, cost
-from refold.gateway.ledger.entry import NAMES, Key, Sums, hour_of, merged
+from refold.gateway.ledger.accounting import Accounting, BilledCall, SummaryCost
+from refold.gateway.ledger.cost import DOLLAR, Tokens, compute_cost, read_billed_tokens
+from refold.gateway.ledger.entry import FIGURES, EntryKey, Sums, hour_of, merge_entries
 from refold.gateway.ledger.open import LEDGER_ID, open_ledger
-from refold.gateway.ledger.report import MONEY, document, report
+from refold.gateway.ledger.report import MONEY_FIGURES, build_report, report_as_json
 from refold.gateway.ledger.sql import ADD, MIGRATIONS, PAGE
-from refold.gateway.ledger.writer import WAITING, Clerk
+from refold.gateway.ledger.writer import MAX_WAITING, LedgerWriter
 from refold.gateway.messages import Incoming, Outgoing
 from refold.gateway.ops.logs import JSONFormatter
 from refold.gateway.ops.metrics import Counters
@@ -92,14 +92,14 @@ class Book:
     """A ledger in memory, which fails as often as it is told to."""
 
     def __init__(self, failures: int = 0) -> None:
-        self.failures, self.entries, self.closed = failures, dict[Key, Sums](), False
+        self.failures, self.entries, self.closed = failures, dict[EntryKey, Sums](), False
         self.reached = Counter[int]()
 
-    def add(self, entries: dict[Key, Sums], reached: Any = None) -> None:
+    def add(self, entries: dict[EntryKey, Sums], reached: Any = None) -> None:
         if self.failures:
             self.failures -= 1
             raise StoreError("the disk is full")
-        self.entries = merged(entries.items(), self.entries)
+        self.entries = merge_entries(entries.items(), self.entries)
         self.reached.update(reached or {})
 
     def survival(self) -> Survival:
@@ -122,8 +122,8 @@ class Gateway:
         prices = rates if rates is not None else lambda model: None
         base = {"windows": {"m": Window(20_000)}, "economy": False, "prices": prices, "clock": lambda: self.now}
         self.settings = Settings(**{**base, **settings})
-        self.clerk = Clerk(Accounts(lambda model: rates), self.book, self.counters, pause=0.0)
-        self.pipeline = Pipeline(self.settings, MemoryStore(), self.counters, self.clerk)
+        self.writer = LedgerWriter(Accounting(lambda model: rates), self.book, self.counters, pause=0.0)
+        self.pipeline = Pipeline(self.settings, MemoryStore(), self.counters, self.writer)
         self.sent, self.said, self.truth = Provider(), Provider(), Sums()
         self.rates = rates or RATES
         self.loop = asyncio.new_event_loop()
@@ -140,10 +140,10 @@ class Gateway:
         incoming = Incoming("openai_chat", "up", "/v1/chat/completions", (), body, "tenant", **more)
         out = self.loop.run_until_complete(self.pipeline.prepare(incoming))
         reported = self.sent.usage(out.body, self.now)
-        other = billed(self.said.usage(body, self.now))
+        other = read_billed_tokens(self.said.usage(body, self.now))
         assert other is not None
         self.truth += Sums(would_fresh=other.fresh, would_read=other.read, would_written=other.written)
-        self.truth += Sums(would_cost=sum(cost(other, self.rates)))
+        self.truth += Sums(would_cost=sum(compute_cost(other, self.rates)))
         self.pipeline.record_answer(incoming, out, reported if usage else None)
         return out
 
@@ -166,9 +166,9 @@ class Gateway:
 def test_every_token_is_billed_once_and_above_a_cliff_the_input_costs_more():
     rates = Rates(2.0, 10.0, 0.2, 2.5, cliffs=((1_000, 5.0),))
     low, high = Tokens(100, 200, 300, 50), Tokens(1_000, 2_000, 3_000, 50)
-    assert cost(low, rates) == (200_000_000, 40_000_000, 750_000_000, 500_000_000)
-    assert cost(high, rates) == (10_000_000_000, 2_000_000_000, 37_500_000_000, 500_000_000)
-    assert cost(Tokens(output=1_000_000), rates).output == 10 * DOLLAR
+    assert compute_cost(low, rates) == (200_000_000, 40_000_000, 750_000_000, 500_000_000)
+    assert compute_cost(high, rates) == (10_000_000_000, 2_000_000_000, 37_500_000_000, 500_000_000)
+    assert compute_cost(Tokens(output=1_000_000), rates).output == 10 * DOLLAR
 
 
 def test_what_a_call_was_made_of_is_billed_whole():
@@ -176,9 +176,9 @@ def test_what_a_call_was_made_of_is_billed_whole():
     first = {"type": "compaction", "input_tokens": 180_000, "output_tokens": 3_500}
     second = {"type": "message", "input_tokens": 23_000, "output_tokens": 1_000}
     usage = {"input_tokens": 23_000, "output_tokens": 1_000, "iterations": [first, second]}
-    assert billed(usage) == Tokens(203_000, 0, 0, 4_500)
-    assert billed({"iterations": [], "input_tokens": 5, "output_tokens": 2}) == Tokens(5, 0, 0, 2)
-    assert billed(None) is billed({}) is billed({"iterations": [None, {}]}) is None
+    assert read_billed_tokens(usage) == Tokens(203_000, 0, 0, 4_500)
+    assert read_billed_tokens({"iterations": [], "input_tokens": 5, "output_tokens": 2}) == Tokens(5, 0, 0, 2)
+    assert read_billed_tokens(None) is read_billed_tokens({}) is read_billed_tokens({"iterations": [None, {}]}) is None
 
 
 SPLIT = {"cache_creation": {"ephemeral_5m_input_tokens": 100_000, "ephemeral_1h_input_tokens": 10_000}}
@@ -216,14 +216,14 @@ def test_each_sort_of_cache_write_has_its_price(usage: dict[str, Any], marks: An
     rates = find_rates("claude-opus-4-5")
     assert rates is not None and (rates.write, rates.hour) == (6.25, 10)
     incoming = Incoming("anthropic", "up", "/v1/messages", (), marked(*marks), "t")
-    _, sums = Accounts(find_rates).answered(Answered(0.0, incoming, Outgoing(b""), usage, "t"))
+    _, sums = Accounting(find_rates).book_call(BilledCall(0.0, incoming, Outgoing(b""), usage, "t"))
     assert sums.cost_written == dollars * DOLLAR
     assert sums.written == sums.would_written == 110_000 and sums.would_cost == sums.cost
 
 
 def test_a_model_without_a_price_for_an_hour_has_one_for_writing():
-    assert cost(Tokens(written=1_000, hour=400), RATES).written == 2_500_000_000
-    assert cost(Tokens(written=1_000, hour=400), Rates(2.0, 10.0, 0.2, 2.5, hour=4.0)).written == 3_100_000_000
+    assert compute_cost(Tokens(written=1_000, written_for_hour=400), RATES).written == 2_500_000_000
+    assert compute_cost(Tokens(written=1_000, written_for_hour=400), Rates(2.0, 10.0, 0.2, 2.5, hour=4.0)).written == 3_100_000_000
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ USAGES = st.builds(
 @given(st.lists(st.tuples(USAGES, st.integers(0, 12), st.floats(0, 1_000)), min_size=1, max_size=12))
 def test_where_nothing_was_edited_the_counterfactual_is_the_bill(calls):
     """Whatever is reported, whatever the client rewinds, however long it pauses."""
-    accounts, when, total = Accounts(lambda model: RATES), 0.0, Sums()
+    accounts, when, total = Accounting(lambda model: RATES), 0.0, Sums()
     for usage, steps, pause in calls:
         when += pause
         pipeline = Pipeline(
@@ -270,8 +270,8 @@ def test_where_nothing_was_edited_the_counterfactual_is_the_bill(calls):
         incoming = Incoming("openai_chat", "up", "/v1/chat/completions", (), chat(steps, words="x"), "t")
         out = asyncio.run(pipeline.prepare(incoming))
         ticket = out.ticket
-        call = Answered(when, incoming, out, usage, "t", "s", "m", ticket.view if ticket else None, 10**7)
-        total += accounts.answered(call)[1]
+        call = BilledCall(when, incoming, out, usage, "t", "s", "m", ticket.view if ticket else None, 10**7)
+        total += accounts.book_call(call)[1]
         asyncio.run(pipeline.aclose())
     assert total.would_fresh == total.fresh
     assert (total.would_read, total.would_written) == (total.read, total.written)
@@ -319,10 +319,10 @@ def test_a_session_that_compaction_made_dearer_is_shown_as_a_loss():
             if gateway.call(chat(steps)).edits:
                 break
         total, truth = gateway.close(), gateway.truth
-        found = report(gateway.book.entries.items(), "session")
+        found = build_report(gateway.book.entries.items(), "session")
     assert total.edited == 1 and total.saved < 0
     assert total.would_cost == pytest.approx(truth.would_cost, rel=0.03)
-    assert document(found)["rows"][0]["saved"] < 0
+    assert report_as_json(found)["rows"][0]["saved"] < 0
 
 
 def test_a_process_that_did_not_see_the_session_begin_reckons_by_shares():
@@ -330,12 +330,12 @@ def test_a_process_that_did_not_see_the_session_begin_reckons_by_shares():
     with Gateway() as gateway:
         for steps in range(1, 60):
             gateway.call(chat(steps))
-        gateway.clerk.close()
-        accounts = Accounts(lambda model: RATES)
+        gateway.writer.close()
+        accounts = Accounting(lambda model: RATES)
         incoming = Incoming("openai_chat", "up", "/v1/chat/completions", (), chat(60), "tenant")
         out = gateway.loop.run_until_complete(gateway.pipeline.prepare(incoming))
         usage = gateway.sent.usage(out.body, gateway.now)
-        _, sums = accounts.answered(Answered(gateway.now, incoming, out, usage, "t", "s", "m", out.ticket.view))
+        _, sums = accounts.book_call(BilledCall(gateway.now, incoming, out, usage, "t", "s", "m", out.ticket.view))
     assert out.edits and sums.would_input > 1.5 * sums.input
     assert sums.would_read / sums.would_input == pytest.approx(sums.read / sums.input, abs=0.01)
 
@@ -381,7 +381,7 @@ def test_calls_without_usage_stand_apart_and_have_no_money():
         for steps in range(1, 60):
             gateway.call(chat(steps), usage=steps % 3 > 0)
         gateway.close()
-        found = report(gateway.book.entries.items())
+        found = build_report(gateway.book.entries.items())
     line = found.total
     assert line.sums.calls == 40 and line.unreported.calls == 19
     assert line.unreported.fresh > 0 and line.unreported.would_fresh > line.unreported.fresh
@@ -442,28 +442,28 @@ def test_summaries_are_booked_with_the_conversation_they_were_for():
 
 
 def test_a_summary_without_a_price_is_said_to_have_none():
-    done = Summarised(0.0, "t", "s", "m", 3, 0.0)
-    assert Accounts(lambda model: RATES).summarised(done)[1] == Sums(summaries=3, summaries_unpriced=3)
+    done = SummaryCost(0.0, "t", "s", "m", 3, 0.0)
+    assert Accounting(lambda model: RATES).book_summary(done)[1] == Sums(summaries=3, summaries_unpriced=3)
 
 
 # --- sums ---------------------------------------------------------------------------------------------
 
 KEYS = st.builds(
-    Key,
+    EntryKey,
     st.integers(0, 400_000).map(lambda when: hour_of(float(when))),
     st.sampled_from("ab"),
     st.sampled_from(["", "s", "t"]),
     st.sampled_from(["", "m", "n"]),
     st.sampled_from(["reported", "estimated"]),
 )
-SUMS = st.builds(Sums, **{name: st.integers(-(10**12), 10**12) for name in NAMES})
+SUMS = st.builds(Sums, **{name: st.integers(-(10**12), 10**12) for name in FIGURES})
 ENTRIES = st.lists(st.tuples(KEYS, SUMS), max_size=8)
 
 
 @given(ENTRIES, st.sampled_from(["session", "model", "day"]))
 def test_rows_add_up_to_the_total_and_parts_to_the_row(entries, by):
-    found = report(entries, by)
-    for name in (*NAMES, "saved", "cost", "input", "would_input"):
+    found = build_report(entries, by)
+    for name in (*FIGURES, "saved", "cost", "input", "would_input"):
         assert sum(getattr(line.sums, name) for line in found.lines) == getattr(found.total.sums, name)
         whole = sum(getattr(sums, name) for key, sums in entries if key.basis == "reported")
         assert getattr(found.total.sums, name) == whole
@@ -472,16 +472,16 @@ def test_rows_add_up_to_the_total_and_parts_to_the_row(entries, by):
         assert sums.cost == sums.cost_fresh + sums.cost_read + sums.cost_written + sums.cost_output
         assert sums.saved + sums.cost + sums.summary_cost + sums.refetch_cost == sums.would_cost
     assert sum(line.unreported.calls for line in found.lines) == found.total.unreported.calls
-    assert {row["name"] for row in document(found)["rows"]} == {line.name for line in found.lines}
-    assert set(MONEY) <= set(document(found)["total"])
+    assert {row["name"] for row in report_as_json(found)["rows"]} == {line.name for line in found.lines}
+    assert set(MONEY_FIGURES) <= set(report_as_json(found)["total"])
 
 
 @given(ENTRIES, ENTRIES)
 def test_what_is_written_is_read_and_added_up(first, second):
     with_both = open_ledger(":memory:")
     for entries in (first, second):
-        with_both.add(merged(entries))
-    assert dict(with_both.entries()) == merged([*first, *second])
+        with_both.add(merge_entries(entries))
+    assert dict(with_both.entries()) == merge_entries([*first, *second])
     late = dict(with_both.entries(200_000))
     assert late == {key: sums for key, sums in with_both.entries() if key.hour >= 200_000}
     with_both.close()
@@ -490,7 +490,7 @@ def test_what_is_written_is_read_and_added_up(first, second):
 @given(ENTRIES, st.lists(st.sampled_from(["", "s", "t", "unknown", "' OR 1=1 --"]), max_size=6))
 def test_the_sums_of_sessions_are_those_of_their_lines(entries, asked):
     ledger = open_ledger(":memory:")
-    ledger.add(merged(entries))
+    ledger.add(merge_entries(entries))
     wanted = dict[str, Sums]()
     for key, sums in entries:
         if key.session and key.session in asked and key.basis == "reported":
@@ -499,9 +499,9 @@ def test_the_sums_of_sessions_are_those_of_their_lines(entries, asked):
     ledger.close()
 
 
-def lines(count: int) -> dict[Key, Sums]:
+def lines(count: int) -> dict[EntryKey, Sums]:
     """So many lines of an hour each, of several tenants and models, a thousand sessions among them."""
-    keys = (Key(n % 7 * 3_600, f"t{n % 3}", f"s{n % 1_000}", f"m{n}", "reported") for n in range(count))
+    keys = (EntryKey(n % 7 * 3_600, f"t{n % 3}", f"s{n % 1_000}", f"m{n}", "reported") for n in range(count))
     return {key: Sums(calls=1, would_cost=n) for n, key in enumerate(keys)}
 
 
@@ -528,11 +528,11 @@ def test_a_report_is_made_without_the_whole_ledger_in_memory():
             one = Counted(calls=1)
             alive.add(n)
             weakref.finalize(one, alive.discard, n)
-            yield Key(n * 3_600, "t", f"s{n % 5}", "m", "reported"), one
+            yield EntryKey(n * 3_600, "t", f"s{n % 5}", "m", "reported"), one
             del one
             assert len(alive) < 5
 
-    found = report(entries(), "model")
+    found = build_report(entries(), "model")
     assert (found.total.sums.calls, found.total.sessions, len(found.lines)) == (500, 5, 1)
 
 
@@ -540,7 +540,7 @@ def test_a_report_is_made_without_the_whole_ledger_in_memory():
 def test_the_sums_of_a_session_cost_what_it_has(count):
     """Whatever else the ledger holds, the same work: counted in steps of SQLite's machine."""
     ledger, steps = open_ledger(":memory:"), itertools.count()
-    ledger.add(lines(count) | {Key(0, "t", "mine", "m", "reported"): Sums(calls=3)})
+    ledger.add(lines(count) | {EntryKey(0, "t", "mine", "m", "reported"): Sums(calls=3)})
     with ledger._link.connection("read") as connection:
         connection.set_progress_handler(lambda: next(steps) and None, 10)
     assert ledger.sums(["mine"]) == {"mine": Sums(calls=3)}
@@ -566,7 +566,7 @@ def test_a_ledger_of_the_version_before_is_brought_forward(tmp_path):
 
 def test_processes_add_to_one_file(tmp_path):
     """Two gateways with one store, at the same time; a report may be read meanwhile."""
-    store, key, one = str(tmp_path / "refold.db"), Key(0, "t", "s", "m", "reported"), Sums(calls=1, fresh=3)
+    store, key, one = str(tmp_path / "refold.db"), EntryKey(0, "t", "s", "m", "reported"), Sums(calls=1, fresh=3)
 
     def work() -> None:
         ledger = open_ledger(store)
@@ -614,12 +614,12 @@ def test_what_cannot_be_reckoned_is_counted_and_passed_over():
     def broken(model: str) -> Rates:
         raise RuntimeError(model)
 
-    clerk = Clerk(Accounts(broken), book, counters, pause=0.0)
+    writer = LedgerWriter(Accounting(broken), book, counters, pause=0.0)
     incoming = Incoming("openai_chat", "up", "/v1", (), chat(1), "t")
     usage = {"prompt_tokens": 5, "completion_tokens": 1}
-    clerk.answered(Answered(0.0, incoming, Outgoing(b""), usage, "t", "s", "m"))
-    clerk.summarised(Summarised(0.0, "t", "s", "m", 1, 0.5))
-    clerk.close()
+    writer.book_call(BilledCall(0.0, incoming, Outgoing(b""), usage, "t", "s", "m"))
+    writer.book_summary(SummaryCost(0.0, "t", "s", "m", 1, 0.5))
+    writer.close()
     assert book.total == Sums(summaries=1, summary_cost=DOLLAR // 2)
     assert counters.get("ledger_failures", doing="reckon") == 1
 
@@ -628,19 +628,19 @@ def test_more_than_can_wait_is_counted_as_lost():
     counters, going = Counters(), threading.Event()
 
     class Slow(Book):
-        def add(self, entries: dict[Key, Sums], reached: Any = None) -> None:
+        def add(self, entries: dict[EntryKey, Sums], reached: Any = None) -> None:
             going.wait(300)
             super().add(entries, reached)
 
     book = Slow()
-    clerk = Clerk(Accounts(lambda model: RATES), book, counters, pause=0.0)
-    done = Summarised(0.0, "t", "s", "m", 1, 0.5)
-    for _ in range(WAITING + 500):
-        clerk.summarised(done)
+    writer = LedgerWriter(Accounting(lambda model: RATES), book, counters, pause=0.0)
+    done = SummaryCost(0.0, "t", "s", "m", 1, 0.5)
+    for _ in range(MAX_WAITING + 500):
+        writer.book_summary(done)
     lost = counters.get("ledger_lost")
     going.set()
-    clerk.close(300)
-    assert book.total.summaries + lost == WAITING + 500
+    writer.close(300)
+    assert book.total.summaries + lost == MAX_WAITING + 500
 
 
 def test_no_word_that_was_said_is_in_the_ledger(tmp_path):
@@ -660,7 +660,7 @@ def test_a_models_name_is_what_a_database_can_hold():
     name = "m\0\ud800" + "x" * 500
     incoming = Incoming("openai_chat", "up", "/v1", (), json.dumps({"model": name}).encode(), "t")
     usage = {"prompt_tokens": 5, "completion_tokens": 1}
-    key, sums = Accounts(lambda model: None).answered(Answered(0.0, incoming, Outgoing(b""), usage, "t"))
+    key, sums = Accounting(lambda model: None).book_call(BilledCall(0.0, incoming, Outgoing(b""), usage, "t"))
     ledger = open_ledger(":memory:")
     ledger.add({key: sums})
     assert dict(ledger.entries()) == {key: sums} and len(key.model) < 210
@@ -714,9 +714,9 @@ def test_the_gateway_learns_how_long_its_sessions_are():
                 body = json.loads(chat(steps, words="x"))
                 body["messages"][1]["content"] = f"Fix bug {user}."
                 gateway.call(json.dumps(body).encode())
-        gateway.clerk.close()
+        gateway.writer.close()
         learned = gateway.book.survival()
-        again = Clerk(Accounts(lambda model: RATES), gateway.book, Counters(), pause=0.0)
+        again = LedgerWriter(Accounting(lambda model: RATES), gateway.book, Counters(), pause=0.0)
         again.start()
         again.close()
     assert learned.counts == dict.fromkeys(range(1, 7), ENOUGH)

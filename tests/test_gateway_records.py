@@ -15,10 +15,10 @@ from refold.errors import StoreError
 from refold.gateway.config.config import Config, parse_config
 from refold.gateway.config.durations import parse_duration
 from refold.gateway.config.toml import ConfigError
-from refold.gateway.ledger.accounting import Accounts, Answered
-from refold.gateway.ledger.open import clerk, open_transcripts
-from refold.gateway.ledger.transcripts import Bounds, Transcripts
-from refold.gateway.ledger.writer import Clerk
+from refold.gateway.ledger.accounting import Accounting, BilledCall
+from refold.gateway.ledger.open import create_writer, open_transcripts
+from refold.gateway.ledger.transcripts import RetentionLimits, Transcripts
+from refold.gateway.ledger.writer import LedgerWriter
 from refold.gateway.messages import Incoming, Outgoing
 from refold.gateway.ops.metrics import Counters
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
@@ -38,11 +38,11 @@ class Clock:
 
 def said(
     messages: Any, *, when: float = 1_000_000.0, tenant: str = "t", session: str = "s", salt: str = ""
-) -> Answered:
+) -> BilledCall:
     view = View.of(Transcript.of(messages, salt))
     headers = (("authorization", f"Bearer {KEY}"), ("x-api-key", KEY))
     incoming = Incoming("openai_chat", "up", f"/v1?key={KEY}", headers, b"{}", KEY)
-    return Answered(when, incoming, Outgoing(b"{}"), None, tenant, session, "m", view)
+    return BilledCall(when, incoming, Outgoing(b"{}"), None, tenant, session, "m", view)
 
 
 def texts(*words: str) -> list[Message]:
@@ -50,7 +50,7 @@ def texts(*words: str) -> list[Message]:
 
 
 def kept(transcripts: Transcripts, tenant: str = "t", session: str = "s") -> list[str] | None:
-    found = transcripts.recorded(tenant, session)
+    found = transcripts.load(tenant, session)
     return [message.text for message in found.messages] if found else None
 
 
@@ -88,26 +88,26 @@ def test_the_latest_history_is_kept_word_for_word(histories):
     for messages, keep in histories:
         before = [*before[:keep], *messages]
         transcripts.record(said(before))
-        found = transcripts.recorded("t", "s")
+        found = transcripts.load("t", "s")
         assert found is not None and Transcript.of(found.messages).tips == Transcript.of(before).tips
         assert found.head.length == len(before) and found.head.model == "m"
     transcripts.record(said(before, session="another"))
-    assert list(transcripts.recorded("t", "another").messages) == before
+    assert list(transcripts.load("t", "another").messages) == before
     transcripts.close()
 
 
 def test_only_what_is_new_is_written(transcripts):
     transcripts.record(said(texts("a", "b")))
-    first = transcripts.recorded("t", "s").head
+    first = transcripts.load("t", "s").head
     transcripts.record(said(texts("a", "b", "c"), when=1_000_005.0))
-    then = transcripts.recorded("t", "s").head
+    then = transcripts.load("t", "s").head
     assert kept(transcripts) == ["a", "b", "c"] and (then.began, then.latest) == (first.began, 1_000_005.0)
     again = open_transcripts(":memory:", DAY, lambda: 1_000_000.0)
     again.record(said(texts("a", "b", "c")))
-    assert again.recorded("t", "s").head.size == then.size, "what was cut and what was added is counted"
+    assert again.load("t", "s").head.size == then.size, "what was cut and what was added is counted"
     transcripts.record(said(texts("a", "x")))
     transcripts.record(said(texts("a", "b", "c")))
-    assert transcripts.recorded("t", "s").head.size == then.size
+    assert transcripts.load("t", "s").head.size == then.size
     again.close()
 
 
@@ -116,10 +116,10 @@ def test_a_tenant_sees_its_own_and_nothing_else(transcripts, clock):
     transcripts.record(said(texts("yours"), tenant="b", when=clock.now))
     assert kept(transcripts, "a") == ["mine"] and kept(transcripts, "b") == ["yours"]
     assert kept(transcripts, "c") is None and kept(transcripts, "a", "other") is None
-    assert [head.session for head in transcripts.sessions("a")] == ["s"]
+    assert [head.session for head in transcripts.list_transcripts("a")] == ["s"]
     assert transcripts.is_recorded("a", "s")
     assert not transcripts.is_recorded("a", "other") and not transcripts.is_recorded("c", "s")
-    assert list(transcripts.sessions("c")) == []
+    assert list(transcripts.list_transcripts("c")) == []
 
 
 def test_what_has_not_grown_for_the_stated_time_is_deleted(transcripts, clock, tmp_path):
@@ -132,7 +132,7 @@ def test_what_has_not_grown_for_the_stated_time_is_deleted(transcripts, clock, t
     assert not transcripts.is_recorded("t", "old") and transcripts.is_recorded("t", "new")
     assert transcripts.purge() == 1
     assert transcripts.purge() == 0
-    assert [head.session for head in transcripts.sessions("t")] == ["new"]
+    assert [head.session for head in transcripts.list_transcripts("t")] == ["new"]
     raw = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert b"geheimnis-eins" not in raw and b"geheimnis-zwei" in raw
 
@@ -153,7 +153,7 @@ def test_a_gateway_started_without_it_deletes_what_is_left(tmp_path, clock):
     before.close()
     after = open_transcripts(store, None, clock)
     after.record(said(texts("nothing more"), session="later", when=clock.now))
-    assert [head.session for head in after.sessions("t")] == ["s"]
+    assert [head.session for head in after.list_transcripts("t")] == ["s"]
     clock.now += DAY + 1
     assert after.purge() == 1
     after.close()
@@ -168,7 +168,7 @@ def test_the_clerk_deletes_at_its_start(tmp_path, clock):
     before.close()
     clock.now += 2 * DAY
     counters = Counters()
-    keeper = clerk(store, "", lambda model, body: None, counters, clock)
+    keeper = create_writer(store, "", lambda model, body: None, counters, clock)
     keeper.start()
     keeper.close()
     assert counters.get("records_purged") == 1
@@ -184,21 +184,21 @@ def test_the_file_is_its_owners_and_holds_no_key(transcripts, tmp_path):
 
 def test_what_is_too_large_is_not_kept_and_the_oldest_goes_first(tmp_path, clock):
     found = open_transcripts(str(tmp_path / "refold.db"), 7 * DAY, clock)
-    small = Transcripts(found._link, 7 * DAY, clock, Bounds(session=2_000, total=3_000))
+    small = Transcripts(found._link, 7 * DAY, clock, RetentionLimits(session=2_000, total=3_000))
     small.record(said(texts("x" * 3_000), session="huge", when=clock.now))
-    assert list(small.sessions("t")) == []
+    assert list(small.list_transcripts("t")) == []
     for n in range(4):
         small.record(said(texts("x" * 1_000), session=f"s{n}", when=clock.now + n))
     assert small.purge() == 2
-    assert [head.session for head in small.sessions("t")] == ["s3", "s2"]
+    assert [head.session for head in small.list_transcripts("t")] == ["s3", "s2"]
     small.record(said(texts("x" * 1_000, "y" * 3_000), session="s3", when=clock.now + 9))
-    assert [head.session for head in small.sessions("t")] == ["s2"], "one that grew too large goes"
+    assert [head.session for head in small.list_transcripts("t")] == ["s2"], "one that grew too large goes"
     found.close()
 
 
 def test_a_recorder_that_fails_stops_nobody():
     class Broken:
-        def record(self, call: Answered) -> None:
+        def record(self, call: BilledCall) -> None:
             raise StoreError("the disk is full")
 
         def purge(self) -> int:
@@ -208,8 +208,8 @@ def test_a_recorder_that_fails_stops_nobody():
             raise StoreError("the disk is full")
 
     counters = Counters()
-    keeper = Clerk(Accounts(lambda model: None), None, counters, Broken(), pause=0.0)
-    keeper.answered(said(texts("a")))
+    keeper = LedgerWriter(Accounting(lambda model: None), None, counters, Broken(), pause=0.0)
+    keeper.book_call(said(texts("a")))
     keeper.close()
     assert counters.get("ledger_failures", doing="record") == 1
     assert counters.get("ledger_failures", doing="purge") >= 1
@@ -221,7 +221,7 @@ def test_a_recorded_transcript_is_the_one_its_edits_were_made_for(transcripts):
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi 你好"}, {"role": "assistant", "content": "Yes \ud83d"}]}  # fmt: skip
     messages = decode_all(open_payload(json.dumps(body).encode()))
     transcripts.record(said(messages, salt="pepper"))
-    found = transcripts.recorded("t", "s")
+    found = transcripts.load("t", "s")
     assert Transcript.of(found.messages, "pepper").tips == Transcript.of(messages, "pepper").tips
 
 

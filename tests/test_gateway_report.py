@@ -140,9 +140,9 @@ def test_transcripts_are_kept_of_their_tenant_without_its_key(place) -> None:
         ask(client, "/v1/messages", body("/v1/messages", 4))
     pipeline = serving.gateway.pipeline
     (conversation,) = list(pipeline.conversations)
-    recorder = pipeline.clerk.recorder
-    assert eventually(lambda: recorder.recorded(conversation.tenant, conversation.name))
-    found = recorder.recorded(conversation.tenant, conversation.name)
+    recorder = pipeline.ledger_writer.recorder
+    assert eventually(lambda: recorder.load(conversation.tenant, conversation.name))
+    found = recorder.load(conversation.tenant, conversation.name)
     assert len(found.messages) == 9 and WORD in found.messages[0].text
     assert found.head.until - found.head.latest == 7 * 86_400
     raw = {path.name: path.read_bytes() for path in directory.iterdir()}

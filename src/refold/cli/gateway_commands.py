@@ -17,8 +17,7 @@ from refold.gateway.config.durations import parse_duration
 from refold.gateway.ledger.cost import DOLLAR
 from refold.gateway.ledger.entry import hour_of
 from refold.gateway.ledger.open import open_ledger
-from refold.gateway.ledger.report import By, Line, Report, document
-from refold.gateway.ledger.report import report as build_report
+from refold.gateway.ledger.report import Grouping, Report, ReportLine, build_report, report_as_json
 
 if TYPE_CHECKING:
     from refold.gateway.config.config import Config
@@ -142,7 +141,7 @@ def _load_config(
     help="A row for each of these.",
 )
 @JSON
-def report(store: str, since: str, by: By, as_json: bool) -> int:
+def report(store: str, since: str, by: Grouping, as_json: bool) -> int:
     """Say what the gateway's calls cost and what they would have cost without it.
 
     Works while gateways write. Money saved is negative where compaction cost more than it saved.
@@ -155,7 +154,7 @@ def report(store: str, since: str, by: By, as_json: bool) -> int:
     result = build_report(ledger.entries(first), by, first)
     ledger.close()
     if as_json:
-        terminal.print_json(document(result))
+        terminal.print_json(report_as_json(result))
     else:
         _show_report(result)
     return 0
@@ -179,7 +178,7 @@ def _show_report(report: Report) -> None:
         print_line(console, note)
 
 
-def _row(line: Line) -> tuple[str, ...]:
+def _row(line: ReportLine) -> tuple[str, ...]:
     sums, hits = line.sums, line.hit_rate
     priced = sums.unpriced < sums.calls or sums.summary_cost
     money = (sums.cost, sums.would_cost, sums.summary_cost)
@@ -197,7 +196,7 @@ def _row(line: Line) -> tuple[str, ...]:
     )
 
 
-def _savings(line: Line) -> str:
+def _savings(line: ReportLine) -> str:
     share = f" ({line.sums.saved / line.sums.would_cost:.0%})" if line.sums.would_cost else ""
     return _dollars(line.sums.saved) + share
 
@@ -207,7 +206,7 @@ def _dollars(figure: int) -> str:
     return f"{'-' * (value < 0)}${abs(value):,.{2 if abs(value) >= 100 else 4}f}"
 
 
-def _notes(total: Line) -> Iterator[str]:
+def _notes(total: ReportLine) -> Iterator[str]:
     """Yield what the figures leave out, and what they are made of."""
     sums, missing = total.sums, total.unreported
     if sums.avoided:

@@ -21,7 +21,7 @@ from refold.gateway.app import Application, Gateway
 from refold.gateway.config.config import SALT, Config, load_config, parse_upstream, with_environment
 from refold.gateway.config.salt import random_salt, read_or_create_salt
 from refold.gateway.http.server_protocol import create_protocol
-from refold.gateway.ledger.open import clerk
+from refold.gateway.ledger.open import create_writer
 from refold.gateway.ops.logs import LOGGER, configure_logging
 from refold.gateway.ops.metrics import Counters
 from refold.gateway.ops.multiprocess_metrics import Scrapes
@@ -54,7 +54,7 @@ def create_gateway(
         replace(settings, read_above_bytes=0) if config.record else settings
     )  # what is recorded is read
     counters = Counters()
-    books = clerk(
+    books = create_writer(
         config.store,
         config.record,
         partial(find_rates, given=settings.prices),

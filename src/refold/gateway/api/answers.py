@@ -7,7 +7,7 @@ from msgspec import Struct, defstruct
 from refold.edits import Outcome
 from refold.gateway.api.arguments import Count, EditId, Name, SessionId, about
 from refold.gateway.ledger.entry import Sums
-from refold.gateway.ledger.report import Line, row
+from refold.gateway.ledger.report import ReportLine, line_as_json
 from refold.presets.soft_hard_results import CompactionCheck, CompactionResult
 from refold.stores.store import Grade, LedgerRow
 
@@ -178,7 +178,7 @@ TotalsAnswer = defstruct(
         ("since", Annotated[int, about("Seconds since 1970.", ge=0)]),
         *(
             (name, _SPECIAL_TOTALS.get(name, type(value)))
-            for name, value in row(Line("total", Sums(), Sums(), 0)).items()
+            for name, value in line_as_json(ReportLine("total", Sums(), Sums(), 0)).items()
         ),
     ],
     bases=(Answer,),

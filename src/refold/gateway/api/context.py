@@ -14,7 +14,7 @@ from refold.gateway.config.config import Config
 from refold.gateway.conversations.conversations import Conversation, ConversationBusy
 from refold.gateway.conversations.workers import DeadlineExceeded
 from refold.gateway.http.request import RequestHead
-from refold.gateway.ledger.sql import Booked, Ledger
+from refold.gateway.ledger.sql import BookedCalls, Ledger
 from refold.gateway.ledger.transcripts import Transcripts
 from refold.gateway.messages import HTTPException
 from refold.gateway.pipeline.pipeline import Pipeline
@@ -106,10 +106,10 @@ class ApiContext:
     @property
     def ledger(self) -> Ledger | None:
         """The net ledger; None if there is none that can be read."""
-        clerk = self.pipeline.clerk
-        return clerk.ledger if clerk is not None and isinstance(clerk.ledger, Ledger) else None
+        writer = self.pipeline.ledger_writer
+        return writer.ledger if writer is not None and isinstance(writer.ledger, Ledger) else None
 
-    def booked(self, sessions: Iterable[str]) -> Mapping[str, Booked] | None:
+    def booked(self, sessions: Iterable[str]) -> Mapping[str, BookedCalls] | None:
         """What is booked of *sessions*, by name. None while the ledger fails: the rest is answered all the same."""
         with suppress(StoreError):
             return self.ledger.booked(sessions) if self.ledger is not None else None
@@ -117,10 +117,10 @@ class ApiContext:
 
     def is_recorded(self, conversation: Conversation) -> bool:
         """Is the conversation's transcript kept, so that an administrator may read it? Raises `StoreError`."""
-        clerk = self.pipeline.clerk
-        if clerk is None or not isinstance(clerk.recorder, Transcripts):
+        writer = self.pipeline.ledger_writer
+        if writer is None or not isinstance(writer.recorder, Transcripts):
             return False
-        return clerk.recorder.is_recorded(conversation.tenant, conversation.name)
+        return writer.recorder.is_recorded(conversation.tenant, conversation.name)
 
 
 def _check_preview(preview: PendingPreview | None) -> PendingPreview:

@@ -33,7 +33,7 @@ from refold.gateway.api.serialize import (
     session_edits,
     with_bookings,
 )
-from refold.gateway.ledger.report import Line, row
+from refold.gateway.ledger.report import ReportLine, line_as_json
 from refold.retrieval import recall as search
 from refold.stores.store import LedgerRow, as_ledger_store, rows_about
 
@@ -73,13 +73,13 @@ def with_booked_sessions(
     ledger = context.ledger
     with suppress(StoreError):
         if ledger is not None:
-            newest = ledger.newest(asked.offset + asked.limit + len(listed))
+            newest = ledger.latest_sessions(asked.offset + asked.limit + len(listed))
             booked_only = [
                 Session(id=name, remembered=False, last_seen=float(hour))
                 for name, hour in newest
                 if name not in listed
             ]
-            further = ledger.sessions() - len(ledger.booked(listed))
+            further = ledger.count_sessions() - len(ledger.booked(listed))
     latest_first = sorted(
         [*listed.values(), *booked_only], key=lambda session: session.last_seen, reverse=True
     )
@@ -99,8 +99,8 @@ def totals(context: ApiContext, asked: TotalsArguments) -> Struct:
     if context.ledger is None:
         raise StoreError("no ledger is kept")
     sums = context.ledger.totals(asked.since)
-    line = Line("total", sums.reported, sums.unreported, context.ledger.sessions(asked.since))
-    return TotalsAnswer(since=asked.since, **row(line))
+    line = ReportLine("total", sums.reported, sums.unreported, context.ledger.count_sessions(asked.since))
+    return TotalsAnswer(since=asked.since, **line_as_json(line))
 
 
 # --- one session ------------------------------------------------------------------------------

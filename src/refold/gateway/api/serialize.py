@@ -12,7 +12,7 @@ from refold.edits import Attempt, Edit
 from refold.gateway.api.answers import Losses, LossesByKind, PreviewAttempt, Session, SessionEdit
 from refold.gateway.conversations.conversations import Conversation, LatestRequest
 from refold.gateway.ledger.cost import DOLLAR
-from refold.gateway.ledger.sql import NOTHING, Booked
+from refold.gateway.ledger.sql import NO_CALLS, BookedCalls
 from refold.messages import Message
 from refold.stores.store import LedgerRow
 from refold.text.plain import readable_text
@@ -28,7 +28,7 @@ def request_tokens(view: View, unseen_tokens: int = 0) -> int:
 
 
 def remembered_session(
-    conversation: Conversation, latest: LatestRequest, booked: Mapping[str, Booked] | None
+    conversation: Conversation, latest: LatestRequest, booked: Mapping[str, BookedCalls] | None
 ) -> Session:
     """Return a conversation in figures: its *latest* request, and its calls as they are *booked*."""
     view = latest.view
@@ -47,16 +47,16 @@ def remembered_session(
     return with_bookings(session, booked)
 
 
-def with_bookings(session: Session, booked: Mapping[str, Booked] | None) -> Session:
+def with_bookings(session: Session, booked: Mapping[str, BookedCalls] | None) -> Session:
     """Return *session* with what is *booked* of all its calls; None if the ledger cannot be read."""
     if booked is None:
         return session
-    booking = booked.get(session.id, NOTHING)
+    booking = booked.get(session.id, NO_CALLS)
     return replace(
         session,
         model=session.model or booking.model,
         requests=booking.calls,
-        saved_tokens=booking.spared,
+        saved_tokens=booking.saved_tokens,
         saved_dollars=None if booking.saved is None else booking.saved / DOLLAR,
     )
 

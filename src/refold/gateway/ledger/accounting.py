@@ -3,31 +3,34 @@
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from refold.core.view import View
 from refold.economics.prices import Rates
+from refold.edits import Edit
 from refold.gateway.http.request_model import parse_object, request_model
 from refold.gateway.ledger.cost import (
     DOLLAR,
-    Habits,
-    Seen,
-    Shared,
+    CacheHabits,
+    CommonPrefix,
+    SentRequest,
     Tokens,
-    billed,
-    cost,
-    said_tokens,
-    seen,
+    as_sent_request,
+    compute_cost,
+    edit_at,
+    find_common_prefix,
+    read_billed_tokens,
     sent_tokens,
-    shared,
-    without,
+    tokens_without_edits,
+    unedited_tokens,
 )
-from refold.gateway.ledger.entry import Entry, Key, Sums, hour_of, named
-from refold.gateway.ledger.refetches import Again, Fetched
+from refold.gateway.ledger.entry import Entry, EntryKey, Sums, clean_model_name, hour_of
 from refold.gateway.messages import Incoming, Outgoing
 from refold.gateway.policy.economy import has_hour_cache
+from refold.messages import Message, ToolCall, ToolResult
 
-REMEMBERED = 4
+REQUESTS_PER_CONVERSATION = 4
 """Latest requests that are known of one conversation: its forks."""
 CONVERSATIONS = 1_000
 """Conversations that are known, the latest used ones."""
@@ -36,7 +39,7 @@ RatesOf = Callable[[str], Rates | None]
 """From a model's name to its prices."""
 
 
-class Answered(NamedTuple):
+class BilledCall(NamedTuple):
     """A call that the upstream has answered."""
 
     when: float
@@ -54,7 +57,7 @@ class Answered(NamedTuple):
     """Tokens that a request to the model may have; None where that is not known."""
 
 
-class Summarised(NamedTuple):
+class SummaryCost(NamedTuple):
     """A compaction that asked a model."""
 
     when: float
@@ -66,55 +69,151 @@ class Summarised(NamedTuple):
     dollars: float
 
 
+# --- refetches --------------------------------------------------------------------------------
+
+
+class Refetches(NamedTuple):
+    """Results that were fetched again."""
+
+    results: int = 0
+    tokens: int = 0
+    """As estimated."""
+    share: float = 0.0
+    """Of all that is new in the request: 1 where it was made for nothing else."""
+
+
+@dataclass(slots=True)
+class ToolCallHistory:
+    """What a conversation's calls were, and where their latest results stand."""
+
+    length: int = 0
+    tip: str = ""
+    calls: dict[str, bytes] = field(default_factory=dict)
+    """Calls by their ids: a hash of name and arguments."""
+    results: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+    """Message and part of the latest result of each."""
+
+    def read(self, view: View, before: CommonPrefix | None) -> Refetches:
+        """Read what is new in *view*; what of it the edits that showed *before* had hidden."""
+        tips, messages = view.transcript.tips, view.transcript.messages
+        if self.length >= len(tips) or (self.length and tips[self.length] != self.tip):
+            self.length, self.calls, self.results = 0, {}, {}
+        since = before.length if before is not None else len(messages)
+        found = tokens = new = 0
+        for at in range(self.length, len(messages)):
+            again = self._message(view, at, before)
+            if at >= since:
+                new += messages[at].is_request + len(messages[at].results)
+                found += len(again)
+                tokens += sum(view.profile.count(Message("tool", (part,))) for part in again)
+        self.length, self.tip = len(messages), tips[-1]
+        return Refetches(found, tokens, found / new if new else 0.0)
+
+    def _message(self, view: View, at: int, before: CommonPrefix | None) -> list[ToolResult]:
+        """Take in a message; its results that were hidden when they were asked for again."""
+        again = []
+        for place, part in enumerate(view.transcript.messages[at].parts):
+            if isinstance(part, ToolCall):
+                self.calls[part.id] = _key(part)
+            elif isinstance(part, ToolResult) and (key := self.calls.get(part.id)):
+                if (
+                    before is not None
+                    and key in self.results
+                    and _was_hidden(view, self.results[key], before)
+                ):
+                    again.append(part)
+                self.results[key] = (at, place)
+        return again
+
+
+def _was_hidden(view: View, where: tuple[int, int], before: CommonPrefix) -> bool:
+    at, place = where
+    edit = edit_at(before.request.top, at) if at < before.length else None
+    return edit is not None and not _is_shown(edit, view.transcript.messages[at].parts[place])
+
+
+def _is_shown(edit: Edit, part: object) -> bool:
+    return any(part in message.parts for message in edit.insert)
+
+
+def _key(call: ToolCall) -> bytes:
+    said = f"{call.name}\n{call.arguments}".encode("utf-8", "surrogatepass")
+    return blake2b(said, digest_size=12).digest()
+
+
+# --- accounting -------------------------------------------------------------------------------
+
+
 @dataclass(slots=True)
 class _Conversation:
     """What is known of the calls of one conversation with one model."""
 
-    requests: tuple[Seen, ...] = ()
-    habits: Habits = field(default_factory=Habits)
-    fetched: Fetched = field(default_factory=Fetched)
+    requests: tuple[SentRequest, ...] = ()
+    habits: CacheHabits = field(default_factory=CacheHabits)
+    fetched: ToolCallHistory = field(default_factory=ToolCallHistory)
 
 
-class Accounts:
+class Accounting:
     """Reckons what calls were billed and would have been. For one thread."""
 
     def __init__(self, rates: RatesOf) -> None:
         self._rates = rates
         self._known = OrderedDict[tuple[str, str], _Conversation]()
 
-    def answered(self, call: Answered) -> Entry:
+    def book_call(self, call: BilledCall) -> Entry:
         """The line of one call."""
         hour = has_hour_cache(call.incoming.body)
-        tokens = billed(call.usage, hour=hour)
-        model = named(
-            call.model or call.outgoing.model or request_model(call.incoming.path, parse_object(call.incoming.body))
+        tokens = read_billed_tokens(call.usage, hour=hour)
+        model = clean_model_name(
+            call.model
+            or call.outgoing.model
+            or request_model(call.incoming.path, parse_object(call.incoming.body))
         )
-        key = Key(hour_of(call.when), call.tenant, call.session, model, "estimated" if tokens is None else "reported")
+        key = EntryKey(
+            hour_of(call.when),
+            call.tenant,
+            call.session,
+            model,
+            "estimated" if tokens is None else "reported",
+        )
         rates = self._rates(model)
-        would, again = tokens, Again()
+        would, again = tokens, Refetches()
         if call.view is not None:
-            would, again = self._without(call, call.view, tokens, rates.for_an_hour() if rates and hour else rates)
+            would, again = self._without(
+                call, call.view, tokens, rates.for_an_hour() if rates and hour else rates
+            )
         if tokens is None or would is None:
-            return key, _estimated(call, again)
-        return key, _reported(call, tokens, would, again, rates)
+            return key, _estimated_sums(call, again)
+        return key, _reported_sums(call, tokens, would, again, rates)
 
-    def summarised(self, done: Summarised) -> Entry:
+    def book_summary(self, done: SummaryCost) -> Entry:
         """The line of a compaction's model calls."""
-        key = Key(hour_of(done.when), done.tenant, done.session, named(done.model), "reported")
+        key = EntryKey(
+            hour_of(done.when), done.tenant, done.session, clean_model_name(done.model), "reported"
+        )
         money = round(done.dollars * DOLLAR)
-        return key, Sums(summaries=done.calls, summaries_unpriced=0 if money else done.calls, summary_cost=money)
+        return key, Sums(
+            summaries=done.calls, summaries_unpriced=0 if money else done.calls, summary_cost=money
+        )
 
     def _without(
-        self, call: Answered, view: View, tokens: Tokens | None, rates: Rates | None
-    ) -> tuple[Tokens | None, Again]:
+        self, call: BilledCall, view: View, tokens: Tokens | None, rates: Rates | None
+    ) -> tuple[Tokens | None, Refetches]:
         """What *tokens* would have been, and what was fetched again; the conversation is read on in any case."""
         known = self._conversation(call.session, call.model)
-        before = shared(view, known.requests)
+        before = find_common_prefix(view, known.requests)
         lifetime = rates.lifetime if rates else 300.0
-        alive = before is not None and call.when - before.seen.when <= lifetime
-        would = without(tokens, view, before, known.habits, alive=alive) if tokens is not None else None
+        alive = before is not None and call.when - before.request.when <= lifetime
+        would = (
+            tokens_without_edits(tokens, view, before, known.habits, alive=alive)
+            if tokens is not None
+            else None
+        )
         again = known.fetched.read(view, before)
-        known.requests = (seen(view, call.when), *_others(known.requests, before))[:REMEMBERED]
+        known.requests = (
+            as_sent_request(view, call.when),
+            *_not_continued(known.requests, before),
+        )[:REQUESTS_PER_CONVERSATION]
         return would, again
 
     def _conversation(self, session: str, model: str) -> _Conversation:
@@ -125,17 +224,24 @@ class Accounts:
         return found
 
 
-def _others(requests: tuple[Seen, ...], before: Shared | None) -> tuple[Seen, ...]:
+def _not_continued(
+    requests: tuple[SentRequest, ...], before: CommonPrefix | None
+) -> tuple[SentRequest, ...]:
     """Those that the new request does not continue."""
-    continued = before is not None and before.length == len(before.seen.tips) - 1
-    return tuple(one for one in requests if before is None or not continued or one is not before.seen)
+    continued = before is not None and before.length == len(before.request.tips) - 1
+    return tuple(
+        one for one in requests if before is None or not continued or one is not before.request
+    )
 
 
-def _estimated(call: Answered, again: Again) -> Sums:
+def _estimated_sums(call: BilledCall, again: Refetches) -> Sums:
     """A call of which nothing was reported: its tokens as we estimate them, its answer's unknown, no money."""
     sent, said = call.outgoing.tokens_after, call.outgoing.tokens_before
     if call.view is not None:
-        sent, said = (call.view.profile.calibrate(count(call.view)) for count in (sent_tokens, said_tokens))
+        sent, said = (
+            call.view.profile.calibrate(count(call.view))
+            for count in (sent_tokens, unedited_tokens)
+        )
     return Sums(
         calls=1,
         edited=int(bool(call.outgoing.edits)),
@@ -147,11 +253,19 @@ def _estimated(call: Answered, again: Again) -> Sums:
     )
 
 
-def _reported(call: Answered, tokens: Tokens, would: Tokens, again: Again, rates: Rates | None) -> Sums:
+def _reported_sums(
+    call: BilledCall, tokens: Tokens, would: Tokens, again: Refetches, rates: Rates | None
+) -> Sums:
     """What was reported, its money, and what would have been."""
-    too_long = call.outgoing.outcome == "retried" or (call.room is not None and would.input > call.room)
+    too_long = call.outgoing.outcome == "retried" or (
+        call.room is not None and would.input > call.room
+    )
     avoided = too_long and bool(call.outgoing.edits)
-    paid, other = (cost(tokens, rates), sum(cost(would, rates))) if rates else ((0, 0, 0, 0), 0)
+    paid, other = (
+        (compute_cost(tokens, rates), sum(compute_cost(would, rates)))
+        if rates
+        else ((0, 0, 0, 0), 0)
+    )
     charged = round(other * again.share)
     return Sums(
         calls=1,

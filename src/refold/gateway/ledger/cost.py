@@ -23,7 +23,7 @@ class Tokens(NamedTuple):
     read: int = 0
     written: int = 0
     output: int = 0
-    hour: int = 0
+    written_for_hour: int = 0
     """The share of *written* that the cache keeps for an hour."""
 
     @property
@@ -41,24 +41,25 @@ class Cost(NamedTuple):
     output: int = 0
 
 
-def cost(tokens: Tokens, rates: Rates) -> Cost:
+def compute_cost(tokens: Tokens, rates: Rates) -> Cost:
     """What one call of *tokens* costs: above a price cliff all of its input costs more."""
     factor = rates.factor(tokens.input)
-    short, long = tokens.written - tokens.hour, rates.for_an_hour().write
+    short, long = tokens.written - tokens.written_for_hour, rates.for_an_hour().write
     return Cost(
-        _money(tokens.fresh, rates.input * factor),
-        _money(tokens.read, rates.read * factor),
-        _money(short, rates.write * factor) + _money(tokens.hour, long * factor),
-        _money(tokens.output, rates.output),
+        _picodollars(tokens.fresh, rates.input * factor),
+        _picodollars(tokens.read, rates.read * factor),
+        _picodollars(short, rates.write * factor)
+        + _picodollars(tokens.written_for_hour, long * factor),
+        _picodollars(tokens.output, rates.output),
     )
 
 
-def _money(tokens: int, price: float) -> int:
+def _picodollars(tokens: int, price: float) -> int:
     """*price* is US dollars per million tokens."""
     return round(tokens * price * 1e6)
 
 
-def billed(usage: Any, *, hour: bool = False) -> Tokens | None:
+def read_billed_tokens(usage: Any, *, hour: bool = False) -> Tokens | None:
     """What a provider's usage object bills; None where it says nothing. *hour*: does the request ask the cache to
     keep it for an hour? That counts where the usage does not say what was written for how long.
 
@@ -66,41 +67,51 @@ def billed(usage: Any, *, hour: bool = False) -> Tokens | None:
     top level leaves the compaction out.
     """
     parts = usage.get("iterations") if isinstance(usage, Mapping) else None
-    found = [read_usage(part) for part in parts] if isinstance(parts, list) and parts else [read_usage(usage)]
+    found = (
+        [read_usage(part) for part in parts]
+        if isinstance(parts, list) and parts
+        else [read_usage(usage)]
+    )
     known = [_tokens(one, hour=hour) for one in found if one is not None]
     return Tokens(*map(sum, zip(*known, strict=True))) if known else None
 
 
 def _tokens(usage: Usage, *, hour: bool) -> Tokens:
     fresh, asked = max(0, usage.input - usage.cached - usage.written), usage.written if hour else 0
-    return Tokens(fresh, usage.cached, usage.written, usage.output, asked if usage.hour is None else usage.hour)
+    return Tokens(
+        fresh,
+        usage.cached,
+        usage.written,
+        usage.output,
+        asked if usage.hour is None else usage.hour,
+    )
 
 
-class Seen(NamedTuple):
+class SentRequest(NamedTuple):
     """A request that was sent, as hashes and edits."""
 
     tips: Sequence[str]
     top: tuple[VisibleEdit, ...]
-    sent: int
+    tokens: int
     """Its tokens, as estimated."""
     when: float
 
 
-class Shared(NamedTuple):
+class CommonPrefix(NamedTuple):
     """What a request has in common with an earlier one, in estimated tokens."""
 
-    seen: Seen
+    request: SentRequest
     length: int
     """Messages of the history that both begin with."""
-    said: int
+    unedited_tokens: int
     """Tokens of the beginning that their histories share."""
-    sent: int
+    sent_tokens: int
     """Tokens of the beginning that was sent in both."""
 
 
-def seen(view: View, when: float) -> Seen:
+def as_sent_request(view: View, when: float) -> SentRequest:
     """*view* as a request that was sent."""
-    return Seen(view.transcript.tips, view.visible_edits, sent_tokens(view), when)
+    return SentRequest(view.transcript.tips, view.visible_edits, sent_tokens(view), when)
 
 
 def sent_tokens(view: View) -> int:
@@ -108,28 +119,32 @@ def sent_tokens(view: View) -> int:
     return view.tokens_uncalibrated
 
 
-def said_tokens(view: View) -> int:
+def unedited_tokens(view: View) -> int:
     """Tokens of the request without edits, as estimated."""
     return view.profile.fixed_tokens + view.base.token_sums[-1]
 
 
-def shared(view: View, known: Iterable[Seen]) -> Shared | None:
+def find_common_prefix(view: View, known: Iterable[SentRequest]) -> CommonPrefix | None:
     """What *view* shares with that of *known* whose history it shares most of; None where nothing is known."""
-    return max((_shared(view, one) for one in known), key=lambda found: (found.length, found.sent), default=None)
+    return max(
+        (_common_prefix(view, one) for one in known),
+        key=lambda found: (found.length, found.sent_tokens),
+        default=None,
+    )
 
 
-def _shared(view: View, before: Seen) -> Shared:
-    length = _common(view.transcript.tips, before.tips)
+def _common_prefix(view: View, before: SentRequest) -> CommonPrefix:
+    length = _common_length(view.transcript.tips, before.tips)
     fixed, sums, stop, gained = view.profile.fixed_tokens, view.base.token_sums, length, 0
     for now, then in zip_longest(view.visible_edits, before.top):
         if now is None or then is None or now.edit.id != then.edit.id or now.edit.stop > length:
             stop = min(length, *(placed.edit.start for placed in (now, then) if placed is not None))
             break
         gained += now.tokens - view.base.tokens(now.edit.start, now.edit.stop)
-    return Shared(before, length, fixed + sums[length], fixed + sums[stop] + gained)
+    return CommonPrefix(before, length, fixed + sums[length], fixed + sums[stop] + gained)
 
 
-def _common(a: Sequence[str], b: Sequence[str]) -> int:
+def _common_length(a: Sequence[str], b: Sequence[str]) -> int:
     """How many messages both histories begin with: a tip is the hash of everything before it."""
     low, high = 0, min(len(a), len(b)) - 1
     while low < high:
@@ -138,57 +153,65 @@ def _common(a: Sequence[str], b: Sequence[str]) -> int:
     return low
 
 
-def covering(top: Sequence[VisibleEdit], at: int) -> Edit | None:
+def edit_at(top: Sequence[VisibleEdit], at: int) -> Edit | None:
     """The edit that shows at a position."""
     return next((placed.edit for placed in top if placed.edit.start <= at < placed.edit.stop), None)
 
 
 @dataclass(slots=True)
-class Habits:
+class CacheHabits:
     """How the calls of a conversation use the cache."""
 
-    hit: float | None = None
+    hit_rate: float | None = None
     """Share of the common beginning that was read, where the cache was alive."""
-    written: float = 0.0
+    written_share: float = 0.0
     """Share written of what was not read."""
-    hour: float = 0.0
+    hour_share: float = 0.0
     """Share of what was written that is kept for an hour."""
-    caches: bool = False
+    uses_cache: bool = False
     """Was anything ever read or written?"""
 
     @property
-    def usual(self) -> float:
+    def usual_hit_rate(self) -> float:
         """The share that is read of a common beginning, as far as it is known. Where it is not, all of it:
         rather too small a saving than one that was none."""
-        return (1.0 if self.caches else 0.0) if self.hit is None else self.hit
+        return (1.0 if self.uses_cache else 0.0) if self.hit_rate is None else self.hit_rate
 
 
-def without(tokens: Tokens, view: View, before: Shared | None, habits: Habits, *, alive: bool) -> Tokens:
+def tokens_without_edits(
+    tokens: Tokens, view: View, before: CommonPrefix | None, habits: CacheHabits, *, alive: bool
+) -> Tokens:
     """What a call billed as *tokens* would have been without the edits of *view*; *habits* learn from it."""
-    habits.caches = habits.caches or tokens.read > 0 or tokens.written > 0
+    habits.uses_cache = habits.uses_cache or tokens.read > 0 or tokens.written > 0
     rest = tokens.fresh + tokens.written
-    habits.written = tokens.written / rest if rest else habits.written
-    habits.hour = tokens.hour / tokens.written if tokens.written else habits.hour
+    habits.written_share = tokens.written / rest if rest else habits.written_share
+    habits.hour_share = (
+        tokens.written_for_hour / tokens.written if tokens.written else habits.hour_share
+    )
     scale = tokens.input / max(1, sent_tokens(view))
-    hit = _hit(tokens, before, habits, scale, alive=alive)
-    if not view.visible_edits and (before is None or not before.seen.top):
+    hit = _hit_rate(tokens, before, habits, scale, alive=alive)
+    if not view.visible_edits and (before is None or not before.request.top):
         return tokens
-    total = tokens.input + round(scale * (said_tokens(view) - sent_tokens(view)))
+    total = tokens.input + round(scale * (unedited_tokens(view) - sent_tokens(view)))
     if before is None:
         read = round(total * tokens.read / max(1, tokens.input))
     else:
-        read = min(total, round(scale * hit * before.said))
-    written = round(habits.written * (total - read))
-    return Tokens(total - read - written, read, written, tokens.output, round(habits.hour * written))
+        read = min(total, round(scale * hit * before.unedited_tokens))
+    written = round(habits.written_share * (total - read))
+    return Tokens(
+        total - read - written, read, written, tokens.output, round(habits.hour_share * written)
+    )
 
 
-def _hit(tokens: Tokens, before: Shared | None, habits: Habits, scale: float, *, alive: bool) -> float:
+def _hit_rate(
+    tokens: Tokens, before: CommonPrefix | None, habits: CacheHabits, scale: float, *, alive: bool
+) -> float:
     """The share of the common beginning that the cache held."""
     if before is None:
         return 0.0
-    if before.sent < before.seen.sent or not scale * before.sent:
-        return habits.usual if alive else 0.0
-    measured = min(1.0, tokens.read / (scale * before.sent))
+    if before.sent_tokens < before.request.tokens or not scale * before.sent_tokens:
+        return habits.usual_hit_rate if alive else 0.0
+    measured = min(1.0, tokens.read / (scale * before.sent_tokens))
     if alive:
-        habits.hit = measured
+        habits.hit_rate = measured
     return measured

@@ -11,7 +11,7 @@ Basis = Literal["reported", "estimated"]
 """Whose figures they are: the upstream's, or, for calls of which it reported no usage, ours."""
 
 
-class Key(NamedTuple):
+class EntryKey(NamedTuple):
     """What a line is about. No content: tenant and session are salted hashes."""
 
     hour: int
@@ -91,28 +91,30 @@ class Sums:
         return self.would_cost - self.refetch_cost - self.cost - self.summary_cost
 
     def __add__(self, other: "Sums") -> "Sums":
-        return total((self, other))
+        return add_up((self, other))
 
     def values(self) -> tuple[int, ...]:
-        """The figures in the order of `NAMES`."""
+        """The figures in the order of `FIGURES`."""
         return _values(self)
 
 
-NAMES = tuple(field.name for field in fields(Sums))
+FIGURES = tuple(field.name for field in fields(Sums))
 """The figures."""
-_values: Callable[[Sums], tuple[int, ...]] = attrgetter(*NAMES)
+_values: Callable[[Sums], tuple[int, ...]] = attrgetter(*FIGURES)
 
-Entry = tuple[Key, Sums]
+Entry = tuple[EntryKey, Sums]
 
 
-def total(parts: Sequence[Sums]) -> Sums:
+def add_up(parts: Sequence[Sums]) -> Sums:
     """All of *parts*, added up; at least one."""
     if len(parts) == 1:
         return parts[0]
-    return Sums(**dict(zip(NAMES, map(sum, zip(*map(_values, parts), strict=True)), strict=True)))
+    return Sums(**dict(zip(FIGURES, map(sum, zip(*map(_values, parts), strict=True)), strict=True)))
 
 
-def merged(entries: Iterable[Entry], into: Mapping[Key, Sums] | None = None) -> dict[Key, Sums]:
+def merge_entries(
+    entries: Iterable[Entry], into: Mapping[EntryKey, Sums] | None = None
+) -> dict[EntryKey, Sums]:
     """*entries* added up by key, upon what is there."""
     found = dict(into or {})
     for key, sums in entries:
@@ -125,6 +127,6 @@ def hour_of(when: float) -> int:
     return int(when // HOUR) * HOUR
 
 
-def named(model: str) -> str:
+def clean_model_name(model: str) -> str:
     """A client's word for a model, as any database can hold it."""
     return model[:200].replace("\0", "").encode("utf-8", "replace").decode()

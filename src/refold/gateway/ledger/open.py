@@ -1,18 +1,18 @@
 """Where the books lie: beside the store's file, or in its database."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 from refold.errors import StoreError
 from refold.gateway.config.durations import parse_duration
-from refold.gateway.ledger.accounting import Accounts, RatesOf
-from refold.gateway.ledger.sql import MIGRATIONS, Ledger, Linked
+from refold.gateway.ledger.accounting import Accounting, RatesOf
+from refold.gateway.ledger.sql import MIGRATIONS, DatabaseConnections, Ledger
 from refold.gateway.ledger.transcripts import MIGRATIONS as KEEP
 from refold.gateway.ledger.transcripts import Transcripts
-from refold.gateway.ledger.writer import Clerk
+from refold.gateway.ledger.writer import LedgerWriter
 from refold.gateway.ops.metrics import Counters
 from refold.stores.open import is_server
 from refold.stores.sql import close_before_forks
@@ -24,7 +24,7 @@ RECORDS_ID = 0x52464C52
 """`RFLR`: transcripts."""
 SCRUB = ("PRAGMA secure_delete = ON", "PRAGMA wal_checkpoint(TRUNCATE)")
 """So that SQLite overwrites what is deleted, in the file and in its log."""
-PATIENCE = 10.0
+TIMEOUT_SECONDS = 10.0
 """Seconds to wait for another process that writes."""
 
 
@@ -34,10 +34,12 @@ def open_ledger(store: str, *, fresh: bool = True) -> Ledger:
     path = "" if is_server(store) else f"{store}.ledger"
     if path and not fresh and not Path(path).exists():
         raise StoreError(f"{path}: there is no ledger; a gateway with this store makes it")
-    return Ledger(_link(store, ".ledger", MIGRATIONS, LEDGER_ID), _mark(store))
+    return Ledger(_open_connections(store, ".ledger", MIGRATIONS, LEDGER_ID), _placeholder(store))
 
 
-def open_transcripts(store: str, seconds: float | None, clock: Callable[[], float]) -> Transcripts | None:
+def open_transcripts(
+    store: str, seconds: float | None, clock: Callable[[], float]
+) -> Transcripts | None:
     """The transcripts of a store, kept for *seconds*; None where none are to be kept and none can be left to be deleted.
     Raises as `open_ledger` does."""
     path = Path(f"{store}.transcripts") if not is_server(store) and store != MEMORY else None
@@ -46,26 +48,54 @@ def open_transcripts(store: str, seconds: float | None, clock: Callable[[], floa
     if path is not None:
         with suppress(OSError):  # its first use will say what is wrong
             path.touch(mode=0o600)
-    link = _link(store, ".transcripts", KEEP, RECORDS_ID)
-    return Transcripts(link, seconds, clock, mark=_mark(store), scrub=("", "") if is_server(store) else SCRUB)
+    link = _open_connections(store, ".transcripts", KEEP, RECORDS_ID)
+    return Transcripts(
+        link,
+        seconds,
+        clock,
+        mark=_placeholder(store),
+        scrub=("", "") if is_server(store) else SCRUB,
+    )
 
 
-def clerk(store: str, record: str, rates: RatesOf, counters: Counters, clock: Callable[[], float]) -> Clerk:
+def create_writer(
+    store: str, record: str, rates: RatesOf, counters: Counters, clock: Callable[[], float]
+) -> LedgerWriter:
     """Who keeps the books of the gateway with this store; transcripts for *record* (`7d`), none where it is empty.
     Raises ValueError for a *record* that is no time."""
     transcripts = open_transcripts(store, parse_duration(record) if record else None, clock)
-    return Clerk(Accounts(rates), open_ledger(store), counters, transcripts)
+    return LedgerWriter(Accounting(rates), open_ledger(store), counters, transcripts)
 
 
-def _mark(store: str) -> str:
+def _placeholder(store: str) -> str:
     return "%s" if is_server(store) else "?"
 
 
-def _link(store: str, suffix: str, migrations: Sequence[Sequence[str]], owner: int) -> Linked:
+def _open_connections(
+    store: str, suffix: str, migrations: Sequence[Sequence[str]], owner: int
+) -> DatabaseConnections:
     """Connects when it is first used."""
     if is_server(store):
-        served = import_module("refold.gateway.ledger.postgresql").Served
-        return cast("Linked", served(store, migrations, suffix[1:], PATIENCE))
-    link = SQLiteDatabase(store if store == MEMORY else store + suffix, PATIENCE, "NORMAL", migrations, owner)
-    close_before_forks(link)
-    return link
+        create_pool = import_module("refold.stores.postgresql_pool").PostgreSQLPool
+        pool = create_pool(store, TIMEOUT_SECONDS, 2, migrations, suffix[1:])
+        close_before_forks(pool)
+        return PostgreSQLConnections(pool)
+    database = SQLiteDatabase(
+        store if store == MEMORY else store + suffix, TIMEOUT_SECONDS, "NORMAL", migrations, owner
+    )
+    close_before_forks(database)
+    return database
+
+
+class PostgreSQLConnections:
+    """Connections of a `PostgreSQLPool`. Edits do not change in their transactions, so their version does not."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self.connection: Callable[[str], AbstractContextManager[Any]] = pool.connection
+        self.close: Callable[[], None] = pool.close
+
+    def transaction(self) -> AbstractContextManager[Any]:
+        """Return a connection in a transaction."""
+        transaction: AbstractContextManager[Any] = self._pool.transaction(edits=False)
+        return transaction

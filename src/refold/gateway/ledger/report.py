@@ -7,18 +7,18 @@ from operator import add
 from typing import Any, Literal
 
 from refold.gateway.ledger.cost import DOLLAR
-from refold.gateway.ledger.entry import NAMES, Entry, Key, Sums
+from refold.gateway.ledger.entry import FIGURES, Entry, EntryKey, Sums
 
-By = Literal["session", "model", "day"]
+Grouping = Literal["session", "model", "day"]
 
-_NAMED: Mapping[str, Callable[[Key], str]] = {
+_GROUP_NAME: Mapping[str, Callable[[EntryKey], str]] = {
     "session": lambda key: key.session or "(none)",
     "model": lambda key: key.model or "(unknown)",
     "day": lambda key: datetime.fromtimestamp(key.hour, UTC).strftime("%Y-%m-%d"),
 }
 _ZERO = Sums()
 _NOTHING = _ZERO.values()
-MONEY = (
+MONEY_FIGURES = (
     *("cost", "cost_fresh", "cost_read", "cost_written", "cost_output"),
     *("would_cost", "summary_cost", "refetch_cost", "saved", "avoided_saved"),
 )
@@ -26,7 +26,7 @@ MONEY = (
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ReportLine:
     """One row of a report."""
 
     name: str
@@ -46,18 +46,18 @@ class Line:
 class Report:
     """Rows and their total."""
 
-    by: By
+    by: Grouping
     since: int
     """The first hour that is in it, in seconds since 1970."""
-    lines: tuple[Line, ...]
-    total: Line
+    lines: tuple[ReportLine, ...]
+    total: ReportLine
 
 
-def report(entries: Iterable[Entry], by: By = "model", since: int = 0) -> Report:
+def build_report(entries: Iterable[Entry], by: Grouping = "model", since: int = 0) -> Report:
     """Sum *entries* up. Every row is the sum of its entries, the total that of the rows."""
     groups, sessions = dict[str, _Group](), set[tuple[str, str]]()
     for key, sums in entries:
-        name = _NAMED[by](key)
+        name = _GROUP_NAME[by](key)
         if (group := groups.get(name)) is None:
             group = groups[name] = _Group()
         group.add(key, sums)
@@ -68,8 +68,11 @@ def report(entries: Iterable[Entry], by: By = "model", since: int = 0) -> Report
         lines.sort(key=lambda line: line.name)
     else:
         lines.sort(key=lambda line: (-line.sums.cost, -line.sums.input, line.name))
-    reported, other = sum((line.sums for line in lines), _ZERO), sum((line.unreported for line in lines), _ZERO)
-    return Report(by, since, tuple(lines), Line("total", reported, other, len(sessions)))
+    reported, other = (
+        sum((line.sums for line in lines), _ZERO),
+        sum((line.unreported for line in lines), _ZERO),
+    )
+    return Report(by, since, tuple(lines), ReportLine("total", reported, other, len(sessions)))
 
 
 class _Group:
@@ -80,7 +83,7 @@ class _Group:
         self._other: Sequence[int] = _NOTHING
         self._sessions = set[tuple[str, str]]()
 
-    def add(self, key: Key, sums: Sums) -> None:
+    def add(self, key: EntryKey, sums: Sums) -> None:
         """One more entry."""
         if key.basis == "reported":
             self._reported = tuple(map(add, self._reported, sums.values()))
@@ -89,30 +92,44 @@ class _Group:
         if key.session:
             self._sessions.add((key.tenant, key.session))
 
-    def line(self, name: str) -> Line:
+    def line(self, name: str) -> ReportLine:
         """Their sum."""
-        return Line(name, _sums(self._reported), _sums(self._other), len(self._sessions))
+        return ReportLine(
+            name, _as_sums(self._reported), _as_sums(self._other), len(self._sessions)
+        )
 
 
-def _sums(figures: Sequence[int]) -> Sums:
-    return _ZERO if figures is _NOTHING else Sums(**dict(zip(NAMES, figures, strict=True)))
+def _as_sums(figures: Sequence[int]) -> Sums:
+    return _ZERO if figures is _NOTHING else Sums(**dict(zip(FIGURES, figures, strict=True)))
 
 
-def document(one: Report) -> dict[str, Any]:
+def report_as_json(one: Report) -> dict[str, Any]:
     """The report as JSON: tokens as they are, money in US dollars."""
     since = datetime.fromtimestamp(one.since, UTC).isoformat() if one.since else None
-    return {"by": one.by, "since": since, "rows": [row(line) for line in one.lines], "total": row(one.total)}
+    return {
+        "by": one.by,
+        "since": since,
+        "rows": [line_as_json(line) for line in one.lines],
+        "total": line_as_json(one.total),
+    }
 
 
-def row(line: Line) -> dict[str, Any]:
+def line_as_json(line: ReportLine) -> dict[str, Any]:
     """One row as JSON."""
     sums = line.sums
-    told = {name: getattr(sums, name) for name in NAMES if name not in MONEY}
-    dollars = {name: getattr(sums, name) / DOLLAR for name in MONEY}
+    told = {name: getattr(sums, name) for name in FIGURES if name not in MONEY_FIGURES}
+    dollars = {name: getattr(sums, name) / DOLLAR for name in MONEY_FIGURES}
     missing = {
         "calls": line.unreported.calls,
         "input": line.unreported.fresh,
         "would_input": line.unreported.would_fresh,
     }
     both = {"input": sums.input, "would_input": sums.would_input, "cache_hit_rate": line.hit_rate}
-    return {"name": line.name, "sessions": line.sessions, **told, **both, **dollars, "unreported": missing}
+    return {
+        "name": line.name,
+        "sessions": line.sessions,
+        **told,
+        **both,
+        **dollars,
+        "unreported": missing,
+    }

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from refold.core.view import View
 from refold.edits import Edit
-from refold.gateway.ledger.accounting import Answered
-from refold.gateway.ledger.entry import named
-from refold.gateway.ledger.sql import Linked
+from refold.gateway.ledger.accounting import BilledCall
+from refold.gateway.ledger.entry import clean_model_name
+from refold.gateway.ledger.sql import DatabaseConnections
 from refold.messages import Message
 from refold.stores.edit_json import dump_edit, load_edit
 
@@ -24,7 +24,9 @@ _HEADS = """CREATE TABLE IF NOT EXISTS refold_heads (
 _MESSAGES = """CREATE TABLE IF NOT EXISTS refold_said (
     tenant TEXT NOT NULL, session TEXT NOT NULL, place BIGINT NOT NULL, tip TEXT NOT NULL, body TEXT NOT NULL,
     PRIMARY KEY (tenant, session, place))"""
-MIGRATIONS = ((_HEADS, "CREATE INDEX IF NOT EXISTS refold_heads_until ON refold_heads (until)", _MESSAGES),)
+MIGRATIONS = (
+    (_HEADS, "CREATE INDEX IF NOT EXISTS refold_heads_until ON refold_heads (until)", _MESSAGES),
+)
 """Tables that SQLite and PostgreSQL both make. Step n brings them from version n to version n + 1."""
 
 _HEAD = "SELECT tip, length, began, size FROM refold_heads WHERE tenant = ? AND session = ?"
@@ -38,13 +40,11 @@ _OLD = "SELECT tenant, session FROM refold_heads WHERE until <= ?"
 _ALL = "SELECT COALESCE(SUM(size), 0) FROM refold_heads"
 _OLDEST = "SELECT tenant, session, size FROM refold_heads ORDER BY latest LIMIT 100"
 _OF = "SELECT session, api, model, length, began, latest, until, size FROM refold_heads WHERE tenant = ? ORDER BY latest DESC"
-_ONE = (
-    "SELECT session, api, model, length, began, latest, until, size FROM refold_heads WHERE tenant = ? AND session = ?"
-)
+_ONE = "SELECT session, api, model, length, began, latest, until, size FROM refold_heads WHERE tenant = ? AND session = ?"
 _SAID = "SELECT body FROM refold_said WHERE tenant = ? AND session = ? ORDER BY place"
 
 
-class Head(NamedTuple):
+class TranscriptInfo(NamedTuple):
     """One transcript that is kept, without its content. Times in seconds since 1970."""
 
     session: str
@@ -61,15 +61,15 @@ class Head(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedTranscript:
     """A transcript that was kept."""
 
-    head: Head
+    head: TranscriptInfo
     messages: tuple[Message, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class RetentionLimits:
     """How much is kept. A conversation that is larger is not kept at all; of more than *total* the oldest goes."""
 
     session: int = 32_000_000
@@ -87,19 +87,25 @@ class Transcripts:
 
     def __init__(
         self,
-        link: Linked,
+        link: DatabaseConnections,
         seconds: float | None,
         clock: Callable[[], float],
-        bounds: Bounds | None = None,
+        bounds: RetentionLimits | None = None,
         *,
         mark: str = "?",
         scrub: tuple[str, str] = ("", ""),
     ) -> None:
-        self._link, self._seconds, self._clock, self._mark, self._scrub = link, seconds, clock, mark, scrub
-        self._bounds = bounds or Bounds()
+        self._link, self._seconds, self._clock, self._mark, self._scrub = (
+            link,
+            seconds,
+            clock,
+            mark,
+            scrub,
+        )
+        self._bounds = bounds or RetentionLimits()
         self._due = 0.0
 
-    def record(self, call: Answered) -> None:
+    def record(self, call: BilledCall) -> None:
         """Keep the history of *call*, as it was said. Raises `StoreError`."""
         if self._seconds is None or call.view is None or not call.session:
             return
@@ -107,21 +113,26 @@ class Transcripts:
         tips = view.transcript.tips
         with self._writing() as connection:
             head = self._rows(connection, _HEAD, who)
-            known = self._kept(connection, who, tips, head)
+            known = self._count_unchanged(connection, who, tips, head)
             grown = bool(head) and head[0][1] == known
             size = head[0][3] if grown else int(self._rows(connection, _SIZE, (*who, known))[0][0])
-            self._do(connection, _CUT, (*who, known))
+            self._execute(connection, _CUT, (*who, known))
             said = view.transcript.messages
-            rows = [(*who, at, tips[at + 1], _dump(said[at])) for at in range(known, len(tips) - 1)]
+            rows = [
+                (*who, at, tips[at + 1], _dump_message(said[at]))
+                for at in range(known, len(tips) - 1)
+            ]
             connection.cursor().executemany(self._sql(_SAY), rows)
             size += sum(len(row[-1]) for row in rows)
-            self._do(connection, _NO_HEAD, who)
+            self._execute(connection, _NO_HEAD, who)
             if size > self._bounds.session:
-                self._do(connection, _CUT, (*who, 0))
+                self._execute(connection, _CUT, (*who, 0))
                 return
             began = head[0][2] if head else call.when
-            self._do(
-                connection, _NEW_HEAD, (*who, *_head(call, view), began, call.when, call.when + self._seconds, size)
+            self._execute(
+                connection,
+                _NEW_HEAD,
+                (*who, *_info_row(call, view), began, call.when, call.when + self._seconds, size),
             )
 
     def purge(self) -> int:
@@ -132,35 +143,39 @@ class Transcripts:
         tenth = self._bounds.every if self._seconds is None else self._seconds / 10
         with self._writing() as connection:
             gone = self._rows(connection, _OLD, (now,))
-            gone += self._excess(connection, {tuple(who) for who in gone})
+            gone += self._find_excess(connection, {tuple(who) for who in gone})
             for who in gone:
-                self._do(connection, _CUT, (*who, 0))
-                self._do(connection, _NO_HEAD, who)
+                self._execute(connection, _CUT, (*who, 0))
+                self._execute(connection, _NO_HEAD, who)
         if gone:
-            self._say(self._scrub[1])
+            self._execute_pragma(self._scrub[1])
         self._due = now + min(self._bounds.every, tenth)
         return len(gone)
 
-    def sessions(self, tenant: str) -> Sequence[Head]:
+    def list_transcripts(self, tenant: str) -> Sequence[TranscriptInfo]:
         """What is kept of *tenant*, the latest first. Raises `StoreError`."""
         with self._link.connection("read") as connection:
             rows = self._rows(connection, _OF, (tenant,))
-        return [head for head in (Head(*row) for row in rows) if head.until > self._clock()]
+        return [
+            head for head in (TranscriptInfo(*row) for row in rows) if head.until > self._clock()
+        ]
 
-    def recorded(self, tenant: str, session: str) -> Recorded | None:
+    def load(self, tenant: str, session: str) -> RecordedTranscript | None:
         """The transcript of a session; None where nothing is kept of it, or not of this tenant. Raises `StoreError`."""
         with self._link.connection("read") as connection:
             heads = self._rows(connection, _ONE, (tenant, session))
             bodies = self._rows(connection, _SAID, (tenant, session)) if heads else []
-        if not heads or Head(*heads[0]).until <= self._clock():
+        if not heads or TranscriptInfo(*heads[0]).until <= self._clock():
             return None
-        return Recorded(Head(*heads[0]), tuple(_load(body) for (body,) in bodies))
+        return RecordedTranscript(
+            TranscriptInfo(*heads[0]), tuple(_load_message(body) for (body,) in bodies)
+        )
 
     def is_recorded(self, tenant: str, session: str) -> bool:
         """Is there a transcript of this session, and of this tenant? Raises `StoreError`."""
         with self._link.connection("read") as connection:
             heads = self._rows(connection, _ONE, (tenant, session))
-        return any(Head(*head).until > self._clock() for head in heads)
+        return any(TranscriptInfo(*head).until > self._clock() for head in heads)
 
     def close(self) -> None:
         """Let go of the database."""
@@ -168,16 +183,18 @@ class Transcripts:
 
     @contextmanager
     def _writing(self) -> Iterator[Any]:
-        self._say(self._scrub[0])
+        self._execute_pragma(self._scrub[0])
         with self._link.transaction() as connection:
             yield connection
 
-    def _say(self, text: str) -> None:
+    def _execute_pragma(self, text: str) -> None:
         if text:
             with self._link.connection("write") as connection:
                 connection.execute(text).fetchall()
 
-    def _kept(self, connection: Any, who: tuple[str, str], tips: Sequence[str], head: Sequence[Any]) -> int:
+    def _count_unchanged(
+        self, connection: Any, who: tuple[str, str], tips: Sequence[str], head: Sequence[Any]
+    ) -> int:
         """How many messages of this history are kept already."""
         if head and head[0][1] < len(tips) and tips[head[0][1]] == head[0][0]:
             return int(head[0][1])
@@ -188,7 +205,7 @@ class Transcripts:
             same += 1
         return same
 
-    def _excess(self, connection: Any, gone: set[tuple[Any, ...]]) -> list[Any]:
+    def _find_excess(self, connection: Any, gone: set[tuple[Any, ...]]) -> list[Any]:
         """The oldest transcripts that are too many."""
         over = int(self._rows(connection, _ALL, ())[0][0]) - self._bounds.total
         found = []
@@ -201,22 +218,28 @@ class Transcripts:
     def _sql(self, text: str) -> str:
         return text.replace("?", self._mark)
 
-    def _do(self, connection: Any, text: str, values: Sequence[Any]) -> None:
+    def _execute(self, connection: Any, text: str, values: Sequence[Any]) -> None:
         connection.cursor().execute(self._sql(text), tuple(values))
 
     def _rows(self, connection: Any, text: str, values: Sequence[Any]) -> list[Any]:
         return list(connection.cursor().execute(self._sql(text), tuple(values)).fetchall())
 
 
-def _head(call: Answered, view: View) -> tuple[Any, ...]:
+def _info_row(call: BilledCall, view: View) -> tuple[Any, ...]:
     tips = view.transcript.tips
-    return tips[-1], len(tips) - 1, call.incoming.api, named(call.model), view.profile.fixed_tokens
+    return (
+        tips[-1],
+        len(tips) - 1,
+        call.incoming.api,
+        clean_model_name(call.model),
+        view.profile.fixed_tokens,
+    )
 
 
-def _dump(message: Message) -> str:
+def _dump_message(message: Message) -> str:
     """One message, in the form in which edits are kept (docs/edit-format.md)."""
     return dump_edit(Edit(0, 1, (message,), "", "said"))
 
 
-def _load(body: str) -> Message:
+def _load_message(body: str) -> Message:
     return load_edit(body).insert[0]

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from refold.core.view import View
 from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.conversations.identity import tenant_of
-from refold.gateway.ledger.accounting import Answered
+from refold.gateway.ledger.accounting import BilledCall
 from refold.gateway.messages import Incoming, Outgoing
 from refold.gateway.pipeline.model_limits import ModelLimits
 
@@ -24,9 +24,9 @@ class Ticket(NamedTuple):
 
 def billed_call(
     when: float, rooms: ModelLimits, incoming: Incoming, outgoing: Outgoing, usage: Any
-) -> Answered:
+) -> BilledCall:
     """The call, answered at *when* (seconds since 1970), for the books."""
-    call = Answered(when, incoming, outgoing, usage, tenant_of(incoming))
+    call = BilledCall(when, incoming, outgoing, usage, tenant_of(incoming))
     ticket = outgoing.ticket
     if not isinstance(ticket, Ticket):
         return call

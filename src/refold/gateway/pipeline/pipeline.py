@@ -16,8 +16,7 @@ from refold.gateway.conversations.outbox import Outbox
 from refold.gateway.conversations.timed_store import TimedStore
 from refold.gateway.conversations.turn import open_request
 from refold.gateway.conversations.workers import Job, Workers
-from refold.gateway.ledger.listener import listener
-from refold.gateway.ledger.writer import Clerk
+from refold.gateway.ledger.writer import LedgerWriter, summary_cost_listener
 from refold.gateway.messages import APIS, REASONS, GatewayResponse, Incoming, Outgoing, is_auxiliary, is_token_count
 from refold.gateway.ops.logs import LOGGER
 from refold.gateway.ops.metrics import Counters
@@ -56,12 +55,12 @@ class Pipeline:
         settings: Settings,
         store: Store,
         counters: Counters | None = None,
-        clerk: Clerk | None = None,
+        ledger_writer: LedgerWriter | None = None,
         *,
         closes: Iterable[Callable[[], None]] = (),
         keep: Callable[[], None] = lambda: None,
     ) -> None:
-        self.settings, self.store, self.clerk = settings, store, clerk
+        self.settings, self.store, self.ledger_writer = settings, store, ledger_writer
         self._closes, self._is_lost = tuple(closes), False
         self.counters = counters or Counters()
         self.conversations = Conversations(settings.conversations, settings.known_bytes)
@@ -76,9 +75,9 @@ class Pipeline:
             ConversationClaims(watched, self._allow_waiting),
         )
         self.matcher = ConversationMatcher(self.conversations, self.turns)
-        if clerk is not None:
-            self.turns.listen = partial(listener, clerk, then=settings.on_event)
-            self.turns.survival = lambda: clerk.survival
+        if ledger_writer is not None:
+            self.turns.listen = partial(summary_cost_listener, ledger_writer, then=settings.on_event)
+            self.turns.survival = lambda: ledger_writer.survival
         self._breaker = CircuitBreaker(failures=3, cooldown=settings.store_cooldown_seconds)
         self._outbox = Outbox(
             self.conversations,
@@ -191,8 +190,8 @@ class Pipeline:
         ticket, now = outgoing.ticket, self.settings.clock()
         if usage is not None and 200 <= status < 300 and outgoing.tokens_after:
             self.turns.model_limits.record_answer(incoming, outgoing.model, outgoing.tokens_after)
-        if self.clerk is not None and 200 <= status < 300 and incoming.api in APIS:
-            self.clerk.answered(
+        if self.ledger_writer is not None and 200 <= status < 300 and incoming.api in APIS:
+            self.ledger_writer.book_call(
                 billed_call(now, self.turns.model_limits, incoming, outgoing, usage)
             )
         if isinstance(ticket, Ticket):
@@ -212,8 +211,8 @@ class Pipeline:
         await self.background.aclose()
         await self._outbox.aclose()
         self._workers.close()
-        if self.clerk is not None:
-            await asyncio.to_thread(self.clerk.close)
+        if self.ledger_writer is not None:
+            await asyncio.to_thread(self.ledger_writer.close)
         for close in self._closes:
             await asyncio.to_thread(close)
 
