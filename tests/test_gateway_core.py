@@ -948,7 +948,7 @@ def test_a_known_conversation_keeps_nothing_of_the_requests_it_came_in():
     for steps in range(3):
         compactor(anthropic(steps))
     (state,) = compactor._cache._states
-    assert all(isinstance(one, bytes) and len(one) <= 32 for one in state.seen)
+    assert all(isinstance(one, bytes) and len(one) <= 32 for one in state.entries)
 
 
 def test_cache_marks_that_moved_leave_a_conversation_known():

@@ -11,7 +11,7 @@ from refold.codecs.codec import Codec
 from refold.codecs.detect import fields_of, recognize
 from refold.codecs.payload import Payload, split_payload
 from refold.compactor.calibration import Reports, reports_for
-from refold.compactor.conversations import ConversationCache, is_sure
+from refold.compactor.conversations import ConversationCache
 from refold.compactor.hooks import After, Before, EditsReverted, OnEvent, PreviewAccepted
 from refold.compactor.ledger_rows import build_manual_rows
 from refold.compactor.preview import Preview
@@ -217,7 +217,7 @@ class Compactor:
         settings, payload = self.settings, _source(preview.view)
         known = self._cache.recall(payload)
         base = drive(self._load(known, payload))
-        base.kept.apply(*preview.edits)
+        base.stored.apply(*preview.edits)
         failures = drive(flush_memory(settings.memory, base.view, preview.view), self.ask)
         settings.store.save((*preview.edits, *self._cache.edits_dropping_thinking(preview.edits)))
         when, attempts = settings.clock(), (*preview.attempts, *failures)
@@ -264,7 +264,7 @@ class Compactor:
         if self.settings.ledger is None:
             return ()
         payload, known = self._cache.match(history)
-        transcript = drive(self._load(known, payload)).kept.transcript
+        transcript = drive(self._load(known, payload)).stored.transcript
         return tuple(rows_about(self.settings.ledger, transcript.tips))
 
     # --- one turn -----------------------------------------------------------------------------
@@ -272,7 +272,7 @@ class Compactor:
     def _step(self, state: ConversationState | None, history: Any) -> Steps[ConversationState]:
         """Return the state of a session grown by a turn and compacted. A list is read, not copied."""
         payload = split_payload(history, fields_of(self.settings.format))
-        is_known = state is not None and is_sure(state, payload)
+        is_known = state is not None and state.has_format_of(payload)
         payload = recognize(payload, state.codec if state and is_known else self.settings.format)
         if state is not None and state.codec is not payload.codec:
             state = None

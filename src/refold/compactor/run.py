@@ -152,14 +152,14 @@ class CompactionRun:
         """
         state = self.before
         for number in range(MAX_ROUNDS):
-            before, edits, attempts = state, len(state.kept.edits), len(state.view.attempts)
+            before, edits, attempts = state, len(state.stored.edits), len(state.view.attempts)
             state, tokens = yield from self._run_round(state)
             fresh = state.view.attempts[attempts:]
-            if number and len(state.kept.edits) == edits:
+            if number and len(state.stored.edits) == edits:
                 return before
             for attempt in fresh:
                 self.settings.emit(StrategyTried(run=self.started.run, attempt=attempt))
-            if len(state.kept.edits) == edits:
+            if len(state.stored.edits) == edits:
                 break
             state = self.cache.calibrate(state)
             has_asked = any(attempt.asks for attempt in fresh)
@@ -178,22 +178,22 @@ class CompactionRun:
         edits = new_visible_edits(view, state.view)
         if not edits:
             return replace(state, view=replace(state.view, attempts=attempts)), view.tokens
-        stored = state.kept.apply_counted(view, edits)
+        stored = state.stored.apply_counted(view, edits)
         return self._with_stored(state, stored, attempts), view.tokens
 
     def _with_stored(
         self, state: ConversationState, stored: View, attempts: tuple[Attempt, ...]
     ) -> ConversationState:
         view = replace(self.cache.apply_local_edits(stored), attempts=attempts)
-        return replace(state, kept=stored, view=view)
+        return replace(state, stored=stored, view=view)
 
     def _drop_hidden_edits(self, state: ConversationState) -> ConversationState:
         """Drop the new edits that a later round hid, which were never sent (`new_visible_edits`)."""
-        visible = {applied.edit.id for applied in state.kept.visible_edits}
+        visible = {applied.edit.id for applied in state.stored.visible_edits}
         hidden = [edit.id for edit in new_edits(self.before, state) if edit.id not in visible]
         if not hidden:
             return state
-        return self._with_stored(state, state.kept.revert(*hidden), state.view.attempts)
+        return self._with_stored(state, state.stored.revert(*hidden), state.view.attempts)
 
     def _save(self, state: ConversationState) -> Steps[ConversationState]:
         """Save the new edits. Others may have written while a model was asked: the store is read
@@ -283,7 +283,7 @@ def new_visible_edits(after: View, before: View) -> list[Edit]:
 
 def new_edits(before: ConversationState, after: ConversationState) -> Sequence[Edit]:
     """Return the retrospective edits that *after* has and *before* has not."""
-    return after.kept.edits[len(before.kept.edits) :]
+    return after.stored.edits[len(before.stored.edits) :]
 
 
 def add_instructions(run: Generator[Any, Any, T], text: str) -> Generator[Any, Any, T]:

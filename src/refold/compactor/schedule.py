@@ -48,9 +48,9 @@ class Schedule:
         """Return *state*, which continues *before*, with a cap if the model was changed for one with
         a smaller window: the conversation must fit that one before it is sent there (conformance 52).
         """
-        if before.frame is state.frame:
+        if before.header is state.header:
             return state
-        names = model_of(before.view), model_of(state.view)
+        names = _model_of(before), _model_of(state)
         if names[0] == names[1]:
             return state
         old, new = (find_window(name, self.budget.window).window for name in names)
@@ -68,7 +68,7 @@ class Schedule:
 
     def mark_first_sight(self, state: ConversationState) -> ConversationState:
         """Return *state*, seen first now: what the store has for it was compacted before."""
-        length = max((edit.stop for edit in state.kept.edits), default=0)
+        length = max((edit.stop for edit in state.stored.edits), default=0)
         return replace(state, mark=LastAttempt(length, self.clock()))
 
     def _hold_reason(self, check: Check, state: ConversationState) -> str:
@@ -95,3 +95,8 @@ def _check_cap(state: ConversationState, moment: Moment) -> Check | None:
         f"{moment.tokens} of {state.cap} tokens"
     )
     return Check("hard", moment.tokens, state.cap, reason)
+
+
+def _model_of(state: ConversationState) -> str:
+    """Return the model of the request, which a remembered view no longer has."""
+    return str(state.header.body.get("model") or state.view.profile.model)

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 from refold.budget.triggers import LastAttempt
 from refold.codecs.codec import Codec
+from refold.codecs.detect import still_fits
 from refold.codecs.json_spans import JsonList, Span
 from refold.codecs.payload import Payload
 from refold.core.profile import Profile
@@ -14,6 +16,8 @@ from refold.edits import Edit
 from refold.errors import FormatError
 from refold.transcript import AppendLog
 
+MAX_RESPELLINGS = 12
+"""How many known entries may be spelled otherwise than before: clients move `cache_control` every turn."""
 UNMARKED = LastAttempt()
 UNREAD = -1
 """A version that no store is at."""
@@ -32,7 +36,7 @@ class RequestHeader(NamedTuple):
         head = [copy_json(entry) for entry in payload.raw_entries[: payload.head]]
         return cls(payload.field, copy_json(payload.body), head)
 
-    def holds(self, payload: Payload, head: int) -> bool:
+    def matches(self, payload: Payload, head: int) -> bool:
         """Does *payload*, whose first *head* entries are the system prompt's, have this header? An old head that is
         only the beginning of the new one is another: what came to it would be neither counted nor kept (C2)."""
         return (
@@ -48,52 +52,82 @@ class ConversationState:
     """One conversation as far as it was decoded, and how it was shown last."""
 
     codec: Codec
-    kept: View
+    stored: View
     """The view with the stored edits alone."""
     view: View
     """The view with those of local strategies too: what was answered last."""
-    seen: AppendLog[Any]
+    entries: AppendLog[Any]
     """Copies of the entries that were decoded, or their fingerprints: a list that its owner changed in
     place is another."""
-    frame: RequestHeader
+    header: RequestHeader
     """What is around the conversation, from which `fixed` was counted."""
-    certain: bool
+    is_format_certain: bool
     """Do its first entries tell the format, so that it is not recognised anew when it has grown?"""
     version: int
     """The store's version when its edits were loaded."""
-    renewed: int | None = None
-    """As `refold.stores.store.replacement_count` at that time; None where none were loaded yet."""
+    replacements: int | None = None
+    """As `refold.stores.store.replacement_count` at that time; None if none were loaded yet."""
     mark: LastAttempt = UNMARKED
     """When it was compacted last, or seen first."""
     cap: int | None = None
-    """Tokens that its model lets a request have, where it had a wider window before."""
+    """Tokens that its model lets a request have, if it had a wider window before."""
     widest: int = 0
-    """Tokens of the widest window it had, where its model was ever changed."""
-    held: tuple[Edit, ...] = ()
+    """Tokens of the widest window it had, if its model was ever changed."""
+    waiting: tuple[Edit, ...] = ()
     """Stored edits that do not show, since they would hide what the model has not answered (`refold.compactor.unanswered`)."""
 
-    def goes_on_in(self, payload: Payload) -> bool:
+    def is_continued_by(self, payload: Payload) -> bool:
         """Does *payload* hold this conversation, grown or not, in the same frame? One that has no entry yet tells
         nothing: every other begins with it (C2)."""
-        head = len(self.frame.head)
+        head = len(self.header.head)
         return (
-            bool(self.seen)
-            and self.frame.holds(payload, head)
-            and self.seen.is_prefix_of(fingerprints(payload.raw_entries, head))
+            bool(self.entries)
+            and self.header.matches(payload, head)
+            and self.entries.is_prefix_of(fingerprints(payload.raw_entries, head))
         )
+
+    def ends_in(self, payload: Payload) -> bool:
+        """Does the last entry stand at its place in *payload*, in whatever spelling?"""
+        at = len(self.entries) - 1
+        return self.codec is payload.codec and 0 <= at < len(payload) and self._is_same(payload, at)
+
+    def has_format_of(self, payload: Payload) -> bool:
+        """Is *payload*, which continues this, surely of its format? Only what is new is read."""
+        start = len(self.header.head) + len(self.entries)
+        return self.is_format_certain or still_fits(self.codec, payload, start)
+
+    def respell(self, payload: Payload, entries: Sequence[Any]) -> "ConversationState | None":
+        """Return this with its entries as *payload*, whose fingerprints are *entries*, spells them;
+        None if it says anything else."""
+        pairs = enumerate(zip(self.entries, entries, strict=False))
+        differing = (at for at, (old, new) in pairs if old != new)
+        changed = list(islice(differing, MAX_RESPELLINGS + 1))
+        if len(changed) > MAX_RESPELLINGS:
+            return None
+        if not all(self._is_same(payload, at) for at in changed):
+            return None
+        respelled = list(self.entries)
+        for at in changed:
+            respelled[at] = copy_json(entries[at])
+        return replace(self, entries=AppendLog(respelled))
+
+    def _is_same(self, payload: Payload, at: int) -> bool:
+        """Does the entry at *at* of *payload* say what this conversation says there?"""
+        messages = self.stored.transcript.messages
+        return payload.codec.decode(payload.entry(at), messages[:at]) == messages[at]
 
     def without_source(self) -> "ConversationState":
         """Drop the payload it came from, for as long as it is only remembered."""
         return replace(
-            self, kept=replace(self.kept, source=None), view=replace(self.view, source=None)
+            self, stored=replace(self.stored, source=None), view=replace(self.view, source=None)
         )
 
-    def through(self, profile: Profile) -> "ConversationState":
-        """The same conversation, counted and cut by another profile."""
-        base = self.kept.base.with_profile(profile)
-        kept, view = self.kept, self.view
+    def with_profile(self, profile: Profile) -> "ConversationState":
+        """Return the same conversation, counted and cut by another profile."""
+        base = self.stored.base.with_profile(profile)
+        stored, view = self.stored, self.view
         return replace(
-            self, kept=kept.rebase(base, kept.source), view=view.rebase(base, view.source)
+            self, stored=stored.rebase(base, stored.source), view=view.rebase(base, view.source)
         )
 
 
