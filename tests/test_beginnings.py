@@ -120,7 +120,7 @@ def test_a_compactor_that_is_sent_bytes_shows_the_same() -> None:
     one = refold.Compactor(refold.default_strategies(15_000), budget)
     for turns in range(8, 30, 3):
         shown = one(grown(turns)).payload
-        other = refold.Compactor(refold.default_strategies(15_000), budget, store=one.store)
+        other = refold.Compactor(refold.default_strategies(15_000), budget, store=one.settings.store)
         assert other(grown(turns)).payload == shown
 
 

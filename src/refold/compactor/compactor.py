@@ -140,12 +140,12 @@ class Compactor:
             lambda state, wires: drive(self._step(state, wires), self.ask), self.report, history
         )
 
-    def check(self, history: Any, *, pending: Any = None) -> Check:
-        """Return what would be due for *history* with *pending* (as for `compact`): `none`, `soft`
-        or `hard`, the figure crossed and the reason. Nothing runs and nothing is asked."""
+    def check(self, history: Any, *, budget: Budget | None = None, pending: Any = None) -> Check:
+        """Return what would be due for *history* (*budget* and *pending* as for `compact`): `none`,
+        `soft` or `hard`, the figure crossed and the reason. Nothing runs and nothing is asked."""
         state = drive(self._show(history))
         count = 0 if pending is None else self._cache.count_pending(pending, _source(state.view))
-        return self._schedule(pending=count).check(state)
+        return self._schedule(budget, count).check(state)
 
     def matching_prefix_length(self, payload: Payload) -> int:
         """Return how many entries the longest known history has that *payload*
