@@ -17,7 +17,7 @@ from refold.budget.budget import Budget
 from refold.cli import terminal
 from refold.cli.message_lines import Line, part_lines
 from refold.cli.options import JSON
-from refold.cli.terminal import clean, tokens
+from refold.cli.terminal import clean, short, tokens
 from refold.cli.write_output import strategy_table
 from refold.codecs.repair import check
 from refold.compactor.compactor import Compactor
@@ -121,18 +121,17 @@ def replay(turns: int | None = None, watch: Callable[[list[Any]], Iterable[Any]]
     """
     history = demo_session(turns)
     before = json.dumps(history)
-    with (
-        tempfile.TemporaryDirectory() as directory,
-        SQLiteStore(Path(directory) / "refold.db") as store,
-    ):
-        compactor = Compactor(default_strategies(), Budget(TRIGGER, TARGET), store, model=MODEL)
-        steps = list(_replay(compactor, watch(history)))
-        restarted = Compactor(default_strategies(), Budget(TRIGGER, TARGET), store, model=MODEL)(
-            history
-        )
-    views, requests = [view for view, _ in steps], tuple(request for _, request in steps)
-    proofs = tuple(prove(history, before, views[-1], restarted, requests))
-    return Replay(history, requests, tuple(_shares(views, compactor)), views[-1], proofs)
+    with tempfile.TemporaryDirectory() as folder, SQLiteStore(Path(folder) / "refold.db") as store:
+        steps = list(_replay(_compactor(store), watch(history)))
+        restarted = _compactor(store)(history)
+        shares = tuple(_shares([view for view, _ in steps], _compactor(store)))
+    last, requests = steps[-1][0], tuple(request for _, request in steps)
+    proofs = tuple(prove(history, before, last, restarted, requests))
+    return Replay(history, requests, shares, last, proofs)
+
+
+def _compactor(store: SQLiteStore) -> Compactor:
+    return Compactor(default_strategies(), Budget(TRIGGER, TARGET), store, model=MODEL)
 
 
 def _replay(compactor: Compactor, entries: Iterable[Any]) -> Iterator[tuple[View, Request]]:
@@ -144,12 +143,8 @@ def _replay(compactor: Compactor, entries: Iterable[Any]) -> Iterator[tuple[View
             view, new = live.append(*new), []
             payload = view.payload
             violations = len(check(payload, "anthropic"))
-            yield (
-                view,
-                Request(
-                    view.tokens_unedited, view.tokens, payload[: len(sent)] != sent, violations
-                ),
-            )
+            breaks = payload[: len(sent)] != sent
+            yield view, Request(view.tokens_unedited, view.tokens, breaks, violations)
             sent = payload
 
 
@@ -173,45 +168,44 @@ def _shares(views: Sequence[View], compactor: Compactor) -> Iterator[Share]:
 
 def prove(
     history: list[Any], before: str, view: View, restarted: View, requests: Sequence[Request]
-) -> Iterator[Proof]:
-    """Yield every claim of the demo. *before* is the history as JSON before the replay."""
-    messages = f"{len(history)} messages, compared"
-    yield Proof(
-        "the history itself is untouched",
-        json.dumps(history) == before,
-        f"{len(before):,} bytes, compared",
-    )
-    yield Proof("view.revert().payload == history", view.revert().payload == history, messages)
-    exact = all(view.unfold(edit.id) == history[edit.start : edit.stop] for edit in view.edits)
-    yield Proof(
-        "every edit unfolds to exactly what was said", exact, f"{len(view.edits)} edits, compared"
-    )
-    valid = not any(request.violations for request in requests)
-    yield Proof(
-        "the provider would accept every request",
-        valid,
-        f"{len(requests)} requests, checked by rule",
-    )
+) -> list[Proof]:
+    """Return every claim of the demo. *before* is the history as JSON before the replay."""
+    messages, edits = f"{len(history)} messages, compared", f"{len(view.edits)} edits, compared"
     largest = max(request.sent for request in requests)
-    sizes = f"largest {largest:,} of {TRIGGER:,} tokens"
-    yield Proof("every request stayed under the trigger", largest < TRIGGER, sizes)
-    same = restarted.payload == view.payload
-    yield Proof(
-        "started anew from its store, it sends the same", same, "a second compactor, one file"
-    )
+    valid = not any(request.violations for request in requests)
+    exact = all(view.unfold(edit.id) == history[edit.start : edit.stop] for edit in view.edits)
     sent = "\n".join(message.text for message in view.messages)
-    latest = next(
-        message.text for message in reversed(view.transcript.messages) if message.is_request
-    )
-    line = " ".join(latest.split())
-    beginning = line if len(line) <= 36 else line[:35] + "…"
-    yield Proof("the latest request is sent word for word", latest in sent, beginning)
+    latest = [message.text for message in view.transcript.messages if message.is_request][-1]
     unedited = json.dumps(history, ensure_ascii=False)
     rules = [words for words in CONSTRAINTS if words in unedited]
-    lost = [words for words in rules if words not in sent]
-    yield Proof(
-        "what the user laid down is still in sight", not lost, "; ".join(lost) or _rule_count(rules)
+    lost = "; ".join(words for words in rules if words not in sent)
+    claims = (
+        (
+            "the history itself is untouched",
+            json.dumps(history) == before,
+            f"{len(before):,} bytes, compared",
+        ),
+        ("view.revert().payload == history", view.revert().payload == history, messages),
+        ("every edit unfolds to exactly what was said", exact, edits),
+        (
+            "the provider would accept every request",
+            valid,
+            f"{len(requests)} requests, checked by rule",
+        ),
+        (
+            "every request stayed under the trigger",
+            largest < TRIGGER,
+            f"largest {largest:,} of {TRIGGER:,} tokens",
+        ),
+        (
+            "started anew from its store, it sends the same",
+            restarted.payload == view.payload,
+            "a second compactor, one file",
+        ),
+        ("the latest request is sent word for word", latest in sent, short(latest, 36)),
+        ("what the user laid down is still in sight", not lost, lost or _rule_count(rules)),
     )
+    return [Proof(*claim) for claim in claims]
 
 
 def _rule_count(rules: list[str]) -> str:

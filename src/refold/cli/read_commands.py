@@ -192,7 +192,9 @@ def check(
     else:
         console = terminal.err() if output == "-" else terminal.out()
         read_output.show_violations(rows, console)
-    return int(any(repaired.remaining if repaired else violations for _, violations, repaired in rows))
+    return int(
+        any(repaired.remaining if repaired else violations for _, violations, repaired in rows)
+    )
 
 
 def _payload_in(path: str, format: str | None) -> Any:
