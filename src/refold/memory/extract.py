@@ -82,7 +82,7 @@ class RuleExtractor:
         memories = [
             make_memory(view, kind, text, at, repr(self))
             for at, message in own
-            for kind, text in _stated_by_user(message)
+            for kind, text in _user_statements(message)
         ]
         memories += [
             make_memory(view, "decision", text, at, repr(self))
@@ -95,7 +95,7 @@ class RuleExtractor:
         return Extraction(_distinct(memories))
 
 
-def _stated_by_user(message: Message) -> Iterator[tuple[Kind, str]]:
+def _user_statements(message: Message) -> Iterator[tuple[Kind, str]]:
     """Yield what the user's own words state, with its kind. Secrets go first: of one that is cut
     its beginning would stay."""
     own = redact(request_text(message))

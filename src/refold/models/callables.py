@@ -48,7 +48,7 @@ def ask_as_text(ask: Ask) -> str:
     return "\n\n".join(text for text in (ask.system, *messages, ask.prompt) if text)
 
 
-def _unchanged(ask: Ask) -> Ask:
+def _identity(ask: Ask) -> Ask:
     return ask
 
 
@@ -61,7 +61,7 @@ class FunctionModel:
     """
 
     function: Callable[[Any], Any]
-    convert: Callable[[Ask], Any] = field(default=_unchanged, repr=False)
+    convert: Callable[[Ask], Any] = field(default=_identity, repr=False)
     """Makes of an ask what the function takes."""
 
     def __call__(self, ask: Ask, _within: float | None = None, /) -> Answer | None:

@@ -138,7 +138,7 @@ def _read_message(value: Any) -> Message:
 
 
 def _part_fields(part: Part) -> Json:
-    document: Json = {"type": TYPES[type(part)], **_changed_fields(part)}
+    document: Json = {"type": TYPES[type(part)], **_nondefault_fields(part)}
     if isinstance(part, ToolResult) and part.content:
         document["content"] = [_part_fields(item) for item in part.content]
     return document
@@ -193,7 +193,7 @@ TYPES: Mapping[type[Part], str] = {part: kind for kind, (part, _) in KINDS.items
 
 def row_fields(row: LedgerRow) -> Json:
     """Return a ledger row's fields."""
-    return _changed_fields(row)
+    return _nondefault_fields(row)
 
 
 _ROW_COUNTS = ("before", "after", "calls")
@@ -217,7 +217,7 @@ def read_row(value: Json) -> LedgerRow:
 # --- one field -------------------------------------------------------------------------------
 
 
-def _changed_fields(value: Part | LedgerRow) -> Json:
+def _nondefault_fields(value: Part | LedgerRow) -> Json:
     """Return the fields of a value that are not at their default, in the order of its class."""
     settings = ((field, getattr(value, field.name)) for field in fields(value))
     return {field.name: data for field, data in settings if data != field.default}

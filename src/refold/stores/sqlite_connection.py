@@ -77,7 +77,7 @@ class SQLiteDatabase:
                 yield self._current()
                 self._refuse_changed()
             except FAILURES as error:
-                reason = CHANGED if self._changed_at_rest() else _reason(self.path, error)
+                reason = CHANGED if self._has_changed_at_rest() else _reason(self.path, error)
                 raise StoreError(f"{self.path}: cannot {doing}: {reason}") from error
             except StoreError as error:
                 raise StoreError(f"{self.path}: {error}") from error
@@ -203,10 +203,10 @@ class SQLiteDatabase:
                 Path(self.path + suffix).unlink(missing_ok=True)
 
     def _refuse_changed(self) -> None:
-        if self._changed_at_rest():
+        if self._has_changed_at_rest():
             raise StoreError(CHANGED)
 
-    def _changed_at_rest(self) -> bool:
+    def _has_changed_at_rest(self) -> bool:
         """Has a file that was read without locks changed meanwhile?"""
         return self._rest_stamp is not None and _stamp(self.path) != self._rest_stamp
 

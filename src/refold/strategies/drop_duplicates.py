@@ -51,7 +51,7 @@ class DropDuplicates:
         new = (
             part for _, message in iter_unedited(view, since) for part in self._repeatable(message)
         )
-        repeated = _repeated_contents([part.content for part in new], view, since, since % stretch)
+        repeated = _find_repeated([part.content for part in new], view, since, since % stretch)
         wanted = {content for content in repeated if not is_failure(ToolResult("", content).text)}
         if not wanted:
             return
@@ -86,7 +86,7 @@ class DropDuplicates:
         ]
 
 
-def _repeated_contents(
+def _find_repeated(
     new: list[ResultContent], view: View, since: int, back: int
 ) -> set[ResultContent]:
     """*new*, if any of it may come again: among itself, or in the *back* messages before *since*. A

@@ -52,7 +52,7 @@ class RetrieveFacts:
         require_callable(memory=self.memory)
         require_callable_or_none(fallback=self.fallback)
         if not isinstance(self.concepts, tuple | list) or not all(
-            isinstance(one, Concept) for one in self.concepts
+            isinstance(concept, Concept) for concept in self.concepts
         ):
             raise ValueError(f"concepts must be a tuple of Concept, not {self.concepts!r}")
         object.__setattr__(self, "prompt", as_prompt(self.prompt))

@@ -80,10 +80,10 @@ class Summarize:
         tokens."""
         placement = PLACEMENTS[self.place] if isinstance(self.place, str) else self.place
         return keep_behind(
-            view, stop, placement, self._pinned(view, stop), find_verbatim(view, stop, room)
+            view, stop, placement, self._find_pinned(view, stop), find_verbatim(view, stop, room)
         )
 
-    def _pinned(self, view: View, stop: int) -> Sequence[int]:
+    def _find_pinned(self, view: View, stop: int) -> Sequence[int]:
         """Positions before *stop* that stay, each with what it cannot be parted from: what *pin*
         accepts, and results that were fetched again after they had been hidden (D3)."""
         messages = view.transcript.messages
