@@ -167,7 +167,7 @@ class Compactor:
     ) -> View:
         """Compact whatever the trigger says and whatever failed before: down to *to* tokens, else
         to the budget's target, else by the budget's `progress` at least. *actor* is who wants it,
-        for the ledger. A ladder of models is asked though its breaker is open (conformance 50)."""
+        for the ledger. A `Fallback` is asked although its breaker is open (conformance 50)."""
         options = TurnOptions(actor, forced=True, to=to)
         return drive(self._run_turn(history, options, None, pending), _manual_asker(self.ask))
 
@@ -327,7 +327,7 @@ class Compactor:
 
 
 def _manual_asker(ask: Any) -> Any:
-    """Return who answers what a user started: a ladder of models has a side of its own for it."""
+    """Return who answers what a user started: a `Fallback` has a `manual` side for it."""
     return getattr(ask, "manual", ask)
 
 

@@ -47,12 +47,12 @@ def error(kind: FailureKind, retry_after: float | None = None) -> Answer:
 
 @dataclass
 class Colour:
-    """Runs a ladder in one colour."""
+    """Runs a fallback in one colour."""
 
     name: str
 
-    def run(self, ladder: Fallback, ask: Ask = ASK) -> Answer | None:
-        return asyncio.run(ladder.acall(ask)) if self.name == "async" else ladder(ask)
+    def run(self, fallback: Fallback, ask: Ask = ASK) -> Answer | None:
+        return asyncio.run(fallback.acall(ask)) if self.name == "async" else fallback(ask)
 
 
 both_colours = pytest.mark.parametrize("colour", [Colour("sync"), Colour("async")], ids=lambda colour: colour.name)
@@ -82,8 +82,8 @@ def test_seeded_pauses_are_the_same_for_every_ask() -> None:
         Fallback(ScriptedModel([error("rate")] * 9), seed=seed, clock=time.clock)
         for seed, time in zip((4, 4, 5), times, strict=True)
     )
-    for ladder in (first, first, second, other):
-        ladder.manual(ASK)
+    for fallback in (first, first, second, other):
+        fallback.manual(ASK)
     assert times[0].slept == times[1].slept * 2
     assert times[1].slept != times[2].slept
 
@@ -207,22 +207,22 @@ def test_a_ladder_needs_a_model() -> None:
 @both_colours
 def test_conformance_50_the_breaker_opens_for_automatic_runs_only_and_success_closes_it(colour: Colour) -> None:
     model = ScriptedModel([error("auth")] * 4 + ["by hand", "by itself"])
-    ladder = Fallback(model, clock=Time().clock)
-    assert [colour.run(ladder).error for _ in range(3)] == ["it was auth"] * 3
-    refused = colour.run(ladder)
+    fallback = Fallback(model, clock=Time().clock)
+    assert [colour.run(fallback).error for _ in range(3)] == ["it was auth"] * 3
+    refused = colour.run(fallback)
     assert refused is not None
     assert (refused.calls, refused.fault, len(model.asked)) == (0, Failure("breaker"), 3)
     assert refused.error == "not asked: 3 failures in a row, the last: it was auth"
-    assert colour.run(ladder.manual).error == "it was auth"
-    assert ladder.breaker.is_open
-    assert colour.run(ladder.manual).text == "by hand"
-    assert not ladder.breaker.is_open
-    assert colour.run(ladder).text == "by itself"
+    assert colour.run(fallback.manual).error == "it was auth"
+    assert fallback.breaker.is_open
+    assert colour.run(fallback.manual).text == "by hand"
+    assert not fallback.breaker.is_open
+    assert colour.run(fallback).text == "by itself"
 
 
 def test_conformance_50_a_success_in_between_starts_the_count_anew() -> None:
-    ladder = Fallback(ScriptedModel([error("auth")] * 2 + ["ok"] + [error("auth")] * 2 + ["ok"]), clock=Time().clock)
-    assert [ladder(ASK).finish for _ in range(6)] == ["error", "error", "stop", "error", "error", "stop"]
+    fallback = Fallback(ScriptedModel([error("auth")] * 2 + ["ok"] + [error("auth")] * 2 + ["ok"]), clock=Time().clock)
+    assert [fallback(ASK).finish for _ in range(6)] == ["error", "error", "stop", "error", "error", "stop"]
 
 
 def test_a_breaker_with_a_rest_lets_one_run_through() -> None:
@@ -256,10 +256,10 @@ def interrupted(*_: Any) -> Any:
 @pytest.mark.parametrize("where", ["call", "pause"])
 def test_conformance_37_an_interrupt_passes_through_and_leaves_nothing(where: str) -> None:
     model: Callable[[Ask], Any] = interrupted if where == "call" else ScriptedModel([error("rate")] * 9)
-    ladder = Fallback(model, clock=Clock(sleep=interrupted))
+    fallback = Fallback(model, clock=Clock(sleep=interrupted))
     with pytest.raises(KeyboardInterrupt):
-        ladder(ASK)
-    assert ladder.breaker.failures_in_a_row == 0
+        fallback(ASK)
+    assert fallback.breaker.failures_in_a_row == 0
 
 
 @pytest.mark.parametrize("where", ["call", "pause"])
@@ -272,7 +272,7 @@ def test_conformance_37_cancelling_passes_through_and_leaves_nothing(where: str)
         return error("rate")
 
     async def main() -> None:
-        task = asyncio.create_task(ladder.acall(ASK))
+        task = asyncio.create_task(fallback.acall(ASK))
         await started.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -280,9 +280,9 @@ def test_conformance_37_cancelling_passes_through_and_leaves_nothing(where: str)
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     started = asyncio.Event()
-    ladder = Fallback(forever if where == "call" else busy, clock=Clock(asleep=forever))
+    fallback = Fallback(forever if where == "call" else busy, clock=Clock(asleep=forever))
     asyncio.run(main())
-    assert ladder.breaker.failures_in_a_row == 0
+    assert fallback.breaker.failures_in_a_row == 0
 
 
 def by_model(view: Any, start: int, stop: int, max_tokens: int) -> Any:
@@ -313,8 +313,8 @@ def test_conformance_37_a_cancelled_compaction_keeps_the_history_and_stores_noth
 
     with ScriptedServer([Reply("late", delay=3_600), "A short summary."]) as server:
         client = openai.AsyncOpenAI(api_key="k", base_url=f"{server.url}/v1")
-        ladder = Fallback(OpenAIModel(client, model="m"))
-        compactor = Compactor([Summarize(keep=4, summarizer=by_model)], Budget(1_000, 800), ask=ladder)
+        fallback = Fallback(OpenAIModel(client, model="m"))
+        compactor = Compactor([Summarize(keep=4, summarizer=by_model)], Budget(1_000, 800), ask=fallback)
         asyncio.run(main())
         tips = Compactor([], Budget(10**9, 10**9))(HISTORY).transcript.tips
         assert list(compactor.settings.store.load(tips[1:])) == []
@@ -327,7 +327,7 @@ def test_conformance_37_a_cancelled_compaction_keeps_the_history_and_stores_noth
 
 
 def test_one_compactor_serves_sync_and_async_with_one_model() -> None:
-    """An async client answers `acompact`; a ladder around a sync model answers both."""
+    """An async client answers `acompact`; a fallback around a sync model answers both."""
 
     async def by_async_client() -> Any:
         async with openai.AsyncOpenAI(api_key="k", base_url=f"{server.url}/v1") as client:
@@ -336,11 +336,11 @@ def test_one_compactor_serves_sync_and_async_with_one_model() -> None:
 
     strategies = [Summarize(keep=4, summarizer=by_model)]
     with ScriptedServer(["A short summary."] * 3) as server:
-        ladder = Fallback(HTTPModel(f"{server.url}/v1", "m"))
+        fallback = Fallback(HTTPModel(f"{server.url}/v1", "m"))
         views = [
             asyncio.run(by_async_client()),
-            asyncio.run(Compactor(strategies, Budget(1_000, 800), ask=ladder).acompact(HISTORY)),
-            Compactor(strategies, Budget(1_000, 800), ask=ladder)(HISTORY),
+            asyncio.run(Compactor(strategies, Budget(1_000, 800), ask=fallback).acompact(HISTORY)),
+            Compactor(strategies, Budget(1_000, 800), ask=fallback)(HISTORY),
         ]
     assert views[0] == views[1] == views[2]
     assert len(views[0].edits) == 1
@@ -361,8 +361,8 @@ def test_both_colours_do_the_same(scripts: list[list[Any]], tries: int, calls: i
     seen = []
     for name in ("sync", "async"):
         time, models = Time(), [ScriptedModel(script) for script in scripts]
-        ladder = Fallback(*models, tries=tries, max_calls=calls, seed=1, clock=time.clock)
-        answer = Colour(name).run(ladder)
+        fallback = Fallback(*models, tries=tries, max_calls=calls, seed=1, clock=time.clock)
+        answer = Colour(name).run(fallback)
         asked = [len(model.asked) for model in models]
         assert answer is None or answer.calls <= calls
         seen.append((answer, asked, time.slept))
