@@ -10,7 +10,7 @@ import pytest
 from raw_http import eventually
 from refold import StoreError
 from refold.core.strategy import Answer
-from refold.gateway.conversations.claims import ConversationClaims
+from refold.gateway.conversations.shared_summaries import ConversationClaims
 from refold.gateway.pipeline.pipeline import Incoming, Pipeline, Settings
 from refold.stores import MemoryStore, SQLiteStore
 from refold.stores.open import open_store

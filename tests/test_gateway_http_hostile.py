@@ -12,7 +12,7 @@ from refold.gateway.config.config import Config
 from refold.gateway.http.body import ClientDisconnected
 from refold.gateway.http.caller import AccessLogEntry, Caller
 from refold.gateway.http.server_protocol import WRITE_BUFFER_BYTES
-from refold.gateway.pipeline.rushes import LoadPeaks, release_memory
+from refold.gateway.ops.memory import LoadPeaks, release_memory
 from refold.gateway.settings import Limits
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import ScriptedPipeline, serving

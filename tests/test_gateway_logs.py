@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from refold.gateway.conversations.conversations import Prefetch
+from refold.gateway.conversations.workers import Workers
 from refold.gateway.ops.logs import JSONFormatter, error_fields
 from refold.gateway.ops.metrics import Counters
 from refold.gateway.pipeline.background import BackgroundJobs
-from refold.gateway.settings import Settings
 
 SECRET = "the user's words"
 
@@ -36,10 +37,12 @@ def test_a_summary_that_could_not_be_prepared_is_told_in_fields(caplog: pytest.L
         raise ValueError(SECRET)
 
     async def prepared(counters: Counters) -> None:
-        ahead = BackgroundJobs(Settings(), counters)
-        ahead.prepare(SimpleNamespace(wish=wish, preparing=False, prepared=None))
-        await asyncio.gather(*ahead.tasks)
-        await ahead.aclose()
+        workers = Workers(1, None)
+        background = BackgroundJobs(workers, counters, summary_timeout=60.0)
+        background.start_prefetch(SimpleNamespace(prefetch=Prefetch(job=wish)))
+        await asyncio.gather(*background.tasks)
+        await background.aclose()
+        workers.close()
 
     counters = Counters()
     with caplog.at_level(logging.WARNING, "refold.gateway"):

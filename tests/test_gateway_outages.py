@@ -77,7 +77,7 @@ def test_c11_what_is_due_while_the_database_is_down_is_decided_in_memory_and_wri
         outs = [driver(anthropic(steps, signed=signed)) for steps in range(60, 70)]
         assert {out.outcome for out in outs} == {"failed"}
         assert {out.reason for out in outs} == {"store", "resting"}
-        assert all(out.after < WINDOW for out in outs)
+        assert all(out.tokens_after < WINDOW for out in outs)
         assert all(out.edits == outs[0].edits != () for out in outs)  # made once, shown from then on
         assert all(violations(out.body, "anthropic") == () for out in outs)
         store.down = False
@@ -97,7 +97,7 @@ def test_c11_a_conversation_that_begins_while_the_database_is_down_is_compacted_
     store.down = True
     with Driver(store) as driver:
         out = driver(chat(60), "openai_chat")
-        assert out.outcome == "failed" and 0 < out.after < WINDOW
+        assert out.outcome == "failed" and 0 < out.tokens_after < WINDOW
         assert driver(chat(61), "openai_chat").edits == out.edits
         store.down = False
     assert set(out.edits) <= stored(store)  # a gateway that is stopped writes what waits
@@ -142,7 +142,7 @@ def test_c11_a_store_that_hangs_is_asked_once_by_a_conversation_and_nothing_is_d
         with driver.hasty(2.0):
             late = driver(anthropic(60))
         assert (late.outcome, late.reason) == ("failed", "deadline")
-        assert late.after < WINDOW
+        assert late.tokens_after < WINDOW
         again = [driver(anthropic(60 + more)) for more in range(5)]
         assert {out.reason for out in again} == {"resting"}
         assert all(out.edits == late.edits for out in again)
@@ -215,8 +215,8 @@ def test_c5_one_error_teaches_a_window_once_though_it_is_worked_on_twice():
     with Driver(store, windows={}) as driver:
         body = anthropic(30, model="unheard")
         out = driver(body)
-        driver.pipeline.record_answer(request(body), out, {"input_tokens": out.after, "output_tokens": 1})
-        assert out.after > 2_000
+        driver.pipeline.record_answer(request(body), out, {"input_tokens": out.tokens_after, "output_tokens": 1})
+        assert out.tokens_after > 2_000
         store.slow.clear()
         with driver.hasty(2.0):
             driver.harder(body, out, json.dumps(said).encode())
@@ -235,7 +235,7 @@ def test_c11_whenever_the_store_comes_and_goes_requests_fit_and_decisions_stay(d
         for at, down in enumerate(downs):
             store.down = down
             out = driver(chat(40 + 4 * at), "openai_chat")
-            assert 0 < out.after < WINDOW
+            assert 0 < out.tokens_after < WINDOW
             assert len(entries(out.body)) < len(entries(chat(40 + 4 * at)))
             assert not shown or shown & set(out.edits) or len(out.edits) <= len(shown)
             shown = set(out.edits)

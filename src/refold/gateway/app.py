@@ -15,9 +15,9 @@ from refold.gateway.http.request import RequestHead, client_api, read_head
 from refold.gateway.http.tracing import Tracing
 from refold.gateway.messages import HTTPException, error_response
 from refold.gateway.ops.logs import LOGGER, traceback_places
+from refold.gateway.ops.memory import LoadPeaks, release_memory
 from refold.gateway.ops.metrics import Timings, render
 from refold.gateway.pipeline.pipeline import Pipeline
-from refold.gateway.pipeline.rushes import LoadPeaks, release_memory
 from refold.gateway.proxy.relay import Relay
 from refold.gateway.upstreams import is_own_path
 

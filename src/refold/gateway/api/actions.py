@@ -18,9 +18,9 @@ from refold.gateway.api.serialize import (
     request_tokens,
     session_edits,
 )
-from refold.gateway.conversations import result_edits as decisions
 from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.conversations.persistence import save_edits
+from refold.gateway.conversations.result_edits import find_result_edits
 from refold.stores.store import Store
 
 
@@ -97,10 +97,10 @@ def revert(context: ApiContext, asked: RevertArguments) -> RevertAnswer:
     located, turns = locate(context, asked), context.pipeline.turns
     conversation = located.conversation
     with conversation.hold(context.pipeline.settings.decide_timeout_seconds):
-        before = turns.apply_known_edits(located.turn)[0]
+        before = turns.apply_known_edits(located.turn)
         edits = [find_edit(before, id) for id in asked.edits]
         edits += [edit for edit in find_thinking_copies(before, edits) if edit not in edits]
-        result_edits = decisions.extract(conversation.tenant, before, edits)
+        result_edits = find_result_edits(conversation.tenant, before, edits)
         ids = [edit.id for edit in edits]
         after = conversation.compactor.revert(located.turn.history, *ids, actor=asked.actor)
         turns.store.remove(edit.id for edit in result_edits)

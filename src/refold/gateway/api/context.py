@@ -56,7 +56,7 @@ class ApiContext:
         cls, pipeline: Pipeline, config: Config, memory: Callable[[str], MemorySink] | None = None
     ) -> "ApiContext":
         """Return the context of *pipeline*. *memory* makes of an agent's id the sink for what `compact` hides."""
-        model = pipeline.ask if pipeline.settings.ask is not None else None
+        model = pipeline.workers.ask if pipeline.settings.ask is not None else None
         no_messages = Conversations(most=0)  # the gateway keeps none
         compactor = SoftHardCompactor(
             store=pipeline.store, model=model, memory=memory, conversations=no_messages

@@ -13,10 +13,9 @@ from refold.edits import Edit
 from refold.errors import EditError, FormatError
 from refold.gateway.api.arguments import ConversationArguments
 from refold.gateway.api.context import ApiContext, Problem
-from refold.gateway.conversations.conversations import Conversation, LatestRequest
+from refold.gateway.conversations.conversations import Conversation, LatestRequest, Turn
 from refold.gateway.http.request import RequestHead
 from refold.gateway.messages import Incoming
-from refold.gateway.pipeline.turns import Turn
 from refold.gateway.policy.request_kind import server_history_field
 
 
@@ -76,7 +75,7 @@ def locate(context: ApiContext, asked: ConversationArguments) -> LocatedSession:
 def show(context: ApiContext, located: LocatedSession) -> View:
     """Return the history with the edits that show now. Raises `ConversationBusy`, `StoreError`."""
     with located.conversation.hold(context.pipeline.settings.decide_timeout_seconds / 2):
-        return context.pipeline.turns.apply_known_edits(located.turn)[0]
+        return context.pipeline.turns.apply_known_edits(located.turn)
 
 
 def find_edit(view: View, id: str) -> Edit:

@@ -1,18 +1,21 @@
-"""The conversations that a gateway knows, the latest used ones."""
+"""The conversations that a gateway knows, the latest used ones, and their requests."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from time import monotonic
 from typing import NamedTuple
 
+from refold.codecs.payload import Payload
 from refold.compactor.compactor import Compactor
 from refold.compactor.preview import Preview
 from refold.core.view import View
 from refold.edits import Edit
 from refold.gateway.conversations.workers import Job
+from refold.gateway.http.request_model import request_model
+from refold.gateway.messages import Incoming
 from refold.messages import Message
 from refold.stores.memory import MemoryStore
 from refold.stores.store import LedgerRow
@@ -183,6 +186,44 @@ class Conversation:
             latest=self.latest,
             stuck_job=self.stuck_job,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One request of a conversation."""
+
+    incoming: Incoming
+    payload: Payload
+    conversation: Conversation
+
+    @property
+    def history(self) -> Payload:
+        """The request for a compactor, with the model that its path names."""
+        if not self.model:
+            return self.payload
+        return replace(self.payload, body={**self.payload.body, "model": self.model})
+
+    @property
+    def model(self) -> str:
+        """The model that it names."""
+        return request_model(self.incoming.path, self.payload.body)
+
+    def encode(self, view: View) -> bytes:
+        """Return the request that *view* makes; the very bytes that came if no edit shows."""
+        source: bytes = replace(view, source=self.payload).payload
+        return source
+
+
+class Ticket(NamedTuple):
+    """What an `Outgoing` carries for what follows its answer."""
+
+    conversation: Conversation
+    view: View
+
+    @property
+    def name(self) -> str:
+        """The conversation's name, a hash."""
+        return self.conversation.name
 
 
 class Conversations:

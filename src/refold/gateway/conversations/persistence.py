@@ -1,129 +1,189 @@
-"""What is kept of a turn: its edits in memory, and its decisions about single results in the store."""
+"""What is kept of a turn: its edits in memory and in the store, and in memory alone what the store could not take."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
 
 from refold.compactor.signed_thinking import BY, drop_invalidated_thinking
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import StoreError
-from refold.gateway.conversations.conversations import Conversation
-from refold.gateway.conversations.result_edits import extract, reapply, tips_of
+from refold.gateway.conversations.conversations import Conversation, Conversations
+from refold.gateway.conversations.failures import report_failure
+from refold.gateway.conversations.result_edits import (
+    find_result_edits,
+    make_result_edits,
+    result_tips,
+)
+from refold.gateway.conversations.workers import Job, Workers
+from refold.gateway.ops.metrics import Counters
 from refold.stores.store import LedgerRow, Store, as_ledger_store
+
+RETRY_SECONDS = 1.0
+"""Seconds between two attempts to write what the store could not take."""
 
 
 def save_edits(conversation: Conversation, view: View, store: Store) -> None:
-    """Keep new edits where they will be needed: in memory, as decisions about single results, and in
-    *store* those of local strategies that signed thinking will be bound to. Raises `StoreError`."""
-    fresh = [edit for edit in view.edits if edit.id not in conversation.shown.ids]
-    if not fresh:
+    """Keep new edits in memory and, as far as the compactor has not saved them, in *store*. Raises `StoreError`."""
+    shown = conversation.shown
+    new = [edit for edit in view.edits if edit.id not in shown.ids]
+    if not new:
         return
-    if saved := _edits_to_save(conversation, view, fresh):
-        store.save(saved)
-    conversation.shown.store.save(fresh)
-    conversation.shown.ids.update(edit.id for edit in fresh)
+    if edits := _edits_to_save(conversation, view, new):
+        store.save(edits)
+    shown.store.save(new)
+    shown.ids.update(edit.id for edit in new)
 
 
 def defer_edits(conversation: Conversation, view: View) -> None:
     """Keep new edits that were made while the store failed, until it takes them."""
-    fresh = [edit for edit in view.edits if edit.id not in conversation.shown.ids]
-    local = conversation.compactor.settings.local_names
-    conversation.shown.store.save(fresh)
-    conversation.shown.unsaved += [edit for edit in fresh if edit.by not in local]
-    conversation.shown.unsaved += _edits_to_save(conversation, view, fresh)
-    conversation.shown.ids.update(edit.id for edit in fresh)
-
-
-def _lost_edits(conversation: Conversation) -> list[Edit]:
-    """What the store would have of the latest history, had it not lost it."""
-    if conversation.latest is None:
-        return []
-    local = conversation.compactor.settings.local_names
-    view = conversation.latest.view
-    return [
-        *(edit for edit in view.edits if edit.by not in local),
-        *_edits_to_save(conversation, view, view.edits),
-    ]
-
-
-def _edits_to_save(conversation: Conversation, view: View, fresh: Sequence[Edit]) -> list[Edit]:
-    """What the store has to know of *fresh* edits beside those that a compactor has saved itself."""
-    local = conversation.compactor.settings.local_names
-    bound = view.profile.rules.binds
-    timely = [edit for edit in fresh if bound and edit.by in local]
-    kept = fresh if bound else [edit for edit in fresh if edit.by not in local]
-    return [*timely, *extract(conversation.tenant, view, kept)]
+    shown = conversation.shown
+    new = [edit for edit in view.edits if edit.id not in shown.ids]
+    shown.store.save(new)
+    shown.unsaved += _edits_of_store(conversation, view, new)
+    shown.ids.update(edit.id for edit in new)
 
 
 def flush_unsaved(conversation: Conversation, store: Store) -> None:
-    """Give the store what it could not take, each once. Raises `StoreError`."""
-    edits, rows = list(conversation.shown.unsaved), list(conversation.shown.unsaved_rows)
-    lost, conversation.shown.is_lost = conversation.shown.is_lost, False
-    again = [edit for edit in _lost_edits(conversation) if edit not in edits] if lost else []
-    if edits or again:
+    """Give the store what it could not take, each edit once. Raises `StoreError`."""
+    shown = conversation.shown
+    edits, rows = list(shown.unsaved), list(shown.unsaved_rows)
+    was_lost, shown.is_lost = shown.is_lost, False
+    lost = list[Edit]()
+    if was_lost and conversation.latest is not None:
+        view = conversation.latest.view
+        every = _edits_of_store(conversation, view, view.edits)
+        lost = [edit for edit in every if edit not in edits]
+    if edits or lost:
         try:
-            store.save([*again, *edits])
+            store.save([*lost, *edits])
         except StoreError:
-            conversation.shown.is_lost = conversation.shown.is_lost or lost
+            shown.is_lost = shown.is_lost or was_lost
             raise
-    with conversation.shown.lock:  # more may have come meanwhile
-        written = {id(edit) for edit in edits}
-        conversation.shown.unsaved = [
-            edit for edit in conversation.shown.unsaved if id(edit) not in written
-        ]
-        conversation.shown.unsaved_rows = conversation.shown.unsaved_rows[len(rows) :]
+    with shown.lock:  # more may have come meanwhile
+        saved = {id(edit) for edit in edits}
+        shown.unsaved = [edit for edit in shown.unsaved if id(edit) not in saved]
+        del shown.unsaved_rows[: len(rows)]
     if rows and (ledger := as_ledger_store(store)):
         ledger.record(rows)
 
 
 def repair_interrupted(conversation: Conversation, view: View, store: Store) -> bool:
-    """After a turn that failed: edits may have been saved that were never shown. What was thought meanwhile was thought
-    without those that show now, so its signatures go (AN-7, AN-11). Those that are hidden stay: they may show in a fork
-    (D6). Was there anything to do? Raises `StoreError`."""
-    unseen = [
-        edit for edit in view.edits if edit.id not in conversation.shown.ids and edit.by != BY
-    ]
+    """Drop thinking that does not know the edits of a turn that failed; return whether there was any such edit.
+
+    They may have been saved and were never shown. What the model has thought since was thought without those that show
+    now, so its signatures go (AN-7, AN-11). Hidden ones stay: they may show in a fork (D6). Raises `StoreError`.
+    """
+    shown = conversation.shown
+    unseen = [edit for edit in view.edits if edit.id not in shown.ids and edit.by != BY]
     if not view.profile.rules.binds or not unseen:
         return False
-    showing = {placed.edit.id for placed in view.visible_edits}
+    visible = {placed.edit.id for placed in view.visible_edits}
     before = view.revert(*(edit.id for edit in unseen))
-    after = before.apply_valid(edit for edit in unseen if edit.id in showing)
+    after = before.apply_valid(edit for edit in unseen if edit.id in visible)
     store.save(drop_invalidated_thinking(after, before).edits[len(after.edits) :])
     return True
 
 
 def reapply_result_edits(conversation: Conversation, view: View, store: Store) -> int:
-    """Show again what was decided about single results of a history that is new here; how many edits that
-    took. Raises `StoreError`."""
-    tips = tips_of(conversation.tenant, view.transcript.messages)
-    found = store.load(tips) if tips else ()
-    edits = reapply(conversation.tenant, view, found) if found else []
+    """Show single results of a new history as they were shown before; return how many edits that took.
+
+    Raises `StoreError`.
+    """
+    tips = result_tips(conversation.tenant, view.transcript.messages)
+    decisions = store.load(tips) if tips else ()
+    edits = make_result_edits(conversation.tenant, view, decisions) if decisions else []
     if edits:
         store.save(edits)
     return len(edits)
 
 
-class DeferredLedger:
-    """A ledger that keeps rows until the store takes them."""
+def _edits_of_store(conversation: Conversation, view: View, edits: Sequence[Edit]) -> list[Edit]:
+    """Return what the store has to know of *edits*, were it to know nothing of them."""
+    local = conversation.compactor.settings.local_names
+    by_compactor = [edit for edit in edits if edit.by not in local]
+    return [*by_compactor, *_edits_to_save(conversation, view, edits)]
 
-    def __init__(self, conversation: Conversation) -> None:
-        self._conversation = conversation
+
+def _edits_to_save(conversation: Conversation, view: View, edits: Sequence[Edit]) -> list[Edit]:
+    """Return what the store has to know of *edits* beside those that a compactor saves itself.
+
+    That is what they show of single results, and edits of local strategies that signed thinking will be bound to.
+    """
+    local = conversation.compactor.settings.local_names
+    if view.profile.rules.binds:
+        timely = [edit for edit in edits if edit.by in local]
+        return [*timely, *find_result_edits(conversation.tenant, view, edits)]
+    return find_result_edits(conversation.tenant, view, [e for e in edits if e.by not in local])
+
+
+class RowLedger:
+    """A ledger that appends to a list: until the store takes the rows, or to forget them."""
+
+    def __init__(self, rows: list[LedgerRow]) -> None:
+        self._rows = rows
 
     def record(self, rows: Iterable[LedgerRow]) -> None:
-        """Keep them."""
-        self._conversation.shown.unsaved_rows += rows
+        """Append *rows*."""
+        self._rows += rows
 
     def ledger(self, edit: str | None = None) -> tuple[()]:  # noqa: ARG002 - as of every ledger
-        """None."""
+        """Return no rows."""
         return ()
 
 
-class NullLedger:
-    """A ledger that keeps nothing: a look at what would be is no compaction."""
+class Outbox:
+    """Writes what the store could not take, as soon as it takes anything again, in a separate thread.
 
-    def record(self, rows: Any) -> None:
-        """Nothing."""
+    So whichever process gets the next request of a conversation finds it. *done* is called when all is written.
+    """
 
-    def ledger(self, edit: str | None = None) -> tuple[()]:  # noqa: ARG002 - as of every ledger
-        """None."""
-        return ()
+    def __init__(
+        self,
+        conversations: Conversations,
+        store: Store,
+        counters: Counters,
+        timeout: float,
+        done: Callable[[], None],
+    ) -> None:
+        self._conversations, self._store, self._counters = conversations, store, counters
+        self._timeout, self._done = timeout, done
+        self._workers = Workers(1, None, "refold-outbox")
+        self._task: asyncio.Task[None] | None = None
+        self._job = Job(0.0, has_ended=True)
+
+    def wake(self) -> None:
+        """Try every second from now on, as long as anything waits."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def aclose(self) -> None:
+        """Make a last attempt, if anything waits, and end."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._conversations.list_unsaved():
+            await self.flush()
+        self._workers.close()
+
+    async def flush(self) -> bool:
+        """Write all that waits; return whether that succeeded. Never raises, nor asks a store twice that hangs."""
+        if not self._job.has_ended:
+            return False
+        self._job = Job(0.0)
+        try:
+            await self._workers.run(self._write, self._job, self._timeout)
+        except Exception as error:  # noqa: BLE001 - there will be another attempt
+            report_failure(self._counters, "", "store", error)
+            return False
+        self._done()
+        return True
+
+    async def _run(self) -> None:
+        while self._conversations.list_unsaved():
+            await asyncio.sleep(RETRY_SECONDS)
+            await self.flush()
+
+    def _write(self) -> None:
+        for conversation in self._conversations.list_unsaved():
+            flush_unsaved(conversation, self._store)
+        self._conversations.drop_saved()

@@ -1,46 +1,155 @@
-"""Summaries prepared in the background, kept in the store for whichever process the next request comes to.
+"""Summaries that several processes share: one of them writes each, all find it.
 
-They are stored as edits under tips of their own, so that they do not show. All edits of one preparation
-share the tip of the last of them: who finds one finds all, and only a history that has them all finds them.
+A claim is a row in the store. It is renewed as long as its owner lives and lapses with it, so a process that is killed
+holds nobody up for longer than LEASE_SECONDS. Prepared summaries are stored as edits under separate tips, so that they do
+not show. All edits of one preparation share the tip of the last of them: a lookup finds all or none, and only in a history
+that has them all.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
+from threading import Event, Thread
+from typing import NamedTuple
+from uuid import uuid4
 
 from refold.compactor.preview import Preview
 from refold.core.view import View
 from refold.edits import Edit
+from refold.errors import StoreError
 from refold.gateway.conversations.identity import hash_parts
-from refold.stores.store import Store
+from refold.stores.store import ClaimStore, Store, as_claim_store
+
+LEASE_SECONDS = 15.0
+"""How long a claim outlives its owner."""
+CLAIM_MESSAGES = 2
+"""Messages that a claim's name is made of: a process that sees the conversation a turn later claims the same."""
+
+AllowWaiting = Callable[[], AbstractContextManager[Callable[[float], bool]]]
+"""As `Workers.allow_waiting`."""
 
 
-def save(store: Store, edits: Iterable[Edit]) -> None:
-    """Keep what was prepared. Raises `StoreError`."""
-    store.save(_copies(edits))
+class ClaimResult(NamedTuple):
+    """Who holds a claim, and whether it was waited for."""
+
+    is_mine: bool
+    """False if another process holds it still."""
+    has_waited: bool
+    """Did another process hold it? Then the work may be done already."""
 
 
-def remove(store: Store, edits: Iterable[Edit]) -> None:
-    """Forget what was prepared: it is used, or no use. Raises `StoreError`."""
-    store.remove(copy.id for copy in _copies(edits))
+class ConversationClaims:
+    """Claims in *store*; if it has none, everybody holds what they claim."""
+
+    def __init__(
+        self, store: object, allow_waiting: AllowWaiting, lease: float = LEASE_SECONDS
+    ) -> None:
+        self._store = as_claim_store(store)
+        self._allow_waiting, self._lease = allow_waiting, lease
+
+    @property
+    def is_supported(self) -> bool:
+        """Does the store have claims, so that there may be other processes?"""
+        return self._store is not None
+
+    @contextmanager
+    def hold(self, name: str, *, wait: bool) -> Iterator[ClaimResult]:
+        """Hold *name* within.
+
+        If another process holds it, *wait* until that is done or dead, or the job may wait no longer. Raises
+        `StoreError`.
+        """
+        if self._store is None:
+            yield ClaimResult(is_mine=True, has_waited=False)
+            return
+        owner = uuid4().hex
+        result = self._claim(self._store, name, owner, wait=wait)
+        if not result.is_mine:
+            yield result
+            return
+        done = Event()
+        Thread(
+            target=self._renew,
+            args=(self._store, name, owner, done),
+            name="refold-claim",
+            daemon=True,
+        ).start()
+        try:
+            yield result
+        finally:
+            done.set()
+            with suppress(StoreError):  # it lapses
+                self._store.release(name, owner)
+
+    def _claim(self, store: ClaimStore, name: str, owner: str, *, wait: bool) -> ClaimResult:
+        if store.claim(name, owner, self._lease):
+            return ClaimResult(is_mine=True, has_waited=False)
+        pause, is_mine = 0.05, False
+        with self._allow_waiting() as sleep:
+            while wait and not is_mine and sleep(pause):
+                is_mine, pause = store.claim(name, owner, self._lease), min(pause * 1.5, 0.5)
+        return ClaimResult(is_mine, has_waited=True)
+
+    def _renew(self, store: ClaimStore, name: str, owner: str, done: Event) -> None:
+        while not done.wait(self._lease / 3):
+            with suppress(StoreError):  # the next time, perhaps
+                store.claim(name, owner, self._lease)
+        with suppress(StoreError):  # it may have been renewed while it was released
+            store.release(name, owner)
 
 
-def find(store: Store, view: View) -> Preview | None:
-    """What was prepared last for this history and is not yet part of it. Raises `StoreError`."""
-    tips = view.transcript.tips
-    places = {_tip(tips[stop]): stop for stop in range(1, len(tips))}
-    found = store.load(list(places))
-    last = max((places[edit.tip] for edit in found), default=0)
-    edits = tuple(replace(edit, tip=tips[edit.stop]) for edit in found if places[edit.tip] == last)
-    if not edits or {edit.id for edit in edits} & {edit.id for edit in view.edits}:
-        return None
-    return Preview(view, view.apply_valid(edits), edits)
+class SharedSummaries:
+    """What processes with one *store* do for one another; nothing unless a model writes (*asks*) and the store has claims.
+
+    Rules come to the same summary in every process. All methods raise `StoreError`.
+    """
+
+    def __init__(self, store: Store, allow_waiting: AllowWaiting, *, asks: bool) -> None:
+        self._store, self._claims = store, ConversationClaims(store, allow_waiting)
+        self._is_shared = asks and self._claims.is_supported
+
+    def hold(self, family: str, view: View, *, wait: bool) -> AbstractContextManager[ClaimResult]:
+        """Hold the right to summarize a conversation of this *family*, among all processes.
+
+        The claim's name is the same at every turn, and another if the first messages differ.
+        """
+        if not self._is_shared:
+            return nullcontext(ClaimResult(is_mine=True, has_waited=False))
+        tips = view.transcript.tips
+        first = tips[min(CLAIM_MESSAGES, len(tips) - 1)]
+        return self._claims.hold(hash_parts("claim", family, first), wait=wait)
+
+    def save(self, edits: Iterable[Edit]) -> None:
+        """Keep what was prepared."""
+        if self._is_shared:
+            self._store.save(_copies(edits))
+
+    def remove(self, edits: Iterable[Edit]) -> None:
+        """Forget what was prepared: it is used, or of no use."""
+        if self._is_shared:
+            self._store.remove(copy.id for copy in _copies(edits))
+
+    def find(self, view: View) -> Preview | None:
+        """Return what was prepared last for this history and is not yet part of it."""
+        if not self._is_shared:
+            return None
+        tips = view.transcript.tips
+        stops = {_shared_tip(tips[stop]): stop for stop in range(1, len(tips))}
+        copies = self._store.load(list(stops))
+        last = max((stops[copy.tip] for copy in copies), default=0)
+        edits = tuple(
+            replace(copy, tip=tips[copy.stop]) for copy in copies if stops[copy.tip] == last
+        )
+        if not edits or {edit.id for edit in edits} & {edit.id for edit in view.edits}:
+            return None
+        return Preview(view, view.apply_valid(edits), edits)
 
 
 def _copies(edits: Iterable[Edit]) -> list[Edit]:
-    made = list(edits)
-    last = max(made, key=lambda edit: edit.stop, default=None)
-    return [replace(edit, tip=_tip(last.tip)) for edit in made] if last else []
+    edits = list(edits)
+    last = max(edits, key=lambda edit: edit.stop, default=None)
+    return [replace(edit, tip=_shared_tip(last.tip)) for edit in edits] if last else []
 
 
-def _tip(tip: str) -> str:
+def _shared_tip(tip: str) -> str:
     return hash_parts("prepared", tip)

@@ -18,26 +18,28 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class Job:
-    """One piece of work, as those outside of its thread see it."""
+    """One piece of work, as seen from outside its thread."""
 
     model_seconds: float
     """Seconds left for asking models."""
+    is_background: bool = False
+    """Does no request wait for it?"""
     loop: asyncio.AbstractEventLoop | None = None
     is_waiting: bool = False
     """Is it waiting for a model, or for another process that does?"""
     waited_seconds: float = 0.0
     """Seconds that it has waited so."""
     store_asked_at: float | None = None
-    """Since when it is waiting for the store; None where it is not."""
+    """Since when it is waiting for the store; None if it is not."""
     store_seconds: float = 0.0
-    """Seconds that it has waited for the store before."""
+    """Seconds that it has waited for the store before that."""
     is_stuck: bool = False
-    """Was it given up while it waited for the store? Then it goes no further when the store answers at last."""
+    """Was it given up while it waited for the store? Then it ends when the store answers at last."""
     has_ended: bool = False
     figures: Any = None
-    """What an upstream's error has said."""
+    """The `ErrorFigures` of an upstream's error, once they were read."""
     is_abandoned: bool = False
-    """Nobody waits for it any more: no model is asked."""
+    """Does nobody wait for it any more? Then no model is asked."""
     conversation: Any = None
     """The conversation that it turned out to be about."""
     questions: list["Future[Answer | None]"] = field(default_factory=list)
@@ -48,19 +50,18 @@ class Job:
         return self.store_asked_at is not None
 
     def begin_store_call(self) -> None:
-        """It asks the store."""
+        """Count the time from now on as the store's."""
         self.store_asked_at = monotonic()
 
     def end_store_call(self) -> None:
-        """The store has answered. Raises `DeadlineExceeded` where nobody waits for that any more: what the answer was wanted for is
-        decided by now, without it."""
+        """Count the time as work again. Raises `DeadlineExceeded` if the job was given up meanwhile."""
         began, self.store_asked_at = self.store_asked_at, None
         self.store_seconds += monotonic() - (began or monotonic())
         if self.is_stuck:
             raise DeadlineExceeded
 
     def remaining_seconds(self, began: float, deadline: float, longest: float) -> float:
-        """Seconds that it has left, of *longest* to work and of *deadline* to wait for the store."""
+        """Return the seconds left, of *longest* to work and of *deadline* to wait for the store."""
         now = monotonic()
         stored = self.store_seconds + (
             now - self.store_asked_at if self.store_asked_at is not None else 0.0
@@ -69,82 +70,101 @@ class Job:
 
 
 class DeadlineExceeded(TimeoutError):  # noqa: N818 - it says what it is
-    """It was not done in time."""
+    """The work was not done in time."""
 
 
 class Workers:
-    """Threads. Models are asked on the loop that the work was given from."""
+    """Threads for requests, and a quarter as many for background jobs: requests never wait for one of those.
+
+    Models are asked on the event loop that the work was given from.
+    """
 
     def __init__(self, count: int, ask: AsyncAsker | None, name: str = "refold") -> None:
-        self._pool, self._ask = ThreadPoolExecutor(count, name), ask
+        self._ask, self._pool = ask, ThreadPoolExecutor(count, name)
+        self._background_pool = ThreadPoolExecutor(max(1, count // 4), f"{name}-background")
         self._local = threading.local()
 
     async def run(
         self, work: Callable[[], T], job: Job, deadline: float, longest: float | None = None
     ) -> T:
-        """The outcome of *work*. Raises `DeadlineExceeded` when it takes longer than *deadline* seconds, not counting
-        what it waits for models; with *longest* it may compute for so long, and wait for the store until the
-        deadline. When the caller is cancelled, what it asked is cancelled too."""
+        """Return the outcome of *work*.
+
+        Raises `DeadlineExceeded` if it takes longer than *deadline* seconds, waiting for models aside. With *longest* it
+        may compute for so long, and wait for the store until the deadline. If the caller is cancelled, the model calls
+        are cancelled too.
+        """
         longest = deadline if longest is None else longest
+        pool = self._background_pool if job.is_background else self._pool
         job.loop, began = asyncio.get_running_loop(), monotonic()
-        done = asyncio.wrap_future(self._pool.submit(self._run_job, job, work))
+        done = asyncio.wrap_future(pool.submit(self._run_job, job, work))
         try:
-            left = deadline
-            while not (await asyncio.wait((done,), timeout=left))[0]:
-                left = (
-                    deadline if job.is_waiting else job.remaining_seconds(began, deadline, longest)
-                )
-                if left <= 0:
+            seconds = deadline
+            while not (await asyncio.wait((done,), timeout=seconds))[0]:
+                if not job.is_waiting:
+                    seconds = job.remaining_seconds(began, deadline, longest)
+                else:
+                    seconds = deadline
+                if seconds <= 0:
                     raise DeadlineExceeded
             return done.result()
         finally:
             job.is_abandoned = not done.done()
             if job.is_abandoned:
                 done.add_done_callback(_consume_error)
-                for wait in job.questions:
-                    wait.cancel()
+                for question in job.questions:
+                    question.cancel()
 
     def ask(self, ask: Ask) -> Answer | None:
-        """Ask from within a thread of these, as long as its job's patience lasts."""
+        """Ask the model from within one of these threads, as long as its job may wait for models."""
         job = self.current_job()
         if self._ask is None or job is None or job.loop is None or job.is_abandoned:
             return None
         if job.model_seconds <= 0:
             return _timeout_answer()
-        wait = asyncio.run_coroutine_threadsafe(_await(self._ask, ask), job.loop)
-        job.questions.append(wait)
+        question = asyncio.run_coroutine_threadsafe(_await(self._ask, ask), job.loop)
+        job.questions.append(question)
         try:
             with _count_waiting(job):
-                if job.is_abandoned:  # it was abandoned between asking and saying so
-                    wait.cancel()
-                return wait.result(job.model_seconds)
+                if job.is_abandoned:  # between asking and counting
+                    question.cancel()
+                return question.result(job.model_seconds)
         except TimeoutError:
-            wait.cancel()
+            question.cancel()
             return _timeout_answer()
         except Exception as error:  # noqa: BLE001 - a model that fails must not stop a request
             return Answer("", "error", type(error).__name__, fault=Failure("other"))
         finally:
-            job.questions.remove(wait)
+            job.questions.remove(question)
 
     @contextmanager
     def allow_waiting(self) -> Iterator[Callable[[float], bool]]:
-        """Within it, the job of this thread may wait as it may for a model. Gives what sleeps for so many seconds
-        and tells whether that could be: not when patience is over, or nobody waits for the job any more."""
+        """Let the job of this thread wait within, as it may wait for a model.
+
+        Yields a function that sleeps for some seconds and returns True, or returns False at once if the job may wait no
+        longer or nobody waits for it.
+        """
         job = self.current_job()
         if job is None:
             yield lambda _: False
             return
-        patience = job.model_seconds
+        seconds = job.model_seconds
         with _count_waiting(job) as began:
-            yield partial(_sleep, job, began + patience)
+            yield partial(_sleep, job, began + seconds)
 
     def current_job(self) -> Job | None:
-        """The job of this thread, if it is one of these."""
+        """Return the job of this thread; None if the thread is not one of these."""
         return getattr(self._local, "job", None)
 
+    def mark_store_call(self, begins: bool) -> None:
+        """Count the time of a request's job as the store's, until the call ends."""
+        job = self.current_job()
+        if job is not None and not job.is_background:
+            (job.begin_store_call if begins else job.end_store_call)()
+
     def close(self) -> None:
-        """Take no more work; what runs is left to end by itself."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        """Take no more work; what runs ends by itself."""
+        for pool in (self._pool, self._background_pool):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def _run_job(self, job: Job, work: Callable[[], T]) -> T:
         try:
@@ -158,7 +178,7 @@ class Workers:
 
 @contextmanager
 def _count_waiting(job: Job) -> Iterator[float]:
-    """What happens within it counts as patience, not as work. Gives when it began."""
+    """Count what happens within as waiting, not as work. Yields when it began."""
     began, job.is_waiting = monotonic(), True
     try:
         yield began
@@ -169,10 +189,10 @@ def _count_waiting(job: Job) -> Iterator[float]:
 
 
 def _sleep(job: Job, until: float, seconds: float) -> bool:
-    left = until - monotonic()
-    if job.is_abandoned or left <= 0:
+    rest = until - monotonic()
+    if job.is_abandoned or rest <= 0:
         return False
-    sleep(min(seconds, left))
+    sleep(min(seconds, rest))
     return True
 
 
@@ -185,6 +205,6 @@ def _timeout_answer() -> Answer:
 
 
 def _consume_error(done: "asyncio.Future[Any]") -> None:
-    """Nobody waits for it: what it raised has been told by then, or does not matter."""
+    """Take what an abandoned job raises: it was reported by then, or does not matter."""
     with suppress(Exception, asyncio.CancelledError):
         done.result()

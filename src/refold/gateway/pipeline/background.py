@@ -1,4 +1,4 @@
-"""Work that no request waits for: summaries that are prepared ahead, and what is asked beside requests."""
+"""Work that no request waits for: summaries that are prepared ahead, and what the API asks for."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,49 +9,48 @@ from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.conversations.workers import Job, Workers
 from refold.gateway.ops.logs import LOGGER, error_fields
 from refold.gateway.ops.metrics import Counters
-from refold.gateway.settings import Settings
 
 T = TypeVar("T")
 
 
 class BackgroundJobs:
-    """Threads of its own, so that requests never wait for one of these."""
+    """Jobs in the *workers*' background threads. A summary may take *summary_timeout* seconds, and twice as much ahead."""
 
-    def __init__(self, settings: Settings, counters: Counters) -> None:
-        self._patience, self._counters = settings.summary_timeout_seconds, counters
-        self.workers = Workers(max(1, settings.compute_threads // 4), settings.ask, "refold-ahead")
+    def __init__(self, workers: Workers, counters: Counters, summary_timeout: float) -> None:
+        self._workers, self._counters, self._timeout = workers, counters, summary_timeout
         self.tasks = set[asyncio.Task[None]]()
 
     def start_prefetch(self, conversation: Conversation) -> None:
-        """Have a summary written in the background, where the turn has asked for one."""
-        wish, conversation.prefetch.job = conversation.prefetch.job, None
-        if wish is None or conversation.prefetch.is_running or conversation.prefetch.preview:
+        """Start the summary that the turn has asked for, if it has."""
+        prefetch = conversation.prefetch
+        job, prefetch.job = prefetch.job, None
+        if job is None or prefetch.is_running or prefetch.preview:
             return
-        conversation.prefetch.is_running = True
-        task = asyncio.get_running_loop().create_task(self._prefetch(conversation, wish))
+        prefetch.is_running = True
+        task = asyncio.get_running_loop().create_task(self._prefetch(conversation, job))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
-    async def run(self, work: Callable[[], T], patience: float) -> T:
-        """The outcome of *work*. Raises `Late` after so many seconds, models aside, and what *work* raises."""
-        return await self.workers.run(work, Job(patience), patience)
+    async def run(self, work: Callable[[], T], seconds: float | None = None) -> T:
+        """Return the outcome of *work*. Raises `DeadlineExceeded` after *seconds*, models aside, and what *work* raises."""
+        seconds = self._timeout if seconds is None else seconds
+        return await self._workers.run(work, Job(seconds, is_background=True), seconds)
 
     async def aclose(self) -> None:
-        """Stop."""
+        """Stop all prefetching."""
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
-        self.workers.close()
 
     async def _prefetch(
-        self, conversation: Conversation, wish: Callable[[], Preview | None]
+        self, conversation: Conversation, job: Callable[[], Preview | None]
     ) -> None:
-        result = "failed"
+        prefetch, result = conversation.prefetch, "failed"
         try:
-            conversation.prefetch.preview = await self.run(wish, self._patience * 2)
-            result = "ready" if conversation.prefetch.preview else "nothing"
+            prefetch.preview = await self.run(job, self._timeout * 2)
+            result = "ready" if prefetch.preview else "nothing"
         except Exception as error:  # noqa: BLE001 - there will be another
             LOGGER.warning("no summary was prepared", extra={"fields": error_fields(error)})
         finally:
-            conversation.prefetch.is_running = False
+            prefetch.is_running = False
             self._counters.add("prepared", result=result)

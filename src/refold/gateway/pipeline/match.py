@@ -1,14 +1,16 @@
-"""Which of the known conversations a request goes on with: its client names it, or its history does."""
+"""Requests opened, and the conversation that each continues: its client names it, or its history does."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
-from refold.codecs.detect import decode_all
+from refold.codecs import anthropic
+from refold.codecs.codec import Codec, with_rules
+from refold.codecs.detect import decode_all, open_payload
 from refold.codecs.payload import Payload
+from refold.codecs.prefix_cache import PrefixCache
 from refold.gateway.conversations.conversations import Conversation, Conversations, answer_hash
 from refold.gateway.conversations.identity import (
-    SessionKey,
     family_name,
     hash_parts,
     salt_of,
@@ -18,108 +20,122 @@ from refold.gateway.conversations.identity import (
 from refold.gateway.http.request_model import request_model
 from refold.gateway.messages import Incoming
 from refold.gateway.pipeline.turns import Turns
+from refold.gateway.settings import Settings
 from refold.transcript import hash_message
 
 ENTRY_BYTES = 500
 """Bytes of memory that an entry of a history takes at least, however short it is."""
+OLDER_ANTHROPIC = with_rules(anthropic, anthropic.older_rules)
+"""Messages of accounts that do not check what thinking is bound to (AN-8)."""
 
 
 @dataclass(frozen=True, eq=False)
 class ConversationMatcher:
-    """Finds the conversations of requests."""
+    """Opens requests and finds their conversations."""
 
+    settings: Settings
     conversations: Conversations
     turns: Turns
+    prefixes: PrefixCache
+    """What of each caller's requests was parsed before."""
 
-    def find_or_create(self, incoming: Incoming, envelope: Payload) -> Conversation:
-        """The conversation of a request, made where it is not known. Raises `StoreError`."""
-        key, family, make = self._identify(incoming, envelope)
+    def open(self, incoming: Incoming) -> Payload:
+        """Parse a request, but for what its caller has sent before. Raises `FormatError`."""
+        lookup = partial(self.prefixes.lookup, scope=incoming.credential.encode())
+        payload = open_payload(incoming.body, incoming.api, lookup)
+        codec = self._codec(incoming)  # the API's name first: it checks that the body is of that
+        return payload if isinstance(codec, str) else replace(payload, codec=codec)
+
+    def find_or_create(self, incoming: Incoming, payload: Payload) -> Conversation:
+        """Return the conversation of a request; create it if it is not known. Raises `StoreError`."""
+        size = max(len(incoming.body), ENTRY_BYTES * len(payload))
+        key = session_key(dict(incoming.headers), payload.body)
+        salt = salt_of(incoming, payload.tools)
+        family = family_name(salt, key)
         if key.name:
-            return self.conversations.get_or_create(
-                family, _request_weight(incoming, envelope), partial(make, family)
-            )
-        known = self.conversations.of_family(family)
-        found = find_continued(known, envelope)
-        name = (
-            found.name
-            if found
-            else new_name(family, envelope, (conversation.name for conversation in known))
-        )
+            create = partial(self._create, family, family, salt, incoming, payload)
+            return self.conversations.get_or_create(family, size, create)
+        relatives = self.conversations.of_family(family)
+        continued = find_continued(relatives, payload)
+        name = continued.name if continued else new_name(family, payload, relatives)
         conversation = self.conversations.get_or_create(
-            name, _request_weight(incoming, envelope), lambda: found or make(name)
+            name, size, lambda: continued or self._create(name, family, salt, incoming, payload)
         )
-        conversation.history.first_entry = first_entry_hash(envelope)
-        conversation.history.answer_hashes = conversation.history.answer_hashes or answer_hashes(
-            envelope
-        )  # to be known by, should this turn fail
+        history = conversation.history
+        history.first_entry = first_entry_hash(payload)
+        history.answer_hashes = history.answer_hashes or answer_hashes(
+            payload
+        )  # if this turn fails
         return conversation
 
-    def find_unkept(self, incoming: Incoming, envelope: Payload) -> Conversation:
-        """The conversation of a request that is only looked at; one that is not kept, where this process knows none."""
-        key, family, make = self._identify(incoming, envelope)
-        known = self.conversations.of_family(family)
-        found = next(iter(known), None) if key.name else find_continued(known, envelope)
-        return found or make("")
-
-    def _identify(
-        self, incoming: Incoming, envelope: Payload
-    ) -> tuple[SessionKey, str, Callable[[str], Conversation]]:
-        """What a client calls its conversation, the family that has this name, and what makes it with a name of ours."""
-        key = session_key(dict(incoming.headers), envelope.body)
-        salt, model = salt_of(incoming, envelope.tools), request_model(incoming.path, envelope.body)
+    def find_unkept(self, incoming: Incoming, payload: Payload) -> Conversation:
+        """Return the conversation of a request that is only looked at; if it is not known, one that is not kept."""
+        key = session_key(dict(incoming.headers), payload.body)
+        salt = salt_of(incoming, payload.tools)
         family = family_name(salt, key)
-        opened = partial(
-            self.turns.create_conversation, family=family, salt=salt, tenant=tenant_of(incoming)
+        relatives = self.conversations.of_family(family)
+        match = next(iter(relatives), None) if key.name else find_continued(relatives, payload)
+        return match or self._create("", family, salt, incoming, payload)
+
+    def _create(
+        self, name: str, family: str, salt: str, incoming: Incoming, payload: Payload
+    ) -> Conversation:
+        limits = self.turns.model_limits.for_model(
+            incoming, request_model(incoming.path, payload.body)
         )
-        return key, family, partial(opened, incoming=incoming, model=model)
+        tenant = tenant_of(incoming)
+        compactor = self.turns.make_compactor(
+            name, tenant, limits, self.turns.store, format=self._codec(incoming), salt=salt
+        )
+        return Conversation(name, family, tenant, compactor, target_tokens=limits.target)
+
+    def _codec(self, incoming: Incoming) -> str | Codec:
+        is_older = incoming.upstream in self.settings.older_accounts
+        return OLDER_ANTHROPIC if is_older and incoming.api == anthropic.NAME else incoming.api
 
 
-def _request_weight(incoming: Incoming, envelope: Payload) -> int:
-    """What a conversation counts for in `Settings.known_bytes`: a body of very many tiny entries takes far more than its bytes."""
-    return max(len(incoming.body), ENTRY_BYTES * len(envelope))
+def find_continued(relatives: Sequence[Conversation], payload: Payload) -> Conversation | None:
+    """Return which of the conversations of one salt, the latest used first, a history belongs to.
 
-
-def find_continued(known: Sequence[Conversation], envelope: Payload) -> Conversation | None:
-    """The one among conversations of one salt, the latest used first, that a history belongs to; None for another one:
-    sessions of a caller whose client says nothing differ in their history alone.
-
-    A history that goes on is known by its conversation's compactor. One that was rewound, or whose beginning was rewritten,
-    holds answers of the model that stand in its conversation; the same question asked again holds none.
+    None if it begins another: sessions of a caller whose client names none differ in their history alone. A history that
+    grows is known by its conversation's compactor. One that was rewound, or whose beginning was rewritten, holds answers
+    of the model that stand in its conversation; the same question asked again holds none.
     """
-    opening = first_entry_hash(envelope)
-    knowing = {
-        conversation.name: conversation.compactor.matching_prefix_length(envelope)
-        for conversation in known
-        if conversation.history.first_entry == opening
+    first_entry = first_entry_hash(payload)
+    lengths = {
+        conversation.name: conversation.compactor.matching_prefix_length(payload)
+        for conversation in relatives
+        if conversation.history.first_entry == first_entry
     }
-    if any(knowing.values()):
-        return max(known, key=lambda conversation: knowing.get(conversation.name, 0))
-    heard = answer_hashes(envelope)
+    if any(lengths.values()):
+        return max(relatives, key=lambda conversation: lengths.get(conversation.name, 0))
+    answers = answer_hashes(payload)
     shared = {
-        conversation.name: len(heard.intersection(conversation.history.answer_hashes))
-        for conversation in known
+        conversation.name: len(answers.intersection(conversation.history.answer_hashes))
+        for conversation in relatives
     }
-    return (
-        max(known, key=lambda conversation: shared[conversation.name])
-        if any(shared.values())
-        else None
-    )
+    if any(shared.values()):
+        return max(relatives, key=lambda conversation: shared[conversation.name])
+    return None
 
 
-def first_entry_hash(envelope: Payload) -> bytes:
-    """A hash of what a history begins with."""
-    return hash_message(envelope.codec.decode(envelope.entry(0), ()))
+def first_entry_hash(payload: Payload) -> bytes:
+    """Return a hash of the entry that a history begins with."""
+    return hash_message(payload.codec.decode(payload.entry(0), ()))
 
 
-def answer_hashes(envelope: Payload) -> frozenset[bytes]:
-    """The answers in a history that no other would have."""
-    return frozenset(filter(None, map(answer_hash, decode_all(envelope))))
+def answer_hashes(payload: Payload) -> frozenset[bytes]:
+    """Return hashes of the answers in a history that no other would have."""
+    return frozenset(filter(None, map(answer_hash, decode_all(payload))))
 
 
-def new_name(family: str, envelope: Payload, taken: Iterable[str]) -> str:
-    """A name for a new conversation, which says nothing of what was said: the same in every process, unless another
-    that is known here began in the same words."""
-    names, number, first = frozenset(taken), 0, first_entry_hash(envelope).hex()
+def new_name(family: str, payload: Payload, relatives: Iterable[Conversation]) -> str:
+    """Return a name for a new conversation, from which nothing that was sent can be read.
+
+    It is the same in every process, unless another of its *relatives* began with the same words.
+    """
+    names, number = {conversation.name for conversation in relatives}, 0
+    first = first_entry_hash(payload).hex()
     name = hash_parts("thread", family, first)
     while name in names:
         number += 1

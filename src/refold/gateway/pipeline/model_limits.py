@@ -1,10 +1,10 @@
-"""What fits each model: windows that are known, that upstreams told of, and that a refusal shows."""
+"""What fits each model: windows that are known, that upstreams name, and that a refusal shows."""
 
 from collections.abc import Mapping
 from threading import Lock
 from typing import Any, TypeVar
 
-from refold.gateway.conversations.turn import Turn
+from refold.gateway.conversations.conversations import Turn
 from refold.gateway.http.request_model import request_model
 from refold.gateway.messages import Incoming
 from refold.gateway.policy.policy import TokenLevels, levels_for
@@ -19,7 +19,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 MAX_MODELS = 1_000
-"""Models whose figures are remembered: names are what clients send, so there may be any number."""
+"""Models whose figures are remembered: clients may send any number of names."""
 SMALLEST_WINDOW = 500
 """Tokens that a window has at least; a smaller one is a misunderstanding."""
 
@@ -27,8 +27,8 @@ SMALLEST_WINDOW = 500
 class ModelLimits:
     """The figures of models, in tokens. Calls may come from several threads.
 
-    What an upstream told one caller holds for that caller (its credential) alone. An error's words are in part
-    the request's, and may come from another deployment of that name, so that they could shrink others' windows.
+    What an upstream tells one caller holds for that caller (its credential) alone. An error's words are in part the
+    request's, and may come from another deployment of that name: they could shrink others' windows.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -36,92 +36,95 @@ class ModelLimits:
         self._by_model: dict[str, TokenLevels] = {}
         self._learned: dict[ModelKey, TokenLevels] = {}
         self._answered: dict[ModelKey, int] = {}
-        """Tokens of the largest request that was answered since the last context error that told of a window."""
+        """Tokens of the largest request that was answered since the last context error that named a window."""
         self._largest: dict[ModelKey, int] = {}
-        """The same since the last one that was believed."""
+        """Tokens of the largest one since the last such error that was believed."""
 
     def for_turn(self, turn: Turn) -> TokenLevels:
-        """The figures for a request of a conversation, which may have been refused at fewer tokens."""
-        found, refused = self.for_model(turn.incoming, turn.model), turn.conversation.refused_at
-        if (
-            refused is None
-            or refused[0] != turn.model
-            or (found.window and found.window.room <= refused[1])
-        ):
-            return found
+        """Return the figures for a request of a conversation, which may have been refused at fewer tokens."""
+        levels, refused = self.for_model(turn.incoming, turn.model), turn.conversation.refused_at
+        if refused is None or refused[0] != turn.model:
+            return levels
+        if levels.window and levels.window.room <= refused[1]:
+            return levels
         return levels_for(self._settings, Window(refused[1]))
 
     def for_model(self, incoming: Incoming, model: str) -> TokenLevels:
-        """The figures for a caller's model at an upstream."""
-        told = self._learned.get(_model_key(incoming, model)) if self._learned else None
-        found = told or self._by_model.get(model)
-        if found is None:
-            found = levels_for(self._settings, self._window(model))
+        """Return the figures for a caller's model at an upstream."""
+        levels = self._learned.get(_model_key(incoming, model)) if self._learned else None
+        levels = levels or self._by_model.get(model)
+        if levels is None:
+            levels = levels_for(self._settings, self._window(model))
             with self._lock:
-                _put(self._by_model, model, found)
-        return found
-
-    def _window(self, model: str) -> Window | None:
-        """The window that settings or the table say."""
-        return find_window(model, self._settings.windows.get(model)).window
+                _put(self._by_model, model, levels)
+        return levels
 
     def usable_tokens(self, incoming: Incoming, model: str) -> int | None:
-        """Tokens that a request to *model* may have; None where its window is not known."""
+        """Return the tokens that a request to *model* may have; None if its window is not known."""
         window = self.for_model(incoming, model).window
         return window.room if window is not None else None
 
     def fits(self, incoming: Incoming, body: Mapping[str, Any]) -> bool:
-        """Does a request with this body, and its answer, fit the window of its model whatever its tokens are?"""
-        limits = self.for_model(incoming, request_model(incoming.path, body))
-        return fits_window(incoming.api, body, len(incoming.body), limits)
+        """Does a request with this body, and its answer, fit its model's window whatever its tokens are?"""
+        levels = self.for_model(incoming, request_model(incoming.path, body))
+        return fits_window(incoming.api, body, len(incoming.body), levels)
 
     def record_answer(self, incoming: Incoming, model: str, tokens: int) -> None:
-        """An upstream has answered a request of so many tokens, as they are estimated."""
-        place = _model_key(incoming, model)
-        if tokens > self._answered.get(place, 0):
+        """Note that an upstream has answered a request of so many estimated tokens."""
+        key = _model_key(incoming, model)
+        if tokens > self._answered.get(key, 0):
             with self._lock:
-                _put(self._answered, place, tokens)
-                _put(self._largest, place, max(tokens, self._largest.get(place, 0)))
+                _put(self._answered, key, tokens)
+                _put(self._largest, key, max(tokens, self._largest.get(key, 0)))
 
     def largest_answered(self, turn: Turn) -> int:
-        """Tokens of the largest request of this caller to this model that was answered, as they are estimated."""
+        """Return the estimated tokens of the caller's largest request to this model that was answered."""
         return self._largest.get(_model_key(turn.incoming, turn.model), 0)
 
-    def learn(self, turn: Turn, said: ErrorFigures, sent: int) -> ErrorFigures:
-        """Take the window that the upstream told of, and what can be true of the figures that it *said*. Where it told
-        of none, the *sent* tokens are too many for this conversation, and for it alone: nobody knows whether the
-        window was the reason."""
-        said = self._plausible(turn, said)
-        if said.limit:
-            window, place = self._window(turn.model), _model_key(turn.incoming, turn.model)
+    def learn(self, turn: Turn, figures: ErrorFigures, sent: int) -> ErrorFigures:
+        """Take the window that a context error tells of, and return what can be true of its *figures*.
+
+        If it tells of none, the *sent* tokens are too many for this conversation, and for it alone: nobody knows
+        whether the window was the reason.
+        """
+        figures = self._plausible(turn, figures)
+        if figures.limit:
+            window, key = self._window(turn.model), _model_key(turn.incoming, turn.model)
             with self._lock:
-                self._largest.pop(place, None)
-                if window is None or said.limit < window.room:
-                    _put(self._learned, place, levels_for(self._settings, Window(said.limit)))
+                self._largest.pop(key, None)
+                if window is None or figures.limit < window.room:
+                    _put(self._learned, key, levels_for(self._settings, Window(figures.limit)))
                 else:
-                    self._learned.pop(place, None)
-        elif sent and not said.output:
+                    self._learned.pop(key, None)
+        elif sent and not figures.output:
             before = turn.conversation.refused_at
             least = min(sent, before[1]) if before and before[0] == turn.model else sent
             turn.conversation.refused_at = turn.model, least
-        return said
+        return figures
 
-    def _plausible(self, turn: Turn, said: ErrorFigures) -> ErrorFigures:
-        """*said*, or nothing where it is below what is no window at all, or below half of what was answered: estimates
-        may be that wrong. Such a window is believed when it is told again before as much was answered once more."""
-        if not said.limit:
-            return said
+    def _window(self, model: str) -> Window | None:
+        """Return the window that settings or the table name."""
+        return find_window(model, self._settings.windows.get(model)).window
+
+    def _plausible(self, turn: Turn, figures: ErrorFigures) -> ErrorFigures:
+        """Return *figures*, or none if their limit is no window at all or below half of what was answered.
+
+        Estimates may be that wrong. Such a window is believed if it is told again before as much was answered once more.
+        """
+        if not figures.limit:
+            return figures
         with self._lock:
             answered = self._answered.pop(_model_key(turn.incoming, turn.model), 0)
-        return said if said.limit >= max(SMALLEST_WINDOW, answered // 2) else ErrorFigures()
+        is_plausible = figures.limit >= max(SMALLEST_WINDOW, answered // 2)
+        return figures if is_plausible else ErrorFigures()
 
 
 def _model_key(incoming: Incoming, model: str) -> ModelKey:
     return incoming.upstream, incoming.credential, model
 
 
-def _put(kept: dict[K, V], key: K, what: V) -> None:
-    """Keep it, in place of the oldest where there are MODELS."""
-    if key not in kept and len(kept) >= MAX_MODELS:
-        del kept[next(iter(kept))]
-    kept[key] = what
+def _put(table: dict[K, V], key: K, value: V) -> None:
+    """Put a value into *table*, in place of the oldest if there are MAX_MODELS."""
+    if key not in table and len(table) >= MAX_MODELS:
+        del table[next(iter(table))]
+    table[key] = value
