@@ -14,7 +14,7 @@ import pytest
 from gateway_processes import Process, running
 from raw_http import eventually
 from refold.gateway import Config, Upstream
-from refold.gateway.ops.multiprocess_metrics import Scrapes, summed
+from refold.gateway.ops.multiprocess_metrics import SharedMetrics, sum_metrics
 from refold.testing.scripted_server import Reply
 from refold.testing.scripted_upstream import Played, ScriptedUpstream
 
@@ -99,7 +99,7 @@ def test_c19_a_terminal_that_is_closed_ends_nothing(tmp_path, workers):
 def test_figures_are_summed_by_name_and_labels():
     one = '# HELP a_total Of a.\n# TYPE a_total counter\na_total{x="1 2"} 3\n# TYPE h histogram\nh_sum 0.5\nh_count 2\n'
     two = '# TYPE b gauge\nb 1\n# HELP a_total Of a.\n# TYPE a_total counter\na_total{x="1 2"} 4\na_total{x="3"} 1\n'
-    assert summed([one, two]).splitlines() == [
+    assert sum_metrics([one, two]).splitlines() == [
         "# HELP a_total Of a.",
         "# TYPE a_total counter",
         'a_total{x="1 2"} 7',
@@ -123,7 +123,7 @@ def left_by_another(place):
 def test_those_who_ask_at_once_are_all_answered(tmp_path):
     """While this process leaves its figures for others, as it does once a second."""
     left_by_another(tmp_path)
-    scrapes = Scrapes(tmp_path, lambda: COUNTED + b"# a comment\n" * 2_000)
+    scrapes = SharedMetrics(tmp_path, lambda: COUNTED + b"# a comment\n" * 2_000)
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: scrapes(), range(200)))
     assert all(b"refold_x_total 2\n" in answer for answer in answers)
@@ -133,8 +133,8 @@ def test_those_who_ask_at_once_are_all_answered(tmp_path):
 def test_where_figures_cannot_be_left_or_found_those_of_one_process_are_told(tmp_path):
     left_by_another(tmp_path)
     (tmp_path / str(os.getpid())).mkdir()
-    assert b"refold_x_total 2\n" in Scrapes(tmp_path, lambda: COUNTED)(), "the others' can be read still"
-    assert Scrapes(tmp_path / "gone", lambda: COUNTED)() == COUNTED
+    assert b"refold_x_total 2\n" in SharedMetrics(tmp_path, lambda: COUNTED)(), "the others' can be read still"
+    assert SharedMetrics(tmp_path / "gone", lambda: COUNTED)() == COUNTED
 
 
 def test_a_stream_is_finished_before_all_end(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from raw_http import statuses, talk
 from refold.gateway.app import Gateway
 from refold.gateway.config.config import Config, parse_config
-from refold.gateway.config.sites import Sites, allowed_sites, check_site
+from refold.gateway.config.sites import Sites, check_site, sites_for
 from refold.gateway.config.toml import ConfigError
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import serving
@@ -67,7 +67,7 @@ def test_c13_names_that_are_configured_are_ours_and_elsewhere_any_is() -> None:
         (open_to_all, away, ""),
         (named, away, "foreign_host"),
     ):
-        assert reason(allowed_sites(config, scope), host="evil.example") == expected
+        assert reason(sites_for(config, scope), host="evil.example") == expected
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 from refold.gateway.admin import Admin
 from refold.gateway.config.config import Config
-from refold.gateway.config.sites import allowed_sites, check_site
+from refold.gateway.config.sites import check_site, sites_for
 from refold.gateway.http.body import ClientDisconnected, Receive
 from refold.gateway.http.caller import ON_DISCONNECT, AccessLogEntry, Caller, Send, clock
 from refold.gateway.http.client import HTTPClient
@@ -139,7 +139,7 @@ class Gateway:
             )
 
     def _check_site(self, head: RequestHead, scope: Mapping[str, Any]) -> None:
-        stranger = check_site(head.first_values, allowed_sites(self.config, scope))
+        stranger = check_site(head.first_values, sites_for(self.config, scope))
         if stranger is not None:
             raise stranger
 

@@ -24,7 +24,7 @@ from refold.gateway.http.server_protocol import create_protocol
 from refold.gateway.ledger.open import create_writer
 from refold.gateway.ops.logs import LOGGER, configure_logging
 from refold.gateway.ops.metrics import Counters
-from refold.gateway.ops.multiprocess_metrics import Scrapes
+from refold.gateway.ops.multiprocess_metrics import SharedMetrics
 from refold.gateway.ops.processes import Supervisor, ignore_hangup
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.memory import SQLiteMemories
@@ -135,7 +135,7 @@ def _serve(config: Config, listening: socket.socket, figures: str = "") -> None:
     peers = Peers(Path(figures), config.salt) if figures else None
     app = create_gateway(config, peers=peers)
     if figures:
-        app.scrape = Scrapes(Path(figures), app.render_metrics)
+        app.scrape = SharedMetrics(Path(figures), app.render_metrics)
         app.scrape.start()
     _tune_garbage_collector()
     create_server(config, app).run(sockets=[listening, *([peers.listen()] if peers else [])])

@@ -122,7 +122,7 @@ def has_key(head: RequestHead, key_headers: frozenset[bytes] = frozenset()) -> b
 def _find_claim(head: RequestHead, upstream: Upstream) -> tuple[str, str, str] | None:
     """The upstream's name, an issuer whose tokens it checks, and who the one token of the request was issued to."""
     tokens = [value for name, value in head.headers if name == b"authorization"]
-    issuers = upstream.trusted_issuers
+    issuers = upstream.issuer_patterns
     if len(tokens) != 1 or not issuers or len(tokens[0]) > _LARGEST_TOKEN:
         return None
     scheme, _, token = decode_header(tokens[0]).partition(" ")

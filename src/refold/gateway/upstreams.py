@@ -58,7 +58,7 @@ class Upstream:
             raise ValueError(f"no API is called {strange[0]!r}; there are {', '.join(APIS)}")
 
     @property
-    def trusted_issuers(self) -> tuple[str, ...]:
+    def issuer_patterns(self) -> tuple[str, ...]:
         """Its issuers; Amazon checks its own signatures."""
         parts = urlsplit(self.url)
         is_amazon = parts.scheme == "https" and (parts.hostname or "").endswith(".amazonaws.com")

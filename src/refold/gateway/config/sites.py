@@ -30,7 +30,7 @@ class Sites:
     checks_names: bool = True
 
 
-def allowed_sites(config: Config, scope: Mapping[str, Any]) -> Sites:
+def sites_for(config: Config, scope: Mapping[str, Any]) -> Sites:
     """Who may ask for what is passed on. Names matter where this machine alone can connect: a page whose own name was made
     to lead here (DNS rebinding) is one more program on it. Elsewhere they matter once some are configured."""
     at = scope.get("server")
@@ -77,10 +77,10 @@ def _is_admitted(origin: str, host: str, headers: Headers, sites: Sites) -> bool
     scheme, _, place = origin.partition("://")
     if scheme in {"http", "https"}:
         return _is_this_machine(_host_name(f"//{place}")) or (sites.allows_local and place == host)
-    return sites.allows_local and (origin != "null" or _passed_preflight(headers))
+    return sites.allows_local and (origin != "null" or _has_preflight_headers(headers))
 
 
-def _passed_preflight(headers: Headers) -> bool:
+def _has_preflight_headers(headers: Headers) -> bool:
     """Does a request hold what a page's browser sends only after a preflight? Any page can have the origin `null`, but its
     preflight is refused; an application that switched that check off (as Electron's can) comes through."""
     if headers.keys() & set(_KEYS):

@@ -295,4 +295,4 @@ class LimitedProtocol(HttpToolsProtocol):
 
 def create_protocol(limits: Limits) -> type[LimitedProtocol]:
     """The protocol with these limits."""
-    return type("Guarded", (LimitedProtocol,), {"_limits": limits})
+    return type("LimitedProtocol", (LimitedProtocol,), {"_limits": limits})

@@ -99,13 +99,13 @@ class Timings:
 
 def render(counters: Counters, timings: Timings, gauges: Iterable[tuple[str, float]] = ()) -> bytes:
     """Everything, for one scrape."""
-    lines = [*_counted(counters), *timings.lines()]
+    lines = [*_counter_lines(counters), *timings.lines()]
     for name, value in gauges:
         lines += [*_heading(name, f"refold_{name}", "gauge"), f"refold_{name} {value:g}"]
     return ("\n".join(lines) + "\n").encode()
 
 
-def _counted(counters: Counters) -> Iterator[str]:
+def _counter_lines(counters: Counters) -> Iterator[str]:
     values = counters.values()
     for name, keys in groupby(sorted(values), key=lambda key: key[0]):
         yield from _heading(name, f"refold_{name}_total", "counter")
@@ -120,9 +120,9 @@ def _heading(name: str, full: str, kind: str) -> Iterator[str]:
 
 
 def _labels(labels: Labels) -> str:
-    inside = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels)
+    inside = ",".join(f'{name}="{_escape(value)}"' for name, value in labels)
     return f"{{{inside}}}" if inside else ""
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

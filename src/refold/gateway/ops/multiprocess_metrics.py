@@ -7,11 +7,11 @@ from pathlib import Path
 from threading import Lock, Thread
 from time import sleep
 
-EVERY = 1.0
+WRITE_SECONDS = 1.0
 """Seconds between two looks at what a process has counted."""
 
 
-class Scrapes:
+class SharedMetrics:
     """What the processes that share the directory *place* have counted. *own* renders this one's metrics.
 
     Every process leaves its figures there once in EVERY seconds. Those of one that has ended still count,
@@ -30,13 +30,13 @@ class Scrapes:
         own = self._own()
         with suppress(OSError):  # what is missing is what others ask this process for
             self._write(own)
-        return summed((own.decode(), *self._others())).encode()
+        return sum_metrics((own.decode(), *self._others())).encode()
 
     def _leave(self) -> None:
         while True:
             with suppress(OSError):  # the next time, perhaps
                 self._write(self._own())
-            sleep(EVERY)
+            sleep(WRITE_SECONDS)
 
     def _write(self, own: bytes) -> None:
         file = self._place / str(os.getpid())
@@ -54,11 +54,11 @@ class Scrapes:
                     yield text if _is_alive(int(file.name)) else _without_gauges(text)
 
 
-def summed(texts: Iterable[str]) -> str:
+def sum_metrics(texts: Iterable[str]) -> str:
     """Metrics in Prometheus' text format, each sample the sum of those of the same name and labels."""
     heads, samples = dict[str, list[str]](), dict[str, dict[str, float]]()
     for text in texts:
-        for name, line in _lines(text):
+        for name, line in _iter_lines(text):
             if line.startswith("#"):
                 if line not in heads.setdefault(name, []):
                     heads[name].append(line)
@@ -77,7 +77,7 @@ def summed(texts: Iterable[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _lines(text: str) -> Iterator[tuple[str, str]]:
+def _iter_lines(text: str) -> Iterator[tuple[str, str]]:
     """Each line with the metric that it belongs to."""
     name = ""
     for line in filter(None, text.splitlines()):
@@ -87,8 +87,8 @@ def _lines(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _without_gauges(text: str) -> str:
-    gauges = {name for name, line in _lines(text) if line == f"# TYPE {name} gauge"}
-    return "\n".join(line for name, line in _lines(text) if name not in gauges)
+    gauges = {name for name, line in _iter_lines(text) if line == f"# TYPE {name} gauge"}
+    return "\n".join(line for name, line in _iter_lines(text) if name not in gauges)
 
 
 def _is_alive(process: int) -> bool:
