@@ -208,9 +208,9 @@ def test_conformance_36_an_overflow_is_put_again_in_a_smaller_size():
 
 
 def test_conformance_36_an_overflow_is_known_by_its_fault():
-    answer = Answer("", "error", "HTTP 400", fault=Failure("overflow"))
+    answer = Answer("", "error", "HTTP 400", failure=Failure("overflow"))
     assert judge_answer(answer).kind == "overflow"
-    assert judge_answer(Answer("", "error", "too many tokens per minute", fault=Failure("rate"))).kind == "failed"
+    assert judge_answer(Answer("", "error", "too many tokens per minute", failure=Failure("rate"))).kind == "failed"
 
 
 @pytest.mark.parametrize("calls", [1, 2, 5])

@@ -82,7 +82,7 @@ def test_text_usage_model_and_cost(make: Any, colour: str) -> None:
     """S0-30 S2-49 S4-12: a model of one's own choice answers, and what it cost is known."""
     given, received = answer(make, colour, Reply("总结: done.", usage=(1_000, 50, 400)), price=(2.0, 10.0, 0.5))
     assert given.text == "总结: done."
-    assert (given.finish, given.calls, given.fault) == ("stop", 1, None)
+    assert (given.finish, given.calls, given.failure) == ("stop", 1, None)
     assert given.model == "m-1"
     assert given.usage == Usage(1_000, 50, 400)
     assert given.cost == pytest.approx((600 * 2 + 400 * 0.5 + 50 * 10) / 1e6)
@@ -113,7 +113,7 @@ def test_conformance_33_finish_reasons_have_one_name(make: Any, colour: str, fin
     """Every provider's word for a cut-off, a filter or a tool call reaches the summarizer as ours."""
     given, _ = answer(make, colour, Reply("half a summ", finish=finish))
     assert given.finish == finish
-    assert given.fault is None
+    assert given.failure is None
 
 
 @pytest.mark.parametrize("make", [openai_chat, http, anthropic_messages], ids=lambda make: make.__name__)
@@ -150,9 +150,9 @@ def test_refusals_are_told_apart(make: Any, colour: str, reply: Reply, kind: str
     """S2-10: what may pass is told from what will not, and the key is in neither."""
     given, received = answer(make, colour, reply)
     assert (given.text, given.finish, given.usage) == ("", "error", None)
-    assert given.fault is not None
-    assert (given.fault.kind, given.fault.passes) == (kind, passes)
-    assert given.fault.retry_after == reply.retry_after
+    assert given.failure is not None
+    assert (given.failure.kind, given.failure.is_transient) == (kind, passes)
+    assert given.failure.retry_after == reply.retry_after
     assert received is not None
     assert given.error and len(given.error) <= 240 and "\n" not in given.error
     assert KEY not in given.error
@@ -163,7 +163,7 @@ def test_refusals_are_told_apart(make: Any, colour: str, reply: Reply, kind: str
 def test_a_cut_connection_is_a_failure_that_passes(make: Any, colour: str) -> None:
     given, _ = answer(make, colour, Reply("a long summary " * 100, cut=True))
     assert given.finish == "error"
-    assert given.fault is not None and given.fault.passes
+    assert given.failure is not None and given.failure.is_transient
 
 
 @every_model
@@ -172,7 +172,7 @@ def test_nobody_listening_is_a_failure_that_passes(make: Any, colour: str) -> No
     with ScriptedServer() as server:
         model = make(server.url, colour=colour)
     given = asyncio.run(model.acall(ASK)) if colour == "async" else model(ASK)
-    assert given.fault.passes
+    assert given.failure.is_transient
 
 
 @every_model
@@ -187,7 +187,7 @@ def test_a_reply_that_is_no_answer(make: Any, colour: str) -> None:
 @both_colours
 def test_a_slow_server_is_a_timeout(make: Any, colour: str) -> None:
     given, _ = answer(make, colour, Reply("late", delay=30), timeout=0.2)
-    assert given.fault is not None and given.fault.kind == "timeout"
+    assert given.failure is not None and given.failure.kind == "timeout"
 
 
 @every_model
@@ -196,7 +196,7 @@ def test_what_is_left_of_a_deadline_bounds_a_call(make: Any, colour: str) -> Non
     with ScriptedServer([Reply("late", delay=30)]) as server:
         model = make(server.url, colour=colour, timeout=60)
         given = asyncio.run(model.acall(ASK, 0.2)) if colour == "async" else model(ASK, 0.2)
-    assert given.fault.kind == "timeout"
+    assert given.failure.kind == "timeout"
 
 
 ASYNC = [openai_chat, openai_responses, anthropic_messages, http, litellm_openai]
@@ -309,6 +309,6 @@ def test_http_carries_no_key_to_another_address() -> None:
 def test_an_error_inside_a_good_reply_counts_as_one() -> None:
     """Routers put the error of the provider behind them into a reply with status 200."""
     given, _ = answer(http, "sync", Reply(body='{"error": {"code": 429, "message": "upstream is busy"}}'))
-    assert given.fault is not None and given.fault.kind == "rate"
+    assert given.failure is not None and given.failure.kind == "rate"
     given, _ = answer(http, "sync", Reply(body="<html>"))
-    assert given.fault is not None and given.fault.kind == "reply"
+    assert given.failure is not None and given.failure.kind == "reply"

@@ -42,7 +42,7 @@ class Time:
 
 
 def error(kind: FailureKind, retry_after: float | None = None) -> Answer:
-    return Answer("", "error", f"it was {kind}", fault=Failure(kind, retry_after))
+    return Answer("", "error", f"it was {kind}", failure=Failure(kind, retry_after))
 
 
 @dataclass
@@ -122,8 +122,8 @@ def test_conformance_36_calls_are_bounded_and_the_last_failure_is_typed(colour: 
 def test_conformance_36_an_overflow_is_told_though_another_model_failed_later(colour: Colour) -> None:
     """It is the one failure that a summarizer can do something about."""
     answer = colour.run(Fallback(ScriptedModel([error("overflow")]), ScriptedModel([error("auth")])))
-    assert answer is not None and answer.fault is not None
-    assert (answer.fault.kind, answer.calls) == ("overflow", 2)
+    assert answer is not None and answer.failure is not None
+    assert (answer.failure.kind, answer.calls) == ("overflow", 2)
 
 
 @both_colours
@@ -137,7 +137,7 @@ def test_an_answer_is_not_asked_again_however_it_ended(colour: Colour, finish: s
 
 @both_colours
 def test_calls_tokens_and_cost_add_up(colour: Colour) -> None:
-    first = ScriptedModel([Answer("", "error", "cut", usage=Usage(10, 2), cost=0.25, fault=Failure("connection"))] * 9)
+    first = ScriptedModel([Answer("", "error", "cut", usage=Usage(10, 2), cost=0.25, failure=Failure("connection"))] * 9)
     second = ScriptedModel([Answer("ok", usage=Usage(100, 20, 50), cost=0.5, model="m-2")])
     answer = colour.run(Fallback(first, second, tries=2, clock=Time().clock))
     assert answer is not None
@@ -181,14 +181,14 @@ def test_a_slow_model_is_cancelled_at_the_deadline() -> None:
         return Answer("late")
 
     answer = asyncio.run(Fallback(slow, deadline=1.0).acall(ASK))
-    assert answer is not None and answer.fault is not None
-    assert (answer.fault.kind, ended) == ("timeout", [True])
+    assert answer is not None and answer.failure is not None
+    assert (answer.failure.kind, ended) == ("timeout", [True])
 
 
 def test_the_time_left_is_the_clients_timeout() -> None:
     with ScriptedServer([Reply("late", delay=3_600)]) as server:
         answer = Fallback(HTTPModel(f"{server.url}/v1", "m"), deadline=1.0)(ASK)
-    assert answer is not None and answer.fault is not None and answer.fault.kind == "timeout"
+    assert answer is not None and answer.failure is not None and answer.failure.kind == "timeout"
 
 
 @both_colours
@@ -211,7 +211,7 @@ def test_conformance_50_the_breaker_opens_for_automatic_runs_only_and_success_cl
     assert [colour.run(fallback).error for _ in range(3)] == ["it was auth"] * 3
     refused = colour.run(fallback)
     assert refused is not None
-    assert (refused.calls, refused.fault, len(model.asked)) == (0, Failure("breaker"), 3)
+    assert (refused.calls, refused.failure, len(model.asked)) == (0, Failure("breaker"), 3)
     assert refused.error == "not asked: 3 failures in a row, the last: it was auth"
     assert colour.run(fallback.manual).error == "it was auth"
     assert fallback.breaker.is_open
@@ -242,7 +242,7 @@ def test_ladders_may_share_a_breaker() -> None:
     breaker = CircuitBreaker(failures=1)
     Fallback(ScriptedModel([error("auth")]), breaker=breaker)(ASK)
     other = ScriptedModel(["ok"])
-    assert Fallback(other, breaker=breaker)(ASK).fault == Failure("breaker")
+    assert Fallback(other, breaker=breaker)(ASK).failure == Failure("breaker")
     assert other.asked == []
 
 

@@ -15,7 +15,7 @@ from refold import models
 from refold.core.strategy import Answer, Ask, Failure
 from refold.messages import Message, Text
 from refold.models import HTTPModel, Model, as_model, as_text_model
-from refold.models.errors import fault_of_exception, fault_of_status, retry_after, shorten_error
+from refold.models.errors import failure_of_exception, failure_of_status, retry_after, shorten_error
 from refold.models.model import with_cost
 from refold.models.requests import OPENING, alternating_turns
 from refold.models.responses import strip_reasoning
@@ -73,7 +73,7 @@ def test_what_a_function_raises_is_an_answer(function: Any) -> None:
     model = as_text_model(function)
     for answer in (model(ASK), asyncio.run(model.acall(ASK))):
         assert answer is not None
-        assert (answer.finish, answer.fault) == ("error", Failure("connection"))
+        assert (answer.finish, answer.failure) == ("error", Failure("connection"))
         assert answer.error == "ConnectionResetError: *** is no good"
 
 
@@ -175,12 +175,12 @@ def test_how_long_to_wait_until_a_date() -> None:
     ],
 )
 def test_statuses_have_sorts(status: int, text: str, kind: str) -> None:
-    assert fault_of_status(status, text, {}).kind == kind
+    assert failure_of_status(status, text, {}).kind == kind
 
 
 def test_an_exception_of_no_known_kind_will_not_pass() -> None:
-    assert fault_of_exception(ValueError("x")) == Failure("other")
-    assert fault_of_exception(TimeoutError()).passes
+    assert failure_of_exception(ValueError("x")) == Failure("other")
+    assert failure_of_exception(TimeoutError()).is_transient
 
 
 def test_cache_writes_have_their_price() -> None:
@@ -204,7 +204,7 @@ def test_a_used_up_script_and_an_unknown_path_are_refused() -> None:
     with ScriptedServer() as server:
         for url in (f"{server.url}/v1", f"{server.url}/else/chat/completions/no"):
             answer = HTTPModel(url, "m")(Ask("x"))
-            assert answer.fault == Failure("request")
+            assert answer.failure == Failure("request")
             assert "no more replies" in answer.error
 
 

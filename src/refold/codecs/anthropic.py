@@ -64,7 +64,7 @@ _NOT_OURS = frozenset({"tool_calls", "tool_call_id", "function_call", "reasoning
 def rules(body: Mapping[str, Any]) -> Rules:
     """Return what the Messages API refuses.
 
-    A model not known to be older binds its thinking; if none is named it may be either (AN-6, AN-7).
+    A model not known to be older binds its thinking; without a name it may be either (AN-6, AN-7).
     """
     return Rules(RULES, alternate=True, thinking=_binding(body.get("model")), continuity=GROWN)
 

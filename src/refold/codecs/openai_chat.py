@@ -84,7 +84,7 @@ def is_system(item: Wire) -> bool:
     return isinstance(item, dict) and item.get("role") in ("system", "developer")
 
 
-def system(body: Mapping[str, Any], head: Sequence[Wire]) -> tuple[Part, ...]:  # noqa: ARG001 - the protocol's
+def system(body: Mapping[str, Any], head: Sequence[Wire]) -> tuple[Part, ...]:  # noqa: ARG001
     """Return the leading system and developer messages."""
     return tuple(chain.from_iterable(decode(item, ()).parts for item in head))
 

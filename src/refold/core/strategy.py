@@ -23,7 +23,7 @@ class End(Generic[T]):
 
 
 def advance(run: Generator[S, Any, T], reply: Any = None) -> S | End[T]:
-    """The next step of *run*, which is sent *reply*; its end where it has no more."""
+    """Return the next step of *run*, which is sent *reply*, or its end."""
     try:
         return run.send(reply)
     except StopIteration as done:
@@ -31,7 +31,7 @@ def advance(run: Generator[S, Any, T], reply: Any = None) -> S | End[T]:
 
 
 def map_steps(run: Generator[S, Any, T], change: Callable[[S], Any]) -> Generator[Any, Any, T]:
-    """*run*, every step changed by *change* before whoever drives this sees it."""
+    """Change every step of *run* by *change* before the driver sees it."""
     step = advance(run)
     while not isinstance(step, End):
         step = advance(run, (yield change(step)))
@@ -43,7 +43,7 @@ class Ask:
     """A strategy's request to a model. Whoever drives the strategy answers it.
 
     It goes out as a request of its own: *system*, then *messages*, then *prompt* as the last user
-    message. Where *view* is given and the answering model is the one the conversation is with, it
+    message. If *view* is given and the answering model is the one the conversation is with, it
     may go out as that view's own request (same system prompt, tools and messages, which the
     provider has cached) with *prompt* as the last user message instead of *system* and *messages*.
     """
@@ -78,25 +78,25 @@ FailureKind = Literal[
 
 
 class Failure(NamedTuple):
-    """Of what sort a failure to answer was, for whoever decides what to do next."""
+    """The kind of a failure to answer, which decides what to do next."""
 
     kind: FailureKind
-    """`rate` (limit reached), `overload` (the server's own error), `timeout`, `connection` (refused or
-    cut), `reply` (nothing that could be read): these pass. `overflow` (the request exceeds the
-    model's window), `auth`, `quota` (no money left), `request` (refused as it is), `breaker` (not
-    even tried), `other`: asking the same again would not help."""
+    """Transient are `rate` (limit reached), `overload` (the server's own error), `timeout`,
+    `connection` (refused or cut) and `reply` (nothing that can be read). Asking the same again does
+    not help with `overflow` (the request exceeds the model's window), `auth`, `quota` (no money
+    left), `request` (refused as it is), `breaker` (not even tried) and `other`."""
     retry_after: float | None = None
-    """Seconds to wait, where the server said so."""
+    """Seconds to wait, if the server says so."""
 
     @property
-    def passes(self) -> bool:
+    def is_transient(self) -> bool:
         """May the same request succeed a little later?"""
         return self.kind in ("rate", "overload", "timeout", "connection", "reply")
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a model said to an `Ask`, or why none did."""
+    """A model's answer to an `Ask`, or why there is none."""
 
     text: str
     finish: str = "stop"
@@ -105,17 +105,17 @@ class Answer:
     error: str = ""
     model: str = ""
     usage: Usage | None = None
-    """Tokens of all calls made for it, where the provider told."""
+    """Tokens of all calls made for it, if the provider reports them."""
     calls: int = 1
     """How many calls were made for it, retries included."""
     cost: float = 0.0
-    """US dollars, where prices are known."""
-    fault: Failure | None = None
-    """Of what sort an `error` is, where that is known."""
+    """US dollars, if prices are known."""
+    failure: Failure | None = None
+    """The kind of an `error`, if it is known."""
 
 
 class Ending(NamedTuple):
-    """How a strategy says its run ended, where its edits alone do not tell."""
+    """How a strategy's run ended, if its edits alone do not tell."""
 
     outcome: Outcome
     """`degraded`: it fell back on less than was asked for; `rejected`: what a model answered was no
@@ -146,15 +146,17 @@ class Strategy(Protocol):
 
 
 def full_repr(strategy: Any) -> str:
-    """Return the repr of a strategy that is a dataclass, with every setting, positional ones first;
-    functions by their names, so that it is the same in every process."""
+    """Return the repr of a dataclass strategy with every setting, positional ones first.
+
+    Functions are given by their names, so that it is the same in every process.
+    """
     ordered = sorted(fields(strategy), key=lambda setting: bool(setting.kw_only))
     settings = ((setting.name, getattr(strategy, setting.name)) for setting in ordered)
-    spelled = (
+    arguments = (
         f"{name}={value.__qualname__ if isinstance(value, FunctionType) else repr(value)}"
         for name, value in settings
     )
-    return f"{type(strategy).__name__}({', '.join(spelled)})"
+    return f"{type(strategy).__name__}({', '.join(arguments)})"
 
 
 def is_local(strategy: Strategy) -> bool:
@@ -166,12 +168,14 @@ class Summary(NamedTuple):
     """What a summarizer returns."""
 
     text: str
-    """Empty where there is none to offer."""
+    """Empty if there is none to offer."""
     ending: Ending | None = None
-    """How it went, where the text alone does not tell: `degraded` to what, `rejected` or `failed` why."""
+    """How it went, if the text alone does not tell: why it is `degraded`, `rejected`, `failed`."""
 
 
 Summarizer = Callable[[View, int, int, int], Generator[Ask, Answer | None, Summary]]
-"""Summarises `messages[start:stop]` of a view: `(view, start, stop, max_tokens)`. It may `yield Ask`
-to have a model answer. The text, wrapped by `refold.text.summary_wrapper.wrap_summary`, must not exceed *max_tokens* by
-`view.profile.count`."""
+"""Summarises `messages[start:stop]` of a view: `(view, start, stop, max_tokens)`.
+
+It may `yield Ask` to have a model answer. The text, wrapped by
+`refold.text.summary_wrapper.wrap_summary`, has at most *max_tokens* by `view.profile.count`.
+"""

@@ -120,7 +120,7 @@ def _read(data: bytes) -> Answer:
     try:
         reply = json.loads(data)
     except ValueError:
-        return Answer("", "error", "the reply is no JSON", fault=Failure("reply"))
+        return Answer("", "error", "the reply is no JSON", failure=Failure("reply"))
     return read_chat(reply if isinstance(reply, Mapping) else {})
 
 

@@ -60,7 +60,7 @@ def answer_of_exception(error: Exception, secrets: Iterable[str | None] = ()) ->
         "",
         "error",
         shorten_error(f"{type(error).__name__}: {error}", secrets),
-        fault=fault_of_exception(error),
+        failure=failure_of_exception(error),
     )
 
 
@@ -72,13 +72,13 @@ def answer_of_status(
         "",
         "error",
         shorten_error(f"HTTP {status}: {text}", secrets),
-        fault=fault_of_status(status, text, headers),
+        failure=failure_of_status(status, text, headers),
     )
 
 
 def answer_of_timeout(seconds: float) -> Answer:
     """Return the answer of a model that gave none in time."""
-    return Answer("", "error", f"no answer within {seconds:.3g} seconds", fault=Failure("timeout"))
+    return Answer("", "error", f"no answer within {seconds:.3g} seconds", failure=Failure("timeout"))
 
 
 def shorten_error(text: str, secrets: Iterable[str | None] = ()) -> str:
@@ -89,7 +89,7 @@ def shorten_error(text: str, secrets: Iterable[str | None] = ()) -> str:
     return " ".join(_SECRET.sub("***", text[:_READ]).split())[:ERROR_LIMIT]
 
 
-def fault_of_exception(error: Exception) -> Failure:
+def failure_of_exception(error: Exception) -> Failure:
     """Classify an exception of any SDK."""
     name, status = type(error).__name__, getattr(error, "status_code", None)
     if isinstance(error, TimeoutError) or "Timeout" in name:
@@ -101,11 +101,11 @@ def fault_of_exception(error: Exception) -> Failure:
     if "ResponseValidation" in name:
         return Failure("reply")
     if isinstance(status, int):
-        return fault_of_status(status, str(error), _headers(error))
+        return failure_of_status(status, str(error), _headers(error))
     return Failure("other")
 
 
-def fault_of_status(status: int, text: str, headers: Mapping[str, str]) -> Failure:
+def failure_of_status(status: int, text: str, headers: Mapping[str, str]) -> Failure:
     """Classify a reply by its status, text and headers."""
     if status == 429 and _QUOTA.search(text[:_READ]):
         return Failure("quota")

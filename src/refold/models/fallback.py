@@ -178,7 +178,7 @@ class Fallback:
         if not (self._manual or self.breaker.allows()):
             failures, error = self.breaker.failures_in_a_row, self.breaker.last_error
             reason = f"not asked: {failures} failures in a row, the last: {error}"
-            return Answer("", "error", reason, calls=0, fault=Failure("breaker"))
+            return Answer("", "error", reason, calls=0, failure=Failure("breaker"))
         answer = yield from self._ask_models(
             self.deadline if within is None else min(within, self.deadline)
         )
@@ -225,12 +225,12 @@ class Fallback:
         if (
             answer is None
             or answer.finish != "error"
-            or answer.fault is None
-            or not answer.fault.passes
+            or answer.failure is None
+            or not answer.failure.is_transient
         ):
             return None
         grown = min(self.first_pause * 2**attempt, self.longest_pause) * random.uniform(0.5, 1)
-        wait = max(grown, answer.fault.retry_after or 0.0)
+        wait = max(grown, answer.failure.retry_after or 0.0)
         return wait if wait <= self.longest_pause else None
 
 
@@ -251,7 +251,7 @@ class CallTotals:
         self.calls, self.cost = self.calls + answer.calls, self.cost + answer.cost
         self.usages += [answer.usage] if answer.usage else []
         if answer.finish == "error" and not (
-            self.worst and self.worst.fault and self.worst.fault.kind == "overflow"
+            self.worst and self.worst.failure and self.worst.failure.kind == "overflow"
         ):
             self.worst = answer
 

@@ -122,7 +122,7 @@ def _unreadable(reply: Mapping[str, Any]) -> Answer:
     code, text = error.get("code"), str(error.get("message") or "the reply holds no answer")
     if isinstance(code, int) and code >= 400:
         return answer_of_status(code, text, {})
-    return Answer("", "error", shorten_error(text), fault=Failure("reply"))
+    return Answer("", "error", shorten_error(text), failure=Failure("reply"))
 
 
 def _object(value: Any) -> Mapping[str, Any]:

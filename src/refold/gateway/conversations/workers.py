@@ -132,7 +132,7 @@ class Workers:
             question.cancel()
             return _timeout_answer()
         except Exception as error:  # noqa: BLE001 - a model that fails must not stop a request
-            return Answer("", "error", type(error).__name__, fault=Failure("other"))
+            return Answer("", "error", type(error).__name__, failure=Failure("other"))
         finally:
             job.questions.remove(question)
 
@@ -201,7 +201,7 @@ async def _await(ask: AsyncAsker, question: Ask) -> Answer | None:
 
 
 def _timeout_answer() -> Answer:
-    return Answer("", "error", "the model took too long", calls=1, fault=Failure("timeout"))
+    return Answer("", "error", "the model took too long", calls=1, failure=Failure("timeout"))
 
 
 def _consume_error(done: "asyncio.Future[Any]") -> None:

@@ -78,8 +78,8 @@ def without_reasoning(text: str) -> str:
 
 
 def _is_overflow(answer: Answer) -> bool:
-    if answer.fault is not None and answer.fault.kind != "other":
-        return answer.fault.kind == "overflow"
+    if answer.failure is not None and answer.failure.kind != "other":
+        return answer.failure.kind == "overflow"
     return bool(_TOO_LONG.search(answer.error))
 
 
