@@ -286,11 +286,11 @@ def test_the_current_request_is_found_in_recorded_requests(shared: Path) -> None
         for line in path.read_text().splitlines():
             row = json.loads(line)
             try:
-                envelope = open_payload(row["body"])
+                payload = open_payload(row["body"])
             except (FormatError, TypeError):
                 continue
-            said = list(map(closed, decode_all(envelope)))
-            if not said or request_kind(Incoming(envelope.codec.NAME, "", row["path"], (), b""), envelope):
+            said = list(map(closed, decode_all(payload)))
+            if not said or request_kind(Incoming(payload.codec.NAME, "", row["path"], (), b""), payload):
                 continue
             found = asked_in(said)
             if not any(map(PERSON.search, (message.text for message in said if message.role == "user"))):

@@ -245,8 +245,8 @@ class LLM:
     def _prompt(self) -> Prompt:
         if self._codec is None:
             return Prompt(tuple(self.history))
-        envelope = replace(open_payload(self.history, self._codec), head=0)
-        return Prompt(tuple(decode_all(envelope)))
+        payload = replace(open_payload(self.history, self._codec), head=0)
+        return Prompt(tuple(decode_all(payload)))
 
     def _entries(self, before: Prompt, after: Prompt) -> list[Any]:
         """The entries of *after*: those of messages that were there before are what they were."""
