@@ -1,17 +1,15 @@
-"""Who speaks: the person, operators, the client about the surroundings, tools. Decided here, for everything else."""
+"""Who speaks: the person, operators, the client about the surroundings, tools."""
 
-from refold.speakers.segments import Segment, own_words, read_ran_command, segments, steering_texts
-from refold.speakers.verbatim import (
-    Verbatim,
+from refold.speakers.request import (
     current_request,
-    find_verbatim,
-    find_verbatim_in,
     has_person,
     is_request,
     request_text,
     segment_messages,
     view_segments,
 )
+from refold.speakers.segments import Segment, own_words, read_ran_command, segments, steering_texts
+from refold.speakers.verbatim import Verbatim, find_verbatim, find_verbatim_in
 
 __all__ = [
     "Segment",

@@ -6,22 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from refold.summarizers.forms.sections import (
-    bullet_list,
-    clean_items,
-    comparison_key,
-    has_content,
-    list_items,
-    merge_items,
-)
-from refold.summarizers.forms.tags import (
-    element_content,
-    escape,
-    find_elements,
-    opening_tag,
-    strip_scratchpads,
-    unescape,
-)
+from refold.summarizers.forms import sections, tags
 from refold.summarizers.heuristic.digest import state_after
 
 ROOT = "state_snapshot"
@@ -87,11 +72,15 @@ class Snapshot:
         paths = {f.path.strip(): (f.state, f.note.strip()) for f in self.file_system_state}
         steps = {step.text.strip(): step.status for step in self.current_plan}
         goal = self.overall_goal.strip()
-        files = tuple(File(path, *rest) for path, rest in paths.items() if has_content(path))
-        plan = tuple(Step(text, status) for text, status in steps.items() if has_content(text))
-        object.__setattr__(self, "overall_goal", goal if has_content(goal) else "")
-        object.__setattr__(self, "key_knowledge", clean_items(self.key_knowledge))
-        object.__setattr__(self, "recent_actions", clean_items(self.recent_actions))
+        files = tuple(
+            File(path, *rest) for path, rest in paths.items() if sections.has_content(path)
+        )
+        plan = tuple(
+            Step(text, status) for text, status in steps.items() if sections.has_content(text)
+        )
+        object.__setattr__(self, "overall_goal", goal if sections.has_content(goal) else "")
+        object.__setattr__(self, "key_knowledge", sections.clean_items(self.key_knowledge))
+        object.__setattr__(self, "recent_actions", sections.clean_items(self.recent_actions))
         object.__setattr__(self, "file_system_state", files)
         object.__setattr__(self, "current_plan", plan)
 
@@ -132,8 +121,7 @@ class SnapshotForm:
     template = TEMPLATE
 
     def parse(self, text: str) -> Snapshot | None:
-        """The snapshot in *text*; None without a goal section and another one, or with nothing in
-        them. Of several goals the first counts; sections that come twice are read as one."""
+        """Return the snapshot in *text*, or None (see `read_snapshot`)."""
         return read_snapshot(text)
 
     def render(self, value: Snapshot) -> str:
@@ -146,9 +134,9 @@ class SnapshotForm:
             return new
         return Snapshot(
             new.overall_goal or previous.overall_goal,
-            merge_items(previous.key_knowledge, new.key_knowledge),
+            sections.merge_items(previous.key_knowledge, new.key_knowledge),
             _merge_files(previous.file_system_state, new.file_system_state),
-            merge_items(previous.recent_actions, new.recent_actions)[-self.actions :],
+            sections.merge_items(previous.recent_actions, new.recent_actions)[-self.actions :],
             _merge_steps(previous.current_plan, new.current_plan),
         )
 
@@ -164,38 +152,41 @@ class SnapshotForm:
             return replace(value, current_plan=tuple(step for step in steps if step != finished))
         if unchanged:
             return replace(value, file_system_state=tuple(f for f in files if f != unchanged))
-        if len(value.key_knowledge) > 1:
-            return replace(value, key_knowledge=value.key_knowledge[1:])
-        return None
+        knowledge = value.key_knowledge[1:]
+        return replace(value, key_knowledge=knowledge) if knowledge else None
 
 
 def write_snapshot(value: Snapshot) -> str:
     """A snapshot as XML; nothing in it can open or close a tag."""
-    sections = (
+    rows = (
         ("overall_goal", value.overall_goal),
-        ("key_knowledge", bullet_list(value.key_knowledge)),
-        ("file_system_state", bullet_list(map(_file_line, value.file_system_state))),
-        ("recent_actions", bullet_list(value.recent_actions)),
-        ("current_plan", bullet_list(f"[{s.status.upper()}] {s.text}" for s in value.current_plan)),
+        ("key_knowledge", sections.bullet_list(value.key_knowledge)),
+        ("file_system_state", sections.bullet_list(map(_file_line, value.file_system_state))),
+        ("recent_actions", sections.bullet_list(value.recent_actions)),
+        (
+            "current_plan",
+            sections.bullet_list(f"[{s.status.upper()}] {s.text}" for s in value.current_plan),
+        ),
     )
-    lines = ((name, f"{escape(text)}\n" if text else "") for name, text in sections)
+    lines = ((name, f"{tags.escape(text)}\n" if text else "") for name, text in rows)
     body = "".join(f"<{name}>\n{line}</{name}>\n" for name, line in lines)
     return f"<{ROOT}>\n{body}</{ROOT}>"
 
 
 def read_snapshot(text: str) -> Snapshot | None:
-    """The snapshot in *text*, or None. Reads what models make of it: text and scratchpads around it,
-    code fences, unescaped or doubly wrapped content, tags that do not close. Never raises (C0-10).
-    """
-    answer = strip_scratchpads(text, opening_tag([ROOT, "overall_goal"]))
-    root = element_content(answer, ROOT)
+    """Return the snapshot in *text*; None without a goal section and another one, or with nothing
+    in them. Of several goals the first counts; sections that come twice are read as one. Forgives
+    text and scratchpads around it, code fences, unescaped or doubly wrapped content and tags that
+    do not close. Never raises (C0-10)."""
+    answer = tags.strip_scratchpads(text, tags.opening_tag([ROOT, "overall_goal"]))
+    root = tags.element_content(answer, ROOT)
     bodies: dict[str, list[str]] = {}
-    for tag, body in find_elements(answer if root is None else root, tuple(_TAGS)):
-        bodies.setdefault(_TAGS[tag], []).append(unescape(body))
+    for tag, body in tags.find_elements(answer if root is None else root, tuple(_TAGS)):
+        bodies.setdefault(_TAGS[tag], []).append(tags.unescape(body))
     if "overall_goal" not in bodies or len(bodies) < 2:
         return None
     snapshot = Snapshot(
-        next((goal for goal in bodies["overall_goal"] if has_content(goal.strip())), ""),
+        next((goal for goal in bodies["overall_goal"] if sections.has_content(goal.strip())), ""),
         tuple(_section_items(bodies, "key_knowledge")),
         tuple(map(_read_file, _section_items(bodies, "file_system_state"))),
         tuple(_section_items(bodies, "recent_actions")),
@@ -205,11 +196,9 @@ def read_snapshot(text: str) -> Snapshot | None:
 
 
 def _section_items(bodies: dict[str, list[str]], section: str) -> Iterator[str]:
-    items = (item.strip() for body in bodies.get(section, ()) for item in list_items(body))
+    items = (item.strip() for body in bodies.get(section, ()) for item in sections.list_items(body))
     return filter(None, items)
 
-
-# --- files ----------------------------------------------------------------------------------------
 
 _STATE = re.compile(
     r"[\[(*`]{0,3}(created|read|modified|deleted|noted)[\])*`]{0,3}\s{0,4}[:：]?[*]{0,2}\s+",
@@ -253,25 +242,19 @@ def _split_path(text: str) -> tuple[str, str]:
 
 
 def _strip_dash(text: str) -> str:
-    match = _NOTE.match(text)
-    return text[match.end() :].strip() if match else text.strip()
+    return _NOTE.sub("", text, count=1).strip()
 
 
 def _merge_files(old: tuple[File, ...], new: tuple[File, ...]) -> tuple[File, ...]:
     """Files with their state after both; those of *new* last (conformance 43: cumulative)."""
-    before = {file.path: file for file in old}
-    fresh = [_merge_file(before.pop(file.path, None), file) for file in new]
-    return (*before.values(), *fresh)
+    files = {file.path: file for file in old}
+    for file in new:
+        if before := files.pop(file.path, None):
+            state = before.state if file.state == "noted" else state_after(before.state, file.state)
+            file = File(file.path, state, file.note or before.note)  # type: ignore[arg-type]  # noqa: PLW2901
+        files[file.path] = file
+    return tuple(files.values())
 
-
-def _merge_file(old: File | None, new: File) -> File:
-    if old is None:
-        return new
-    state = old.state if new.state == "noted" else state_after(old.state, new.state)
-    return File(new.path, state, new.note or old.note)  # type: ignore[arg-type]  # one of the two states
-
-
-# --- the plan -------------------------------------------------------------------------------------
 
 _MARK = re.compile(r"\[\s{0,2}([^\[\]\n]{0,20}?)\s{0,2}\]\s*|(✅|✔|☑|⏳|🔄|⬜|☐)\ufe0f?\s*")
 _WORD = re.compile(
@@ -313,6 +296,6 @@ def _read_step(line: str) -> Step:
 
 def _merge_steps(old: tuple[Step, ...], new: tuple[Step, ...]) -> tuple[Step, ...]:
     """The steps of both: the new status of those that *new* names, and no unfinished one lost."""
-    fresh = {comparison_key(step.text): step for step in new}
-    merged = [fresh.pop(comparison_key(step.text), step) for step in old]
+    fresh = {sections.comparison_key(step.text): step for step in new}
+    merged = [fresh.pop(sections.comparison_key(step.text), step) for step in old]
     return (*merged, *fresh.values())

@@ -113,7 +113,7 @@ class StateForm:
 
     def render(self, value: State | Delta) -> str:
         """The value as JSON, one entry a line."""
-        return _dump(_state_json(value) if isinstance(value, State) else _delta_json(value))
+        return _dump(_value_json(value))
 
     def merge(self, previous: State | Delta | None, new: State | Delta) -> State | None:
         """*previous* with *new* applied; None where it cannot be."""
@@ -182,12 +182,7 @@ def _delta_between(state: State, new: State) -> Delta:
 
 
 def _apply_change(entry: Entry, change: Change | None) -> Entry:
-    if change is None:
-        return entry
-    return entry._replace(
-        text=entry.text if change.text is None else change.text,
-        status=entry.status if change.status is None else change.status,
-    )
+    return entry._replace(**_change_json(change)) if change else entry
 
 
 def _id_number(id: str) -> int:
@@ -203,29 +198,25 @@ def _droppable(state: State) -> Iterator[Entry]:
     yield from state.of("decision")
 
 
-# --- JSON -----------------------------------------------------------------------------------------
-
-
 def _dump(value: Mapping[str, Any]) -> str:
     """JSON with one line for the shortest things that have lines of their own."""
-    fields = (
-        f" {json.dumps(key)}: {_dump_list(item) if isinstance(item, list) else _dump_text(item)}"
-        for key, item in value.items()
-    )
+    fields = list[str]()
+    for key, item in value.items():
+        is_list = isinstance(item, list) and bool(item)
+        text = (
+            "[\n  " + ",\n  ".join(map(_dump_text, item)) + "\n ]" if is_list else _dump_text(item)
+        )
+        fields.append(f" {json.dumps(key)}: {text}")
     return "{\n" + ",\n".join(fields) + "\n}"
-
-
-def _dump_list(value: list[Any]) -> str:
-    return "[\n  " + ",\n  ".join(map(_dump_text, value)) + "\n ]" if value else "[]"
 
 
 def _dump_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _state_json(state: State) -> dict[str, Any]:
-    lists = {KEYS[kind]: [_entry_json(entry) for entry in state.of(kind)] for kind in KINDS}
-    return {"goal": state.goal, **{key: entries for key, entries in lists.items() if entries}}
+def _lists_json(entries: tuple[Entry, ...]) -> dict[str, Any]:
+    lists = {KEYS[kind]: [_entry_json(e) for e in entries if e.kind == kind] for kind in KINDS}
+    return {key: items for key, items in lists.items() if items}
 
 
 def _entry_json(entry: Entry) -> dict[str, str]:
@@ -233,15 +224,18 @@ def _entry_json(entry: Entry) -> dict[str, str]:
     return {key: value for key, value in fields.items() if value}
 
 
-def _delta_json(delta: Delta) -> dict[str, Any]:
-    added = {KEYS[kind]: [_entry_json(e) for e in delta.add if e.kind == kind] for kind in KINDS}
+def _change_json(change: Change) -> dict[str, Any]:
+    return {key: value for key, value in change._asdict().items() if value is not None}
+
+
+def _value_json(value: State | Delta) -> dict[str, Any]:
+    if isinstance(value, State):
+        return {"goal": value.goal, **_lists_json(value.entries)}
     return {
-        "goal": delta.goal,
-        "add": {key: entries for key, entries in added.items() if entries},
-        "update": [
-            {k: v for k, v in change._asdict().items() if v is not None} for change in delta.update
-        ],
-        "remove": list(delta.remove),
+        "goal": value.goal,
+        "add": _lists_json(value.add),
+        "update": list(map(_change_json, value.update)),
+        "remove": list(value.remove),
     }
 
 
@@ -253,26 +247,21 @@ def _read_value(fields: dict[str, Any]) -> State | Delta | None:
             return _read_delta(fields)
         if fields and fields.keys() <= {"goal", *KEYS.values()}:
             goal, entries = _require_string(fields.get("goal") or ""), _read_entries(fields)
-            return (
-                State(goal, entries) if all(entry.id for entry in entries) else Delta(goal, entries)
-            )
+            is_state = all(entry.id for entry in entries)
+            return State(goal, entries) if is_state else Delta(goal, entries)
     except TypeError:
         pass
     return None
 
 
 def _read_delta(fields: dict[str, Any]) -> Delta:
-    added = _require_type(fields.get("add") or {}, dict)
+    added = _require(fields.get("add") or {}, dict)
     unknown = added.keys() - set(KEYS.values())
     if unknown:
         raise TypeError(unknown)
-    changes = tuple(
-        _read_change(_require_type(item, dict))
-        for item in _require_type(fields.get("update") or [], list)
-    )
-    removed = tuple(
-        _require_string(item) for item in _require_type(fields.get("remove") or [], list)
-    )
+    updates, removals = (_require(fields.get(key) or [], list) for key in ("update", "remove"))
+    changes = tuple(_read_change(_require(item, dict)) for item in updates)
+    removed = tuple(map(_require_string, removals))
     return Delta(_require_string(fields.get("goal") or ""), _read_entries(added), changes, removed)
 
 
@@ -287,24 +276,24 @@ def _read_entries(lists: Mapping[str, Any]) -> tuple[Entry, ...]:
     return tuple(
         _read_entry(kind, item)
         for kind in KINDS
-        for item in _require_type(lists.get(KEYS[kind]) or [], list)
+        for item in _require(lists.get(KEYS[kind]) or [], list)
     )
 
 
 def _read_entry(kind: Kind, item: Any) -> Entry:
     if isinstance(item, str):
         return Entry(kind, item)
-    fields = _require_type(item, dict)
+    fields = _require(item, dict)
     return Entry(
         kind, *(_require_string(fields.get(key) or "") for key in ("text", "status", "id"))
     )
 
 
 def _require_string(value: Any) -> str:
-    return str(_require_type(value, str))
+    return str(_require(value, str))
 
 
-def _require_type(value: Any, kind: type) -> Any:
+def _require(value: Any, kind: type) -> Any:
     if not isinstance(value, kind):
         raise TypeError(f"{value!r} is no {kind.__name__}")
     return value

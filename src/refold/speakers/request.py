@@ -1,0 +1,155 @@
+"""Who says what in a conversation, and which of it is the current request."""
+
+from collections.abc import Callable, Sequence
+
+from refold.core.view import View
+from refold.messages import Message, Thinking
+from refold.speakers.carriers import NEW_TASK, TEXT_PREFIXES
+from refold.speakers.segments import Segment, is_steering, own_words, segments
+from refold.text.summary_wrapper import belongs_to_summary
+
+Segmented = Sequence[tuple[Segment, ...]]
+"""The segments of each message."""
+SegmentFilter = Callable[[Segment], bool]
+
+
+def view_segments(view: View) -> Segmented:
+    """Who says what in each message of a view's transcript, worked out once for each while it grows."""
+    return segment_messages(view.transcript.messages, view.base.map_cached(segments))
+
+
+def segment_messages(messages: Sequence[Message], known: Segmented | None = None) -> Segmented:
+    """Who says what in each of *messages*. A text that begins with a line of its own ending in a colon, as another does,
+    is a tool's: so do clients label what is no person's, and people do not twice."""
+    segmented = list(map(segments, messages)) if known is None else list(known)
+    labels = dict[str, int]()
+    for at, spoken in enumerate(segmented):
+        if spoken and belongs_to_summary(messages, at):
+            segmented[at] = ()
+        for segment in spoken:
+            if label := _label(segment):
+                labels[label] = labels.get(label, 0) + 1
+    if all(count == 1 for count in labels.values()):
+        return segmented
+    return [
+        tuple(_apply_label(segment, labels) for segment in spoken) if spoken else ()
+        for spoken in segmented
+    ]
+
+
+def _label(segment: Segment) -> str:
+    """The first line of a text that may be a person's, where it ends in a colon and is not all of it."""
+    text = segment.text.lstrip()
+    if not _is_person(segment) or segment.is_lifted or text.startswith("<") or is_steering(text):
+        return ""
+    line, _, rest = text[:400].partition("\n")
+    return line.rstrip() if rest.strip() and line.rstrip().endswith((":", "：")) else ""
+
+
+def _apply_label(segment: Segment, labels: dict[str, int]) -> Segment:
+    is_tool = labels.get(_label(segment), 0) > 1
+    return segment._replace(voice="tool") if is_tool and not _is_marked_person(segment) else segment
+
+
+def _is_marked_person(segment: Segment) -> bool:
+    """Do a client's own words say that this is a person's?"""
+    text = segment.text.lstrip()
+    return NEW_TASK in text or any(
+        text.startswith(words) for words, carrier in TEXT_PREFIXES if carrier.voice == "person"
+    )
+
+
+def is_request(message: Message) -> bool:
+    """Does a person speak here, in the user's role?"""
+    return message.role == "user" and has_person(segments(message))
+
+
+def has_person(spoken: Sequence[Segment]) -> bool:
+    """Is a person among those who speak?"""
+    return any(map(_is_person, spoken))
+
+
+def request_text(message: Message) -> str:
+    """The person's own words in *message*, in whatever role and without the client's wrapper; empty where none are."""
+    own = map(own_words, filter(_is_person, segments(message)))
+    return "\n\n".join(filter(None, own))
+
+
+def current_request(
+    messages: Sequence[Message], spoken: Segmented
+) -> dict[int, tuple[Segment, ...]]:
+    """Everything that a person has said since the model last ended a turn before it, by position.
+
+    Where nobody surely has, the newest text that may be a person's; so too beside older words where a turn begins with
+    none. Steering adds to a request and does not replace it.
+    """
+    is_sure: SegmentFilter = lambda segment: _is_person(segment) and segment.is_sure  # noqa: E731
+    open_request = _open_request(messages, spoken, is_sure)
+    open_request = open_request or _open_request(messages, spoken, _is_person)
+    if not open_request:
+        return _newest_text(messages, spoken, (is_unknown_context, _is_no_summary))
+    newest = _newest_text(messages, spoken, (is_unknown_context,), max(open_request) + 1)
+    begun = any(
+        messages[at].role == "assistant" and _ends_turn(messages, at)
+        for at in range(max(open_request), max(newest, default=0))
+    )
+    return open_request | newest if begun else open_request
+
+
+def _open_request(
+    messages: Sequence[Message], spoken: Segmented, is_own: SegmentFilter
+) -> dict[int, tuple[Segment, ...]]:
+    request, seen = dict[int, tuple[Segment, ...]](), set[str]()
+    for at in reversed(range(len(messages))):
+        if messages[at].role == "assistant":
+            if request and _ends_turn(messages, at):
+                break
+        elif own := tuple(
+            segment for segment in spoken[at] if is_own(segment) and _is_new(segment, seen)
+        ):
+            request[at] = own
+    return request
+
+
+def _is_new(segment: Segment, seen: set[str]) -> bool:
+    """Is this said in words that no later segment repeats?"""
+    new = not segment.text or segment.text not in seen
+    seen.add(segment.text)
+    return new
+
+
+def _newest_text(
+    messages: Sequence[Message], spoken: Segmented, picks: Sequence[SegmentFilter], first: int = 0
+) -> dict[int, tuple[Segment, ...]]:
+    """The newest text in the user's role from *first* on that one of *picks* takes, with what stands in the same part."""
+    for fits in picks:
+        for at in reversed(range(first, len(messages))):
+            if messages[at].role == "user" and (own := tuple(filter(fits, spoken[at]))):
+                return {at: tuple(segment for segment in own if segment.part == own[-1].part)}
+    return {}
+
+
+def _is_person(segment: Segment) -> bool:
+    return segment.voice == "person"
+
+
+def is_unknown_context(segment: Segment) -> bool:
+    """Is this context that does not replace what was said before of its kind?"""
+    return segment.voice == "context" and not segment.is_whole
+
+
+def _is_no_summary(segment: Segment) -> bool:
+    return segment.voice != "summary"
+
+
+def _ends_turn(messages: Sequence[Message], at: int) -> bool:
+    """Does the model say something here, the last of its step, and call nothing in it?"""
+    if at + 1 < len(messages) and messages[at + 1].role == "assistant":
+        return False
+    speaks = False
+    while at >= 0 and messages[at].role == "assistant":
+        if messages[at].calls:
+            return False
+        speaks = speaks or any(not isinstance(part, Thinking) for part in messages[at].parts)
+        at -= 1
+    return speaks
