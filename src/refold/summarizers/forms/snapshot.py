@@ -141,8 +141,7 @@ class SnapshotForm:
         )
 
     def shorten(self, value: Snapshot) -> Snapshot | None:
-        """Without its oldest action, else the oldest finished step, file that was only read, or
-        piece of knowledge. Goal, changed files and unfinished steps stay."""
+        """Drop the oldest action, else finished step, file that was only read, or knowledge."""
         steps, files = value.current_plan, value.file_system_state
         finished = next((step for step in steps if step.status == "done"), None)
         unchanged = next((file for file in files if file.state in {"read", "noted"}), None)

@@ -1,4 +1,4 @@
-"""A summary without a model: deterministic, in any language, and merge_all rather than summarised again."""
+"""A summary without a model: deterministic, in any language, merged and never summarised again."""
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
