@@ -20,7 +20,7 @@ STEPS = 10
 ROUNDS = 5
 """Ours and the peers are measured in turn, so that what else the machine does falls on all alike."""
 NEVER = refold.Budget(10**9, 10**9)
-ErrorFigures = Mapping[str, Sequence[float]]
+Figures = Mapping[str, Sequence[float]]
 """Milliseconds at each size."""
 
 
@@ -76,7 +76,7 @@ def _times(prepare: Callable[[], Any], run: Callable[[Any], Any], times: int) ->
     return taken
 
 
-def peers() -> Callable[[], ErrorFigures]:
+def peers() -> Callable[[], Figures]:
     """What measures the peers, in an environment of their own, which is made if there is none."""
     python = ROOT / ".bench" / "bin" / "python"
     if not python.exists():
@@ -85,14 +85,14 @@ def peers() -> Callable[[], ErrorFigures]:
     subprocess.run(pip, check=True)
     worker = Path(__file__).with_name("peers_worker.py")
 
-    def measured() -> ErrorFigures:
+    def measured() -> Figures:
         out = subprocess.run([python, worker, *map(str, SIZES)], check=True, capture_output=True, text=True)
         return {name: [found[str(size)] for size in SIZES] for name, found in json.loads(out.stdout).items()}
 
     return measured
 
 
-def ours() -> ErrorFigures:
+def ours() -> Figures:
     """Our own figures."""
     runs = {
         "refold, growing session": growing,
@@ -103,7 +103,7 @@ def ours() -> ErrorFigures:
     return {name: [run(size) for size in SIZES] for name, run in runs.items()}
 
 
-def median_of(rounds: Sequence[ErrorFigures]) -> ErrorFigures:
+def median_of(rounds: Sequence[Figures]) -> Figures:
     """The median of each figure over several rounds."""
     return {name: [statistics.median(r[name][i] for r in rounds) for i in range(len(SIZES))] for name in rounds[0]}
 

@@ -1,4 +1,4 @@
-"""ErrorFigures and words of `/refold/api`: the same from whoever they are asked, and never cut without a word."""
+"""Figures and words of `/refold/api`: the same from whoever they are asked, and never cut without a word."""
 
 import logging
 import sqlite3

@@ -12,7 +12,7 @@ import pytest
 from refold.gateway import Config, Gateway, Pipeline, Settings, Upstream
 from refold.gateway.config.config import parse_config
 from refold.gateway.messages import Incoming, Outgoing
-from refold.gateway.policy.upstream_errors import is_thinking_refused, refused_block
+from refold.gateway.policy.upstream_errors import is_thinking_refused, thinking_block_index
 from refold.gateway.serve import create_gateway
 from refold.stores import MemoryStore
 from refold.testing.scripted_answers import Reply
@@ -257,7 +257,7 @@ SENT += b'{"role": "user", "content": "b"}, {"role": "assistant", "content": [{"
 )
 def test_the_error_is_known_in_its_spellings(words: str, place: int) -> None:
     body = json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": words}}).encode()
-    assert is_thinking_refused("anthropic", 400, body) and refused_block(SENT, body) == place
+    assert is_thinking_refused("anthropic", 400, body) and thinking_block_index(SENT, body) == place
     assert not is_thinking_refused("openai_chat", 400, body) and not is_thinking_refused("anthropic", 500, body)
 
 

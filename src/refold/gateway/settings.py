@@ -34,7 +34,7 @@ SOFT, TARGET = 0.7, 0.4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """When and how requests are compacted. ErrorFigures in tokens, shares of the window, seconds.
+    """When and how requests are compacted. Figures in tokens, shares of the window, seconds.
 
     Raises ValueError for figures that cannot be, for *soft* or *target* above *hard*, and for names that there are not.
     """

@@ -134,7 +134,7 @@ class SharedSummaries:
         if not self._is_shared:
             return None
         tips = view.transcript.tips
-        stops = {_shared_tip(tips[stop]): stop for stop in range(1, len(tips))}
+        stops = {_prepared_tip(tips[stop]): stop for stop in range(1, len(tips))}
         copies = self._store.load(list(stops))
         last = max((stops[copy.tip] for copy in copies), default=0)
         edits = tuple(
@@ -148,8 +148,8 @@ class SharedSummaries:
 def _copies(edits: Iterable[Edit]) -> list[Edit]:
     edits = list(edits)
     last = max(edits, key=lambda edit: edit.stop, default=None)
-    return [replace(edit, tip=_shared_tip(last.tip)) for edit in edits] if last else []
+    return [replace(edit, tip=_prepared_tip(last.tip)) for edit in edits] if last else []
 
 
-def _shared_tip(tip: str) -> str:
+def _prepared_tip(tip: str) -> str:
     return hash_parts("prepared", tip)

@@ -20,7 +20,7 @@ from refold.gateway.policy.request_kind import (
     request_kind,
     server_history_field,
 )
-from refold.gateway.policy.upstream_errors import ErrorFigures, read_figures, refused_block
+from refold.gateway.policy.upstream_errors import ErrorFigures, read_figures, thinking_block_index
 from refold.gateway.settings import Settings
 from refold.models.fallback import CircuitBreaker
 
@@ -102,7 +102,7 @@ class Decider:
         """Return *outgoing* without signed thinking that its upstream refuses; *outgoing* itself if there is none."""
         turn = self._find_turn(job, incoming, self.matcher.open(incoming))
         stored = stored and self._is_store_usable(turn.conversation)
-        first = 0 if outgoing.reason == "binding" else refused_block(outgoing.body, error)
+        first = 0 if outgoing.reason == "binding" else thinking_block_index(outgoing.body, error)
         with turn.conversation.hold(self.settings.summary_timeout_seconds, memory=not stored):
             view = Retry(self.turns).drop_thinking(turn, first, stored=stored)
         sealed = self._seal(turn, view, "binding", "retried")

@@ -180,7 +180,7 @@ class Turns:
             if claim.has_waited:
                 view = self.apply_known_edits(turn)
             if conversation.prefetch.preview is None and budget.check(view) == "hard":
-                conversation.prefetch.preview = self._shared.find(view)
+                conversation.prefetch.preview = self._summaries.find(view)
             is_prepared = self._accept_prefetched(turn, "prepared")
             if is_prepared:
                 view = self.apply_known_edits(turn)
@@ -196,10 +196,10 @@ class Turns:
         self, conversation: Conversation, view: View, *, wait: bool
     ) -> AbstractContextManager[ClaimResult]:
         """Hold the right to compact a conversation, among the processes that share its summaries."""
-        return self._shared.hold(conversation.family, view, wait=wait)
+        return self._summaries.hold(conversation.family, view, wait=wait)
 
     @cached_property
-    def _shared(self) -> SharedSummaries:
+    def _summaries(self) -> SharedSummaries:
         asks = self.settings.ask is not None
         return SharedSummaries(self.store, self.workers.allow_waiting, asks=asks)
 
@@ -276,7 +276,7 @@ class Turns:
                 conversation.compactor.accept(preview, actor=f"auto ({why})")
             except EditError:
                 is_usable = False
-        self._shared.remove(preview.edits)
+        self._summaries.remove(preview.edits)
         self.counters.add("prepared", result="used" if is_usable else "stale")
         return is_usable
 
@@ -294,12 +294,12 @@ class Turns:
         with self.hold_claim(conversation, view, wait=False) as claim:
             if not claim.is_mine:
                 return None
-            if preview := self._shared.find(view):
+            if preview := self._summaries.find(view):
                 return preview
             preview = conversation.compactor.preview(history, to=goal, actor="auto (ahead)")
             if not preview.edits:
                 return None
-            self._shared.save(preview.edits)
+            self._summaries.save(preview.edits)
             return preview
 
 

@@ -1,4 +1,4 @@
-"""Does it pay to compact this conversation now? ErrorFigures of a view, reckoned by `refold.economics.break_even`."""
+"""Does it pay to compact this conversation now? Figures of a view, for `refold.economics.break_even`."""
 
 import re
 from collections.abc import Sequence
@@ -13,8 +13,9 @@ from refold.edits import Edit
 from refold.gateway.settings import Settings
 
 TAIL_SHARE = 0.25
-"""The share of the conversation that a compaction which need not be leaves, and the least of it in tokens."""
+"""Share of the conversation that a compaction which is not due leaves."""
 SMALLEST_TAIL = 30_000
+"""The least that it leaves, in tokens."""
 REFETCHED_SHARE = 0.05
 """The share of what is removed that agents are taken to fetch again."""
 SUMMARY_TOKENS = 3_000
@@ -44,7 +45,7 @@ class Case(NamedTuple):
         return judge_offer(self.offer, self.rates, self.past, self.survival)
 
     def with_edits(self, view: View, edits: Sequence[Edit], removed: int) -> "Case":
-        """The same case with what *edits* of *view* really remove and rewrite."""
+        """Return the case with what *edits* of *view* really remove and rewrite."""
         first = min((edit.start for edit in edits), default=len(view.transcript))
         behind = view.profile.calibrate(view.base.tokens(first, len(view.transcript)))
         return self._replace(
@@ -53,7 +54,7 @@ class Case(NamedTuple):
 
 
 def find_request_rates(settings: Settings, model: str, source: bytes) -> Rates | None:
-    """What tokens of this request's conversation cost."""
+    """Return what tokens of this request's conversation cost."""
     rates = find_rates(model, settings.prices)
     return rates.for_an_hour() if rates is not None and has_hour_cache(source) else rates
 
@@ -61,15 +62,15 @@ def find_request_rates(settings: Settings, model: str, source: bytes) -> Rates |
 def has_hour_cache(source: bytes) -> bool:
     """Does this request ask the cache to keep its end, the conversation, for an hour?
 
-    Anthropic takes marks of an hour only before those of five minutes: where there is one of five minutes, the end is
-    kept for five minutes, whatever is before it.
+    Anthropic takes marks of an hour only before those of five minutes: where there is one of five minutes, the end
+    is kept for five minutes, whatever is before it.
     """
     marks = _CACHE_MARK.findall(source)
     return bool(marks) and all(map(_HOUR_MARK.search, marks))
 
 
 def count_calls(view: View) -> int:
-    """How many calls a conversation has made, as far as its history says."""
+    """Return how many calls a conversation has made, by its history."""
     return sum(message.role == "assistant" for message in view.transcript.messages)
 
 
@@ -82,16 +83,15 @@ def find_case(
     asks: bool,
     survival: Survival | None = None,
 ) -> Case | None:
-    """The compaction to think of, or None while it is too early to think of one.
+    """Return the compaction to consider; None while it is too early for one.
 
     *base* is what the request had after the last compaction, *idle* the seconds since the cache was
-    used, None where that is not known. It is time when the request has grown by what is best between
+    used, None if unknown. It is time when the request has grown by what is best between
     two compactions, when the cache has lapsed, and before a price cliff.
     """
     past = count_calls(view)
     fixed, tokens = view.profile.calibrate(view.profile.fixed_tokens), view.tokens
-    said = tokens - fixed
-    goal = fixed + max(SMALLEST_TAIL, int(TAIL_SHARE * said))
+    goal = fixed + max(SMALLEST_TAIL, int(TAIL_SHARE * (tokens - fixed)))
     answered = SUMMARY_TOKENS if asks else 0
     removed = tokens - goal - answered
     if past == 0 or removed < SMALLEST_SHARE * tokens:

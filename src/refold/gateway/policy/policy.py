@@ -37,7 +37,7 @@ NEVER = 10**15
 
 
 class TokenLevels(NamedTuple):
-    """ErrorFigures for requests to one model, in tokens; None where its window is not known."""
+    """Tokens of requests to one model at which something is due; None if its window is not known."""
 
     window: Window | None
     hard: int | None
@@ -46,7 +46,7 @@ class TokenLevels(NamedTuple):
 
 
 def levels_for(settings: Settings, window: Window | None) -> TokenLevels:
-    """What *settings* say for a window."""
+    """Return what *settings* say for a window."""
     if window is None:
         return TokenLevels(None, None, None, 60_000)
     usable = window.room - min(settings.reserve_tokens, window.room // 5)
@@ -60,30 +60,30 @@ def levels_for(settings: Settings, window: Window | None) -> TokenLevels:
 
 @lru_cache(maxsize=256)
 def never(limits: TokenLevels) -> Budget:
-    """A budget under which nothing runs: what was decided is shown, and no more."""
+    """Return a budget under which nothing runs by itself."""
     return Budget(NEVER, limits.target, window=limits.window)
 
 
 @lru_cache(maxsize=256)
 def at_limits(limits: TokenLevels) -> Budget:
-    """The budget of the hard and the soft level."""
+    """Return the budget of the hard and the soft level."""
     if limits.hard is None:
         return Budget(Never(), limits.target)
     return Budget(limits.hard, limits.target, limits.soft, window=limits.window)
 
 
 def strategies_for(settings: Settings, target: int) -> tuple[Strategy, ...]:
-    """The strategies, gentlest first; local ones only where they are on time."""
+    """Return the strategies, gentlest first; local ones run only on time."""
     chosen = (
         default_strategies(target, asks=settings.ask is not None)
         if settings.strategies is None
         else settings.strategies
     )
-    return tuple(OnTime(one) if is_local(one) else one for one in chosen)
+    return tuple(OnTime(strategy) if is_local(strategy) else strategy for strategy in chosen)
 
 
 def default_strategies(target: int, *, asks: bool) -> tuple[Strategy, ...]:
-    """What is used unless told otherwise. A model is asked once; when it does not help enough, rules do the rest."""
+    """Return the strategies used by default. A model is asked once; if that is not enough, rules do the rest."""
     room = summary_room(target)
     first = (DropDuplicates(), ClipResults(limit=50_000), ClearThinking(keep=2))
     last = (
@@ -98,16 +98,17 @@ def default_strategies(target: int, *, asks: bool) -> tuple[Strategy, ...]:
 
 
 def non_lossy(strategies: tuple[Strategy, ...]) -> tuple[Strategy, ...]:
-    """Those of *strategies* that leave the words of user and model alone: for compaction that need not be."""
+    """Return those of *strategies* that leave the words of user and model alone: for compaction that is not due."""
     return tuple(
-        one
-        for one in strategies
-        if is_local(one) or isinstance(one, ClearThinking | ClearToolResults | ClearToolInputs)
+        strategy
+        for strategy in strategies
+        if is_local(strategy)
+        or isinstance(strategy, ClearThinking | ClearToolResults | ClearToolInputs)
     )
 
 
 def is_pinned(message: Message) -> bool:
-    """Is this an entry that must stay as it is?"""
+    """Must this entry stay as it is?"""
     return any(isinstance(part, Opaque) and part.kind in PINNED for part in message.parts)
 
 
@@ -115,8 +116,8 @@ def is_pinned(message: Message) -> bool:
 class OnTime:
     """A local strategy, kept from changing what signed thinking was bound to before it came (AN-7).
 
-    It is on time for a message that no signed thinking follows. What it did then is stored, since after
-    a restart it would be late.
+    It is on time for a message that no signed thinking follows. What it does then is stored, since after a restart it
+    would be late.
     """
 
     strategy: Any
@@ -126,7 +127,7 @@ class OnTime:
         return repr(self.strategy)
 
     def __call__(self, view: View, since: int = 0) -> Edits:
-        """The strategy's edits that are on time."""
+        """Yield the strategy's edits that are on time."""
         first = _after_signed_thinking(view) if view.profile.rules.binds else 0
         yield from (
             edit
@@ -136,9 +137,10 @@ class OnTime:
 
 
 def _after_signed_thinking(view: View) -> int:
-    """The position behind the last message with signed thinking."""
-    said = view.transcript.messages
-    signed = (at for at in range(len(said) - 1, -1, -1) if any(map(_is_signed, said[at].parts)))
+    """Return the position behind the last message with signed thinking."""
+    messages = view.transcript.messages
+    backwards = range(len(messages) - 1, -1, -1)
+    signed = (at for at in backwards if any(map(_is_signed, messages[at].parts)))
     return next(signed, -1) + 1
 
 

@@ -280,7 +280,7 @@ def is_thinking_refused(api: str, status: int, body: bytes) -> bool:
     )
 
 
-def refused_block(sent: bytes, error: bytes) -> int:
+def thinking_block_index(sent: bytes, error: bytes) -> int:
     """Return which block of thinking of the request *sent* the *error* names, from 0; 0 if it names none."""
     match = _PLACE.search(error_sentences(error))
     if match is None:
