@@ -110,8 +110,8 @@ class Budget:
         """What this budget's triggers look at: *view* with *pending* estimated tokens that are about
         to be added, *last* compacted then, at *now* (seconds since 1970-01-01 UTC)."""
         tokens = view.profile.calibrate(view.tokens_uncalibrated + pending)
-        found = find_window(model_of(view), self.window)
-        return Moment(view, tokens, found.window, found.reason, last or LastAttempt(), now)
+        window = find_window(model_of(view), self.window)
+        return Moment(view, tokens, window.window, window.reason, last or LastAttempt(), now)
 
     def judge(self, moment: Moment) -> Check:
         """The level of a moment, with the figure that was crossed and the reason."""
@@ -128,12 +128,16 @@ class Budget:
         request and its answer are what the next request starts from (S4-14 to S4-16). Cached tokens
         count once; a sum over several calls says nothing (conformance 45). Only triggers of tokens
         and of the window can fire."""
-        found = read_usage(usage)
-        if found is None or found.calls != 1:
-            why = "there is no usage" if found is None else "the usage is a sum over several calls"
+        usage_read = read_usage(usage)
+        if usage_read is None or usage_read.calls != 1:
+            why = (
+                "there is no usage"
+                if usage_read is None
+                else "the usage is a sum over several calls"
+            )
             return Check("none", 0, None, f"{why}: nothing can be said")
         window = find_window(model, self.window)
-        return self.judge(Moment(View.of(()), found.context, window.window, window.reason))
+        return self.judge(Moment(View.of(()), usage_read.context, window.window, window.reason))
 
     def compute_goal(self, moment: Moment, check: Check | None = None) -> int:
         """The tokens to come down to. Where no window tells the share, half of what there is; where the

@@ -64,11 +64,11 @@ class Trigger:
         """Is it reached?"""
         raise NotImplementedError
 
-    def __or__(self, other: "Trigger") -> "Any":
-        return Any(self, other)
+    def __or__(self, trigger: "Trigger") -> "Any":
+        return Any(self, trigger)
 
-    def __and__(self, other: "Trigger") -> "All":
-        return All(self, other)
+    def __and__(self, trigger: "Trigger") -> "All":
+        return All(self, trigger)
 
 
 class Amount(Trigger):
@@ -274,9 +274,11 @@ def _refuse_if(wrong: bool, text: str) -> None:
         raise ValueError(text)
 
 
-def _compare(found: float, wanted: float, what: str, *, is_periodic: bool = False) -> TriggerResult:
+def _compare(
+    value: float, threshold: float, unit: str, *, is_periodic: bool = False
+) -> TriggerResult:
     return TriggerResult(
-        found >= wanted, f"{found:.10g} of {wanted:.10g} {what}", None, is_periodic
+        value >= threshold, f"{value:.10g} of {threshold:.10g} {unit}", None, is_periodic
     )
 
 

@@ -174,22 +174,24 @@ class Reports:
 
     def add(self, view: View, usage: Any) -> None:
         """Take the usage object of the request that *view* made; one that says nothing is passed over."""
-        if (found := read_usage(usage)) is None:
+        if (usage_read := read_usage(usage)) is None:
             return
-        made = make_report(view, found)
+        report = make_report(view, usage_read)
         with self._lock:
             older = (
-                one
-                for one in reversed(self._newest)
-                if one.length < made.length and is_current(view, one)
+                earlier
+                for earlier in reversed(self._newest)
+                if earlier.length < report.length and is_current(view, earlier)
             )
             before = next(older, None)  # the oldest: over a long way what small steps hide is seen
-            if before is not None and found.calls == before.usage.calls == 1:
-                pair = (before.estimated, before.usage.input), (made.estimated, found.input)
+            if before is not None and usage_read.calls == before.usage.calls == 1:
+                pair = (before.estimated, before.usage.input), (report.estimated, usage_read.input)
                 self._lines = self._lines.learn(_key(view), *pair)
-            if found.is_plausible(made.estimated):
-                self._ratios = self._ratios.learn(model_of(view), made.estimated, found.input)
-            self._newest = (made, *self._newest)[:MAX_REPORTS]
+            if usage_read.is_plausible(report.estimated):
+                self._ratios = self._ratios.learn(
+                    model_of(view), report.estimated, usage_read.input
+                )
+            self._newest = (report, *self._newest)[:MAX_REPORTS]
 
     def calibrate(self, view: View) -> Callable[[int], int]:
         """From estimated to expected tokens of *view*: from the last report that still speaks of it,
@@ -199,7 +201,7 @@ class Reports:
             self._ratios.of(model, self._prior(model)),
             0,
         )
-        last = next((made for made in self._newest if is_current(view, made)), None)
+        last = next((report for report in self._newest if is_current(view, report)), None)
         if last is None and (ratio, constant) == (1.0, 0):
             return keep_estimate
         return choose_calibration(view, last, ratio, constant=constant)

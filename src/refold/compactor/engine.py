@@ -59,13 +59,13 @@ def _run(
     view: View, strategy: Strategy, fits: Callable[[View, EditStack], bool]
 ) -> Generator[Ask, Answer | None, tuple[View, Attempt]]:
     run, reply = strategy(view), None
-    stack, made, refused, talk = (
+    stack, applied, refused, talk = (
         view.edit_stack(),
         list[tuple[str, int]](),
         list[str](),
         list[tuple[Ask, Answer | None]](),
     )
-    said, local = view.transcript.messages, is_local(strategy)
+    messages, local = view.transcript.messages, is_local(strategy)
     while isinstance(step := advance(run, reply), Ask | Edit):
         reply = None
         if fits(view, stack):
@@ -74,7 +74,7 @@ def _run(
             reply = yield step
             talk.append((step, reply))
             continue
-        if not local and is_premature(step, said):
+        if not local and is_premature(step, messages):
             refused.append(
                 f"edit {step.id} ({step.start}:{step.stop}) hides what the model has not answered"
             )
@@ -84,20 +84,20 @@ def _run(
         except EditError as error:
             refused.append(str(error))
         else:
-            made.append((step.id, stack.tokens_uncalibrated))
+            applied.append((step.id, stack.tokens_uncalibrated))
     run.close()
     ended = step.value if isinstance(step, End) else None
     return view.with_stack(stack), _attempt(
-        strategy, view, _ending(len(made), refused, ended), made, talk
+        strategy, view, _ending(len(applied), refused, ended), applied, talk
     )
 
 
-def _ending(taken: int, refused: list[str], said: Ending | None) -> Ending:
+def _ending(taken: int, refused: list[str], ending: Ending | None) -> Ending:
     """How the run ended: in edits, in what the strategy says, or in why its edits were refused."""
     if taken:
-        return said if said and said.outcome == "degraded" else Ending("applied", "")
-    if said:
-        return said
+        return ending if ending and ending.outcome == "degraded" else Ending("applied", "")
+    if ending:
+        return ending
     return Ending("rejected", refused[0]) if refused else Ending("noop", "nothing to do")
 
 
@@ -105,7 +105,7 @@ def _attempt(
     strategy: Strategy,
     before: View,
     ending: Ending,
-    made: list[tuple[str, int]],
+    applied: list[tuple[str, int]],
     talk: list[tuple[Ask, Answer | None]],
 ) -> Attempt:
     answers = [answer for _, answer in talk if answer is not None]
@@ -114,9 +114,9 @@ def _attempt(
         ending.outcome,
         ending.reason,
         before.tokens_uncalibrated,
-        made[-1][1] if made else before.tokens_uncalibrated,
-        len(made),
-        tuple(made),
+        applied[-1][1] if applied else before.tokens_uncalibrated,
+        len(applied),
+        tuple(applied),
         asks=len(talk),
         calls=sum(answer.calls for answer in answers),
         cost=sum(answer.cost for answer in answers),

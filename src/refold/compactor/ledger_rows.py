@@ -16,24 +16,28 @@ def build_rows(
     started: CompactionStarted, view: View, fresh: Sequence[Edit], attempts: Iterable[Attempt]
 ) -> list[LedgerRow]:
     """One row for each edit of *fresh*, made of *view* in this order, and for each attempt without one."""
-    out, kept = list[LedgerRow](), {edit.id: edit for edit in fresh if edit.by != settle.BY}
+    out, by_id = list[LedgerRow](), {edit.id: edit for edit in fresh if edit.by != settle.BY}
     for attempt in attempts:
-        made, free = list(_edits_with_tokens(attempt, kept)), _without_cost(attempt)
-        out += [_row(started, view, attempt, *made[0])] if made else [_row(started, view, attempt)]
-        out += [_row(started, view, free, *one) for one in made[1:]]
+        counted, free = list(_edits_with_tokens(attempt, by_id)), _without_cost(attempt)
+        out += (
+            [_row(started, view, attempt, *counted[0])]
+            if counted
+            else [_row(started, view, attempt)]
+        )
+        out += [_row(started, view, free, *step) for step in counted[1:]]
     settled = [edit for edit in fresh if edit.by == settle.BY]
-    bare = view.apply_valid(kept.values()) if settled else view
+    bare = view.apply_valid(by_id.values()) if settled else view
     return out + [
-        _row(started, view, Attempt(one[0].by, "applied"), *one)
-        for one in _apply_in_turn(bare, settled)
+        _row(started, view, Attempt(step[0].by, "applied"), *step)
+        for step in _apply_in_turn(bare, settled)
     ]
 
 
-def grade_edit(edit: Edit, said: Sequence[Message]) -> Grade:
+def grade_edit(edit: Edit, messages: Sequence[Message]) -> Grade:
     """What an edit of the transcript *said* costs in content. `exact`: it shows its messages as they were said, as after
     a revert. `recoverable`: what it shows names the edit, so that the model can ask for what is hidden. `lossy`: other
     words or nothing stand in its place; only the transcript has it."""
-    if edit.insert == tuple(said[edit.start : edit.stop]):
+    if edit.insert == tuple(messages[edit.start : edit.stop]):
         return "exact"
     name = edit.id[:8]
     return (
@@ -78,13 +82,13 @@ def build_manual_rows(
 
 
 def _edits_with_tokens(
-    attempt: Attempt, kept: Mapping[str, Edit]
+    attempt: Attempt, by_id: Mapping[str, Edit]
 ) -> Iterator[tuple[Edit, int, int]]:
     """Each edit of an attempt that was kept, with the tokens before and after it."""
     before = attempt.tokens_before
     for id, after in attempt.edit_tokens:
-        if id in kept:
-            yield kept[id], before, after
+        if id in by_id:
+            yield by_id[id], before, after
         before = after
 
 

@@ -33,15 +33,19 @@ class Losses:
 def find_losses(before: View, after: View) -> Losses:
     """What *before* shows and *after*, a view of the same conversation, shows nowhere: neither in its
     messages nor in system prompt or tools. Found by the rules of `refold.summarizers.heuristic.RuleSummary`."""
-    said = _digest(before, after)
+    digest = _digest(before, after)
     sent = _plain("\n".join(_texts_to_send(after)))
-    told = _names_in_summaries(after)
-    listed = [entry for entry in said.index if entry.text not in sent and entry.text not in told]
-    paths = [path for path in said.files if path not in sent and path not in told]
+    summary_names = _names_in_summaries(after)
+    listed = [
+        entry
+        for entry in digest.index
+        if entry.text not in sent and entry.text not in summary_names
+    ]
+    paths = [path for path in digest.files if path not in sent and path not in summary_names]
     paths += [entry.text for entry in listed if entry.kind == "path"]
     return Losses(
-        requests=tuple(text for text in said.requests if _plain(text) not in sent),
-        constraints=tuple(text for text in said.constraints if _plain(text) not in sent),
+        requests=tuple(text for text in digest.requests if _plain(text) not in sent),
+        constraints=tuple(text for text in digest.constraints if _plain(text) not in sent),
         paths=tuple(dict.fromkeys(paths)),
         identifiers=tuple(
             dict.fromkeys(e.text for e in listed if e.kind != "path" and e.text not in paths)
@@ -52,29 +56,33 @@ def find_losses(before: View, after: View) -> Losses:
 def _digest(before: View, after: View) -> Digest:
     """What the rules find in the messages that are gone; of earlier summaries, what they told. Words
     of ours, such as a stub with its edit's id, were never said and are not in it (finding F18)."""
-    left = set(after.messages)
-    earlier, shown, said = list[str](), list[Message](), list[Message]()
+    remaining = set(after.messages)
+    earlier, shown, originals = list[str](), list[Message](), list[Message]()
     for item in before.iter_items():
-        gone = [message for message in item.messages if message not in left]
+        gone = [message for message in item.messages if message not in remaining]
         earlier += [text for text in map(summary_in, gone) if text is not None]
         rest = [message for message in map(without_summary, gone) if message.parts]
         shown += rest
         if item.edit and rest:
-            said += before.transcript.messages[item.start : item.stop]
+            originals += before.transcript.messages[item.start : item.stop]
         else:
-            said += rest
+            originals += rest
     names = {edit.id[:size] for edit in before.edits for size in (8, None)}
-    own = _restrict_to(collect(shown), collect(said), names) if shown != said else collect(shown)
+    own = (
+        _restrict_to(collect(shown), collect(originals), names)
+        if shown != originals
+        else collect(shown)
+    )
     return merge(merge_all([*map(parse_summary, earlier)]), own)
 
 
-def _restrict_to(shown: Digest, said: Digest, ids: Collection[str]) -> Digest:
+def _restrict_to(shown: Digest, originals: Digest, ids: Collection[str]) -> Digest:
     """What *shown* has and *said* has too, without the *ids* of edits."""
-    names = {*said.files, *(entry.text for entry in said.index)}.difference(ids)
+    names = {*originals.files, *(entry.text for entry in originals.index)}.difference(ids)
     return replace(
         shown,
-        requests=tuple(text for text in shown.requests if text in said.requests),
-        constraints=tuple(text for text in shown.constraints if text in said.constraints),
+        requests=tuple(text for text in shown.requests if text in originals.requests),
+        constraints=tuple(text for text in shown.constraints if text in originals.constraints),
         files={path: state for path, state in shown.files.items() if path in names},
         index=tuple(entry for entry in shown.index if entry.text in names),
     )

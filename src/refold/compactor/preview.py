@@ -79,16 +79,16 @@ class Preview:
             raise EditError(f"edit {edit.id} shows no summary")
         if not text.strip():
             raise EditError("a summary must say something")
-        other = replace(
+        amended = replace(
             edit, insert=tuple(_replace_summary(message, text) for message in edit.insert)
         )
         view = self.view.revert().apply_valid(
-            other if one == edit else one for one in self.view.edits
+            amended if each == edit else each for each in self.view.edits
         )
         if view.estimate >= self.view.revert(edit.id).estimate:
             raise EditError("the summary is not smaller than what it stands for")
         return replace(
-            self, view=view, edits=tuple(other if one == edit else one for one in self.edits)
+            self, view=view, edits=tuple(amended if each == edit else each for each in self.edits)
         )
 
 

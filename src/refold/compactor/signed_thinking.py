@@ -30,8 +30,8 @@ def drop_invalidated_thinking(after: View, before: View) -> View:
 def edits_dropping_thinking(before: View, edits: Iterable[Edit]) -> tuple[Edit, ...]:
     """The edits that take signed thinking out of *before* which *edits* unbind, made ahead and put on now: what was
     thought since they were made was thought without them (AN-7)."""
-    known = {edit.id for edit in before.edits}
-    after = before.apply_valid(edit for edit in edits if edit.id not in known)
+    present = {edit.id for edit in before.edits}
+    after = before.apply_valid(edit for edit in edits if edit.id not in present)
     return drop_invalidated_thinking(after, before).edits[len(after.edits) :]
 
 
@@ -68,20 +68,20 @@ def edits_dropping_late_thinking(view: View, edits: Sequence[Edit]) -> list[Edit
     ]
     if not signed:
         return []
-    said, late = view.transcript.messages, set[int]()
+    messages, late = view.transcript.messages, set[int]()
     for edit in edits:
         if edit.by != BY and _changes(edit, view):
-            late.update(_thought_without(edit, said))
+            late.update(_thought_without(edit, messages))
     return [_strip(view, item) for item in signed if item.start in late]
 
 
-def _thought_without(edit: Edit, said: Sequence[Message]) -> Iterable[int]:
+def _thought_without(edit: Edit, messages: Sequence[Message]) -> Iterable[int]:
     """Where the model speaks behind *edit* while that would hide what it was to answer."""
     began = edit.stop
-    for at in range(edit.stop, len(said)):
-        if said[at].role != "assistant":
+    for at in range(edit.stop, len(messages)):
+        if messages[at].role != "assistant":
             began = at + 1
-        elif is_premature(edit, said, began):
+        elif is_premature(edit, messages, began):
             yield at
         else:
             return
@@ -129,8 +129,8 @@ def is_unsure(view: View) -> bool:
 
 def _removable_until(view: View) -> int:
     """Up to where thinking may be taken out: where no model is named, to where its current turn begins (AN-6, F14)."""
-    said = view.transcript.messages
-    return latest_turn_start(said) if view.profile.rules.thinking == "unsure" else len(said)
+    messages = view.transcript.messages
+    return latest_turn_start(messages) if view.profile.rules.thinking == "unsure" else len(messages)
 
 
 def _strip(view: View, item: ViewItem) -> Edit:

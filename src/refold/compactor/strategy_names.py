@@ -67,12 +67,12 @@ def parse_strategy(text: str) -> Strategy:
     are numbers, texts, lists and the like, scorers, summarizers, concepts and other strategies. Raises ValueError, with what there is to choose from.
     """
     name, bracket, rest = text.strip().partition("(")
-    made = STRATEGIES.get(name) or {
+    maker = STRATEGIES.get(name) or {
         _normalize(one): value for one, value in STRATEGIES.items()
     }.get(_normalize(name))
-    if made is None or not callable(made):
+    if maker is None or not callable(maker):
         raise ValueError(f"no strategy is called {name!r}; there are {', '.join(STRATEGIES)}")
-    return _construct(made, _call(bracket + rest if bracket else "()"))  # type: ignore[no-any-return]
+    return _construct(maker, _call(bracket + rest if bracket else "()"))  # type: ignore[no-any-return]
 
 
 def _normalize(name: str) -> str:
@@ -94,16 +94,16 @@ def _construct(maker: Any, call: ast.Call) -> Any:
     """What *maker* makes of the settings of a call. Raises ValueError, which says what is wrong with them."""
     if not all(keyword.arg for keyword in call.keywords):
         raise ValueError(f"cannot read the settings {_unparse(call)}: write each by its name")
-    known = [field.name for field in fields(maker) if field.init]
-    names = [*known[: len(call.args)], *(str(keyword.arg) for keyword in call.keywords)]
-    wrong = [name for name in names if name not in known or names.count(name) > 1]
-    if wrong or len(call.args) > len(known):
-        what = f"{wrong[0]!r}" if wrong else f"{len(call.args)} settings"
-        twice = " more than once" if wrong and wrong[0] in known else ""
+    setting_names = [field.name for field in fields(maker) if field.init]
+    names = [*setting_names[: len(call.args)], *(str(keyword.arg) for keyword in call.keywords)]
+    wrong = [name for name in names if name not in setting_names or names.count(name) > 1]
+    if wrong or len(call.args) > len(setting_names):
+        wrong_name = f"{wrong[0]!r}" if wrong else f"{len(call.args)} settings"
+        twice = " more than once" if wrong and wrong[0] in setting_names else ""
         raise ValueError(
-            f"{maker.__name__} takes no {what}{twice}; its settings are {', '.join(known) or 'none'}"
+            f"{maker.__name__} takes no {wrong_name}{twice}; its settings are {', '.join(setting_names) or 'none'}"
         )
-    settings = dict(zip(known, map(_value, call.args), strict=False))
+    settings = dict(zip(setting_names, map(_value, call.args), strict=False))
     settings |= {str(keyword.arg): _value(keyword.value) for keyword in call.keywords}
     for field in fields(maker):
         if field.name in settings:
@@ -120,13 +120,13 @@ def _validate_setting(name: str, field: Field[Any], value: Any) -> None:
     if kinds is not None and value is not None and type(value) not in kinds.values():
         among = f"one of {', '.join(kinds)}" if kinds else "what only Python code can give"
         raise ValueError(f"{name}: {field.name} must be {among}, not {value!r}")
-    fits, what = _ACCEPTED_TYPES.get(field.type, (None, ""))
+    fits, description = _ACCEPTED_TYPES.get(field.type, (None, ""))
     if fits and not fits(value):
-        raise ValueError(f"{name}: {field.name} must be {what}, not {value!r}")
+        raise ValueError(f"{name}: {field.name} must be {description}, not {value!r}")
 
 
 def _are_texts(value: Any) -> bool:
-    return isinstance(value, list | tuple | set) and all(isinstance(one, str) for one in value)
+    return isinstance(value, list | tuple | set) and all(isinstance(item, str) for item in value)
 
 
 def _value(node: ast.expr) -> Any:

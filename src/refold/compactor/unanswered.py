@@ -17,7 +17,7 @@ Heard = Sequence[tuple[Segment, ...]]
 
 def is_premature(
     edit: Edit,
-    said: Sequence[Message],
+    messages: Sequence[Message],
     end: int | None = None,
     spoken: Callable[[], Heard] | None = None,
 ) -> bool:
@@ -26,37 +26,40 @@ def is_premature(
     What the edit shows word for word is not hidden. Once false, it is false for whatever the history grows to.
     *spoken* tells who says what (`refold.speakers.segment_messages`), where that is known already.
     """
-    end = len(said) if end is None else end
-    unread = range(max(edit.start, first_unseen(said, end)), min(edit.stop, end))
-    if any(said[at].results and not _is_shown(said[at], edit) for at in unread):
+    end = len(messages) if end is None else end
+    unread = range(max(edit.start, first_unseen(messages, end)), min(edit.stop, end))
+    if any(messages[at].results and not _is_shown(messages[at], edit) for at in unread):
         return True
     covered = range(edit.start, min(edit.stop, end))
-    if all(said[at].role == "assistant" or (said[at].results and at < end - 1) for at in covered):
+    if all(
+        messages[at].role == "assistant" or (messages[at].results and at < end - 1)
+        for at in covered
+    ):
         return False
-    at, words = open_request(said, end, spoken)
+    at, words = open_request(messages, end, spoken)
     return edit.start <= at < edit.stop and not all(
-        _is_said(segment, said[at], edit) for segment in words
+        _is_said(segment, messages[at], edit) for segment in words
     )
 
 
 def open_request(
-    said: Sequence[Message], end: int, spoken: Callable[[], Heard] | None = None
+    messages: Sequence[Message], end: int, spoken: Callable[[], Heard] | None = None
 ) -> tuple[int, tuple[Segment, ...]]:
     """Where in `messages[:end]` the person's latest words are, and which, while the model is still at them; -1 once it
     has ended its turn without a call, and where nobody asked."""
-    before = said[:end]
+    before = messages[:end]
     words = current_request(before, segment_messages(before) if spoken is None else spoken()[:end])
     at = max(words, default=-1)
-    return (at, words[at]) if at >= 0 and not _is_answered(said, at, end) else (-1, ())
+    return (at, words[at]) if at >= 0 and not _is_answered(messages, at, end) else (-1, ())
 
 
-def _is_answered(said: Sequence[Message], asked: int, end: int) -> bool:
+def _is_answered(messages: Sequence[Message], asked: int, end: int) -> bool:
     """Has the model ended a turn since, in words and without a call?"""
     calls = speaks = False
     for at in range(asked + 1, end):
-        if said[at].role == "assistant":
-            calls = calls or bool(said[at].calls)
-            speaks = speaks or _is_answer(said, at)
+        if messages[at].role == "assistant":
+            calls = calls or bool(messages[at].calls)
+            speaks = speaks or _is_answer(messages, at)
             continue
         if speaks and not calls:
             return True
@@ -64,23 +67,23 @@ def _is_answered(said: Sequence[Message], asked: int, end: int) -> bool:
     return speaks and not calls
 
 
-def _is_answer(said: Sequence[Message], at: int) -> bool:
+def _is_answer(messages: Sequence[Message], at: int) -> bool:
     """Does the model say something here, in its own words?"""
     return any(
-        not isinstance(part, Thinking) for part in said[at].parts
-    ) and not belongs_to_summary(said, at)
+        not isinstance(part, Thinking) for part in messages[at].parts
+    ) and not belongs_to_summary(messages, at)
 
 
 def _is_shown(message: Message, edit: Edit) -> bool:
     """Does *edit* show all that *message* says, word for word?"""
-    shown = {part for other in edit.insert for part in other.parts}
+    shown = {part for inserted in edit.insert for part in inserted.parts}
     wanted = without_summary(message).parts
     return all(part in shown for part in wanted if not isinstance(part, Thinking))
 
 
 def _is_said(segment: Segment, message: Message, edit: Edit) -> bool:
     """Does *edit* show a person's words, outside of a summary; or the medium that stands for them?"""
-    shown = [part for other in edit.insert for part in without_summary(other).parts]
+    shown = [part for inserted in edit.insert for part in without_summary(inserted).parts]
     if not (words := own_words(segment).strip()):
         return all(part in shown for part in message.parts if not isinstance(part, Thinking | Text))
     return any(words in part.text for part in shown if isinstance(part, Text))
