@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from refold.codecs.blocks import (
     as_dict,
+    as_list,
     as_opaque,
     canonical_all,
     intern_text,
@@ -114,17 +115,13 @@ def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:
         if isinstance(item, dict):
             if item.get("role") == "tool" or not _NOT_OURS.isdisjoint(item):
                 return 0
-            blocks = any(map(_is_ours, _list(item.get("content"))))
+            blocks = any(map(_is_ours, as_list(item.get("content"))))
             score += 3 * (blocks or "stop_reason" in item)
     return score
 
 
 def _has_schema(tools: Any) -> bool:
-    return any(isinstance(tool, dict) and "input_schema" in tool for tool in _list(tools))
-
-
-def _list(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else ()
+    return any(isinstance(tool, dict) and "input_schema" in tool for tool in as_list(tools))
 
 
 def _is_ours(block: Any) -> bool:
@@ -344,4 +341,4 @@ def merge(first: Wire, second: Wire) -> Wire:
 def _blocks(content: Any) -> Sequence[Any]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
-    return _list(content)
+    return as_list(content)

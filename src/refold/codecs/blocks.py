@@ -36,6 +36,11 @@ def intern_text(word: str) -> str:
     return intern(word) if type(word) is str else word
 
 
+def as_list(value: Any) -> Sequence[Any]:
+    """Return *value* if it is a list, else an empty one."""
+    return value if isinstance(value, list | tuple) else ()
+
+
 def kind_of(value: Any) -> str:
     """Return the JSON name of a value's type, for error messages."""
     names = {

@@ -6,6 +6,7 @@ from typing import Any
 
 from refold.codecs.blocks import (
     as_dict,
+    as_list,
     as_opaque,
     canonical_all,
     intern_text,
@@ -85,7 +86,7 @@ def system(body: Mapping[str, Any], head: Sequence[Wire]) -> tuple[Part, ...]:
 
 def tools(body: Mapping[str, Any]) -> tuple[str, ...]:
     """Return each function declaration, and each other tool, as canonical JSON."""
-    return tuple(chain.from_iterable(_read_tool(tool) for tool in _list(body.get("tools"))))
+    return tuple(chain.from_iterable(_read_tool(tool) for tool in as_list(body.get("tools"))))
 
 
 def _read_tool(tool: Any) -> Sequence[str]:
@@ -95,10 +96,6 @@ def _read_tool(tool: Any) -> Sequence[str]:
     functions = chain.from_iterable(canonical_all(tool.get(name)) for name in names)
     rest = {key: value for key, value in tool.items() if key not in names}
     return (*functions, *([canonicalize(rest)] if rest else ()))
-
-
-def _list(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else ()
 
 
 # --- reading ---------------------------------------------------------------------------------
@@ -220,7 +217,7 @@ def _main_field(name: Any, response: Any) -> tuple[str, dict[str, Any]] | None:
 def _read_result(answer: dict[str, Any]) -> ToolResult:
     name, response = _expect_text(answer.get("name", "")), answer.get("response")
     main = _main_field(name, response)
-    media_parts = tuple(map(_read_inner, _list(answer["parts"]))) if "parts" in answer else ()
+    media_parts = tuple(map(_read_inner, as_list(answer["parts"]))) if "parts" in answer else ()
     if main is None:
         texts: tuple[Content, ...] = (Text(canonicalize(response)),) if response else ()
         return ToolResult("", (*texts, *media_parts), name=name)
@@ -253,7 +250,7 @@ def patch(item: Wire, message: Message) -> Wire:
     old, new = without_ids(decode(item, ())), without_ids(message)
     if old == new:
         return item
-    blocks = item.get("parts") if len(_list(item.get("parts"))) == len(old.parts) else None
+    blocks = item.get("parts") if len(as_list(item.get("parts"))) == len(old.parts) else None
     return {
         **item,
         "parts": write_blocks(blocks or [None] * len(old.parts), old.parts, new.parts, _write),
@@ -300,7 +297,7 @@ def _write_result(old: dict[str, Any], part: ToolResult) -> dict[str, Any]:
     ):
         out["response"] = _write_response(old, text_of(texts), rest, error=part.error)
     out.setdefault("response", {"error" if part.error else "output": ""})
-    blocks = _list(old.get("parts"))
+    blocks = as_list(old.get("parts"))
     before = [_read_inner(block) for block in blocks]
     if before != media_parts:
         out["parts"] = write_blocks(blocks, before, media_parts, _write)
@@ -328,4 +325,4 @@ def _write_response(
 def merge(first: Wire, second: Wire) -> Wire:
     """Join two contents of one role: the parts of both, in order."""
     first, second = as_dict(first, "a Gemini content"), as_dict(second, "a Gemini content")
-    return {**first, "parts": [*_list(first.get("parts")), *_list(second.get("parts"))]}
+    return {**first, "parts": [*as_list(first.get("parts")), *as_list(second.get("parts"))]}

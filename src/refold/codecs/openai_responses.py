@@ -6,6 +6,7 @@ from typing import Any
 
 from refold.codecs.blocks import (
     as_dict,
+    as_list,
     as_opaque,
     canonical_all,
     intern_text,
@@ -70,7 +71,9 @@ def _item_fits(item: dict[str, Any]) -> int:
         return 0
     if kind != "message":
         return 3 * (kind in _KINDS or kind.endswith(_ENDINGS))
-    blocks = (block.get("type") for block in _list(item.get("content")) if isinstance(block, dict))
+    blocks = (
+        block.get("type") for block in as_list(item.get("content")) if isinstance(block, dict)
+    )
     return 1 + 2 * any(block in ("input_text", "output_text") for block in blocks)
 
 
@@ -125,15 +128,11 @@ def _role(role: Any) -> str:
 
 
 def _read_reasoning(item: dict[str, Any]) -> Thinking:
-    blocks = [*_list(item.get("summary")), *_list(item.get("content"))]
+    blocks = [*as_list(item.get("summary")), *as_list(item.get("content"))]
     texts = [block.get("text") for block in blocks if isinstance(block, dict)]
     sealed = item.get("encrypted_content")
     text = "\n".join(text for text in texts if isinstance(text, str))
     return Thinking(text, sealed if isinstance(sealed, str) else "")
-
-
-def _list(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else ()
 
 
 def _read_tool_item(item: dict[str, Any], kind: Any) -> Message:
@@ -340,4 +339,6 @@ def merge(first: Wire, second: Wire) -> Wire:
 
 
 def _blocks(content: Any, write: Any) -> Sequence[Any]:
-    return [write(None, Text(content))] if isinstance(content, str) and content else _list(content)
+    return (
+        [write(None, Text(content))] if isinstance(content, str) and content else as_list(content)
+    )

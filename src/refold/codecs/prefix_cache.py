@@ -70,7 +70,8 @@ class PrefixCache:
         with self._lock:
             starting = [prefix for prefix in self._known if prefix.start == start]
         prefix = ListPrefix(self, source, start, scope)
-        prefix.match(sorted({known.stop for known in starting if known.stop <= len(source)}))
+        stops = {known.stop for known in starting if known.stop <= len(source)}
+        prefix.match(sorted(stops))
         return prefix
 
     def find(self, prefix: Prefix) -> Offsets | None:
