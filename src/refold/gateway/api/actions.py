@@ -25,8 +25,8 @@ from refold.stores.store import Store
 
 
 def preview(context: ApiContext, asked: PreviewArguments) -> PreviewAnswer:
-    """Return what a compaction would do. Only the ledger's rows are kept, and the preview for `accept`. Raises
-    `Problem`, `FormatError`, `StoreError`, `ConversationBusy`."""
+    """Return what a compaction would do. Only the ledger's rows are kept, and the preview for
+    `accept`. Raises `Problem`, `FormatError`, `StoreError`, `ConversationBusy`."""
     located = locate(context, asked)
     conversation, turn, unseen_tokens = located.conversation, located.turn, located.unseen_tokens
     view = show(context, located)
@@ -57,8 +57,8 @@ def preview(context: ApiContext, asked: PreviewArguments) -> PreviewAnswer:
 
 
 def accept(context: ApiContext, asked: AcceptArguments) -> AcceptAnswer:
-    """Keep exactly the edits of a preview. It is accepted once, however many ask; after an error it can be tried
-    again. Raises `Problem`, `EditError`, `StoreError`, `ConversationBusy`."""
+    """Keep exactly the edits of a preview. It is accepted once, however many ask; after an error it
+    can be tried again. Raises `Problem`, `EditError`, `StoreError`, `ConversationBusy`."""
     pending = context.take_preview(asked.preview)
     try:
         return _accept(context, pending, asked)
@@ -86,14 +86,17 @@ def _accept(context: ApiContext, pending: PendingPreview, asked: AcceptArguments
 
 
 def _drop_late_thinking(conversation: Conversation, edits: Sequence[Edit], store: Store) -> None:
-    """Drop the signatures of what was thought since the preview was made, without the edits (AN-7)."""
-    if conversation.latest is not None and (late := edits_dropping_thinking(conversation.latest.view, edits)):
+    """Drop signatures of thinking that is newer than the preview, without its edits (AN-7)."""
+    if conversation.latest is not None and (
+        late := edits_dropping_thinking(conversation.latest.view, edits)
+    ):
         store.save(late)
         _update_latest(conversation, (), late)
 
 
 def revert(context: ApiContext, asked: RevertArguments) -> RevertAnswer:
-    """Take edits back. Raises `Problem`, `FormatError`, `EditError`, `StoreError`, `ConversationBusy`."""
+    """Take edits back. Raises `Problem`, `FormatError`, `EditError`, `StoreError`,
+    `ConversationBusy`."""
     located, turns = locate(context, asked), context.pipeline.turns
     conversation = located.conversation
     with conversation.hold(context.pipeline.settings.decide_timeout_seconds):
@@ -129,7 +132,7 @@ def _forget(conversation: Conversation, ids: set[str]) -> None:
 
 
 def _discard_prepared(conversation: Conversation, view: View) -> None:
-    """Drop what was prepared for the conversation as it was, and do not compact it again at once."""
+    """Drop what was prepared before, and do not compact again at once."""
     conversation.prefetch.preview = conversation.prefetch.job = None
     conversation.baseline_tokens = view.tokens
 

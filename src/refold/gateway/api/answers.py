@@ -1,4 +1,4 @@
-"""What the operations answer, as types: the document describes them, and answers are made of them."""
+"""What the operations answer, as types: answers and the document are made of them."""
 
 from typing import Annotated, Any
 
@@ -135,7 +135,8 @@ class Losses(Answer):
 
 
 class LossesByKind(Answer):
-    """What a compaction would lose; names only if `request` was sent along or the transcript is recorded."""
+    """What a compaction would lose; names only if `request` was sent along or the transcript is
+    recorded."""
 
     requests: Losses
     constraints: Losses

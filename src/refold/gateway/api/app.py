@@ -1,4 +1,5 @@
-"""`/refold/api` as an ASGI application, for callers whom the gateway's admin check lets through, and the page."""
+"""`/refold/api` as an ASGI application, for callers whom the gateway's admin check lets through,
+and the page."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -27,13 +28,15 @@ DOCUMENT = f"{ROOT}/openapi.json"
 MAX_CONCURRENT = 8
 """Operations under way in one process; more are told to try again."""
 MAX_CONCURRENT_OF_PEERS = 64
-"""The same, of those that another process asks for: each of its own asks here at most once at a time."""
+"""The same, of those that another process asks for: each of its own asks here at most once at a
+time."""
 
 
 class Api:
     """The operations of the table, and the document that describes them.
 
-    *inner*, if given, answers every other path. *peers* are other processes that know other conversations.
+    *inner*, if given, answers every other path. *peers* are other processes that know other
+    conversations.
     """
 
     def __init__(
@@ -121,7 +124,8 @@ class Api:
 
 
 def _log_fault(operation: Operation, error: Exception) -> Problem:
-    """Log the kind and the places of an error that nobody foresaw, not its words, which may quote content."""
+    """Log the kind and the places of an error that nobody foresaw, not its words, which may quote
+    content."""
     fault = f"{type(error).__name__} at {' '.join(traceback_places(error.__traceback__))}"
     LOGGER.error("operation", extra={"fields": {"operation": operation.name, "fault": fault}})
     return Problem(500, "fault", "The gateway failed.")

@@ -212,7 +212,8 @@ def read_arguments(body: bytes, type: type[A]) -> A:
 
 
 def check(arguments: Any, type: type[A], *, strict: bool = True) -> A:
-    """Return *arguments* as *type*; with *strict* off numbers may be spelt as text. Raises `Problem` 400."""
+    """Return *arguments* as *type*; with *strict* off numbers may be spelt as text. Raises
+    `Problem` 400."""
     try:
         return convert(_with_whole_numbers(arguments), type, strict=strict)
     except ValidationError as error:
@@ -226,7 +227,8 @@ def check(arguments: Any, type: type[A], *, strict: bool = True) -> A:
 
 
 def check_content_type(headers: Mapping[bytes, bytes]) -> None:
-    """Raise `Problem` 415 unless a body is plain JSON: so no form of another site's page can ask for anything."""
+    """Raise `Problem` 415 unless a body is plain JSON: so no form of another site's page can ask
+    for anything."""
     kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if (
         kind != b"application/json"
@@ -236,7 +238,8 @@ def check_content_type(headers: Mapping[bytes, bytes]) -> None:
 
 
 def _with_whole_numbers(arguments: Any) -> Any:
-    """Return *arguments* with 7.0 as 7, which to JSON Schema is the same. No argument is a fraction."""
+    """Return *arguments* with 7.0 as 7, which to JSON Schema is the same. No argument is a
+    fraction."""
     if not isinstance(arguments, dict):
         return arguments
     whole = {

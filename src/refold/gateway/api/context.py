@@ -1,4 +1,5 @@
-"""What the operations work with: the gateway's pipeline, previews that wait, and the answers to what goes wrong."""
+"""What the operations work with: the gateway's pipeline, previews that wait, and the answers to
+what goes wrong."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
@@ -55,7 +56,8 @@ class ApiContext:
     def build(
         cls, pipeline: Pipeline, config: Config, memory: Callable[[str], MemorySink] | None = None
     ) -> "ApiContext":
-        """Return the context of *pipeline*. *memory* makes of an agent's id the sink for what `compact` hides."""
+        """Return the context of *pipeline*. *memory* makes of an agent's id the sink for what
+        `compact` hides."""
         model = pipeline.workers.ask if pipeline.settings.ask is not None else None
         no_messages = Conversations(most=0)  # the gateway keeps none
         compactor = SoftHardCompactor(
@@ -84,13 +86,14 @@ class ApiContext:
         return name
 
     def take_preview(self, name: str) -> PendingPreview:
-        """Remove the preview of this name and return it, to one caller only. Raises `Problem` 404."""
+        """Remove the preview of this name, for one caller only. Raises `Problem` 404."""
         with self._lock:
             preview = self.previews.pop(name, None)
         return _check_preview(preview)
 
     def find_preview(self, name: str, session: str) -> PendingPreview:
-        """Return the preview of this name, which stays. Raises `Problem` 404, also if it is of another session."""
+        """Return the preview of this name, which stays. Raises `Problem` 404, also if it is of
+        another session."""
         preview = self.previews.get(name)
         return _check_preview(preview if preview and preview.conversation.name == session else None)
 
@@ -110,13 +113,15 @@ class ApiContext:
         return writer.ledger if writer is not None and isinstance(writer.ledger, Ledger) else None
 
     def booked(self, sessions: Iterable[str]) -> Mapping[str, BookedCalls] | None:
-        """What is booked of *sessions*, by name. None while the ledger fails: the rest is answered all the same."""
+        """What is booked of *sessions*, by name. None while the ledger fails: the rest is answered
+        all the same."""
         with suppress(StoreError):
             return self.ledger.booked(sessions) if self.ledger is not None else None
         return None
 
     def is_recorded(self, conversation: Conversation) -> bool:
-        """Is the conversation's transcript kept, so that an administrator may read it? Raises `StoreError`."""
+        """Is the conversation's transcript kept, so that an administrator may read it? Raises
+        `StoreError`."""
         writer = self.pipeline.ledger_writer
         if writer is None or not isinstance(writer.recorder, Transcripts):
             return False

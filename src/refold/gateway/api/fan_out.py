@@ -74,8 +74,8 @@ class Peers:
         )
 
     def list_peers(self) -> list[Peer]:
-        """Return the other processes. One that has ended answers 404; one that does not answer counts as 503, since it
-        may know what is asked for."""
+        """Return the other processes. One that has ended answers 404; one that does not answer
+        counts as 503, since it may know what is asked for."""
         own = str(os.getpid())
         return [
             partial(self._ask, path)
@@ -109,20 +109,21 @@ async def answer_here(context: ApiContext, operation: Operation, arguments: Argu
 async def answer_for_all(
     context: ApiContext, peers: Peers, operation: Operation, arguments: Arguments
 ) -> Json:
-    """Return the answer of whichever process knows. Raises as the operation does, and `Problem` if one of them cannot
-    tell: a part is never given for the whole, and nothing is called unknown that one of them may know."""
+    """Return the answer of whichever process knows. Raises as the operation does, and `Problem` if
+    one of them cannot tell: a part is never given for the whole, and nothing is called unknown that
+    one of them may know."""
     processes: list[Peer] = [partial(_ask_here, context), *peers.list_peers()]
     asked = to_builtins(arguments)
     match operation.name:
         case "sessions" if isinstance(arguments, SessionsArguments) and arguments.scope == "all":
             answers = await asyncio.gather(*(_list_sessions(ask, operation) for ask in processes))
-            sessions = _latest_of_each(_known(answers))
+            sessions = _latest_of_each(_bodies_without_404(answers))
             work = partial(with_booked_sessions, context, sessions, arguments)
             return await context.run_in_thread(lambda: to_builtins(work()))
         case "history":
             answers = await _ask_all(processes, operation, asked)
-            known = _known(answers)
-            return max(known, key=_last_seen) if known else _body(answers[0])
+            histories = _bodies_without_404(answers)
+            return max(histories, key=_last_seen) if histories else _body(answers[0])
         case "accept":
             return await _ask_in_turn(processes, operation, asked)
         case "words" if "preview" in asked:
@@ -154,8 +155,8 @@ async def _ask_all(
 
 
 async def _ask_in_turn(processes: Sequence[Peer], operation: Operation, asked: Json) -> Json:
-    """Return the answer of the first that knows. They are asked one after the other, so that nothing is done twice and
-    no model is paid twice."""
+    """Return the answer of the first that knows. They are asked one after the other, so that
+    nothing is done twice and no model is paid twice."""
     first: PeerAnswer | None = None
     for ask in processes:
         answer = await ask(operation, asked)
@@ -166,10 +167,10 @@ async def _ask_in_turn(processes: Sequence[Peer], operation: Operation, asked: J
 
 
 async def _latest_first(processes: Sequence[Peer], session: str) -> list[Peer]:
-    """Return those that know the session, who saw it last first, since its history is the longest; all of them if
-    nobody does."""
+    """Return those that know the session, who saw it last first, since its history is the longest;
+    all of them if nobody does."""
     answers = await _ask_all(processes, HISTORY, {"session": session, "limit": 1})
-    _known(answers)
+    _bodies_without_404(answers)
     seen = [
         (_last_seen(answer.body), ask)
         for answer, ask in zip(answers, processes, strict=True)
@@ -179,8 +180,8 @@ async def _latest_first(processes: Sequence[Peer], session: str) -> list[Peer]:
 
 
 async def _list_sessions(ask: Peer, operation: Operation) -> PeerAnswer:
-    """Return every session of one process. If there are several pages the first is asked for again, since a session
-    that sends a request meanwhile moves there."""
+    """Return every session of one process. If there are several pages the first is asked for again,
+    since a session that sends a request meanwhile moves there."""
     sessions = dict[str, Json]()
     offsets = [0]
     for offset in offsets:
@@ -200,8 +201,8 @@ def _body(answer: PeerAnswer) -> Json:
     return answer.body
 
 
-def _known(answers: Iterable[PeerAnswer]) -> list[Json]:
-    """Return the bodies of those that know something. Raises `Problem` if one of all cannot tell."""
+def _bodies_without_404(answers: Iterable[PeerAnswer]) -> list[Json]:
+    """Return the bodies that are no 404. Raises `Problem` if a process cannot tell."""
     return [_body(answer) for answer in answers if answer.status != 404]
 
 

@@ -1,4 +1,5 @@
-"""Which conversation is asked about, and its history: as it was sent along, or as this process remembers it."""
+"""Which conversation is asked about, and its history: as it was sent along, or as this process
+remembers it."""
 
 import json
 from typing import NamedTuple
@@ -33,7 +34,8 @@ class LocatedSession(NamedTuple):
     is_sent_along: bool
     """Did the caller send the history? If not, the answer may quote none of it."""
     unseen_tokens: int
-    """Estimated tokens of system prompt and tools that *turn* lacks, since they are not remembered."""
+    """Estimated tokens of system prompt and tools that *turn* lacks, since they are not remembered.
+    """
 
     @property
     def conversation(self) -> Conversation:
@@ -59,8 +61,8 @@ def find_remembered(context: ApiContext, session: str | UnsetType) -> Remembered
 
 
 def locate(context: ApiContext, asked: ConversationArguments) -> LocatedSession:
-    """Return the conversation of `session`, else the one that `request` with `headers` belongs to. Raises `Problem`,
-    `FormatError`, `StoreError`."""
+    """Return the conversation of `session`, else the one that `request` with `headers` belongs to.
+    Raises `Problem`, `FormatError`, `StoreError`."""
     remembered = find_remembered(context, asked.session) if asked.session else None
     if remembered is None or asked.request is not UNSET:
         return LocatedSession(
@@ -126,8 +128,8 @@ def _open_request(body: bytes, api: Codec | str | None) -> Payload:
 
 
 def _remembered_turn(remembered: Remembered) -> Turn:
-    """The latest history out of memory, encoded for its API. Raises `Problem` 409 if decoding gives other messages:
-    an edit is true for exactly one history."""
+    """The latest history out of memory, encoded for its API. Raises `Problem` 409 if decoding gives
+    other messages: an edit is true for exactly one history."""
     conversation, latest = remembered
     codec = next(codec for codec in CODECS if conversation.api == codec.NAME)
     messages = latest.view.transcript.messages

@@ -45,7 +45,7 @@ class Operation:
 
 
 def run_command(name: str, context: ApiContext, arguments: Arguments) -> Any:
-    """Run a command of the soft/hard preset (S2-33 to S2-37). Raises `Problem` 422, `StoreError`."""
+    """Run a soft/hard command (S2-33 to S2-37). Raises `Problem` 422, `StoreError`."""
     request = {"command": f"compactor_{name}", "arguments": to_builtins(arguments)}
     response = context.commands.call(request)
     if error := response.get("error"):

@@ -59,15 +59,17 @@ def sessions(context: ApiContext, asked: SessionsArguments) -> SessionsAnswer:
 
 
 def remembered_sessions(context: ApiContext) -> list[Session]:
-    """Return the sessions of which this process remembers the latest request, without what is booked of them."""
+    """Return the sessions of which this process remembers the latest request, without what is
+    booked of them."""
     return [remembered_session(*remembered, None) for remembered in list_remembered(context)]
 
 
 def with_booked_sessions(
     context: ApiContext, remembered: Sequence[Session], asked: SessionsArguments
 ) -> SessionsAnswer:
-    """Return a page of those that are *remembered*, by whichever process, and of those that are only booked, the
-    latest first. The ledger is the same whoever is asked, and after every restart (finding F16)."""
+    """Return a page of those that are *remembered*, by whichever process, and of those that are
+    only booked, the latest first. The ledger is the same whoever is asked, and after every restart
+    (finding F16)."""
     listed = {session.id: session for session in remembered}
     booked_only, further = list[Session](), 0
     ledger = context.ledger
@@ -99,7 +101,9 @@ def totals(context: ApiContext, asked: TotalsArguments) -> Struct:
     if context.ledger is None:
         raise StoreError("no ledger is kept")
     sums = context.ledger.totals(asked.since)
-    line = ReportLine("total", sums.reported, sums.unreported, context.ledger.count_sessions(asked.since))
+    line = ReportLine(
+        "total", sums.reported, sums.unreported, context.ledger.count_sessions(asked.since)
+    )
     return TotalsAnswer(since=asked.since, **line_as_json(line))
 
 
@@ -154,8 +158,8 @@ def words(context: ApiContext, asked: WordsArguments) -> WordsAnswer:
 
 
 def recall(context: ApiContext, asked: RecallArguments) -> RecallAnswer:
-    """Search in what the edits hide, of a history that is sent along or recorded. Raises `Problem`, `FormatError`,
-    `StoreError`, `ConversationBusy`."""
+    """Search in what the edits hide, of a history that is sent along or recorded. Raises `Problem`,
+    `FormatError`, `StoreError`, `ConversationBusy`."""
     if asked.request is not UNSET:
         located = locate(context, asked)
         conversation, view = located.conversation, show(context, located)

@@ -1,4 +1,5 @@
-"""Answers made of sessions, edits and attempts: figures, and the words that are sent in place of what is hidden."""
+"""Answers made of sessions, edits and attempts: figures, and the words that are sent in place of
+what is hidden."""
 
 from collections.abc import Iterable, Mapping
 
@@ -22,15 +23,15 @@ PART = 20_000
 
 
 def request_tokens(view: View, unseen_tokens: int = 0) -> int:
-    """Return the tokens of the request as *view* shows it, *unseen_tokens* being those of system prompt and tools that
-    *view* lacks."""
+    """Return the tokens of the request as *view* shows it, *unseen_tokens* being those of system
+    prompt and tools that *view* lacks."""
     return view.tokens_uncalibrated + unseen_tokens
 
 
 def remembered_session(
     conversation: Conversation, latest: LatestRequest, booked: Mapping[str, BookedCalls] | None
 ) -> Session:
-    """Return a conversation in figures: its *latest* request, and its calls as they are *booked*."""
+    """Return a conversation in figures: its *latest* request, and what is *booked*."""
     view = latest.view
     session = Session(
         id=conversation.name,
@@ -48,7 +49,7 @@ def remembered_session(
 
 
 def with_bookings(session: Session, booked: Mapping[str, BookedCalls] | None) -> Session:
-    """Return *session* with what is *booked* of all its calls; None if the ledger cannot be read."""
+    """Return *session* with what is *booked*; None if the ledger cannot be read."""
     if booked is None:
         return session
     booking = booked.get(session.id, NO_CALLS)
@@ -68,7 +69,8 @@ def session_edits(
     *,
     is_readable: bool = False,
 ) -> list[SessionEdit]:
-    """Return edits of *view*, with the ledger's *rows* by edit, and with what they hide if that *is_readable*."""
+    """Return edits of *view*, with the ledger's *rows* by edit, and with what they hide if that
+    *is_readable*."""
     return [
         _session_edit(view, item, (rows or {}).get(item.edit.id), is_readable) for item in placed
     ]
@@ -98,8 +100,8 @@ def _session_edit(
 
 
 def inserted_text(view: View, edit: Edit) -> str:
-    """Return our own words that *edit* shows. Words of the conversation that still show are left out: no answer may
-    quote them."""
+    """Return our own words that *edit* shows. Words of the conversation that still show are left
+    out: no answer may quote them."""
     hidden = view.transcript.messages[edit.start : edit.stop]
     ours = [message for message in edit.insert if message not in hidden]
     if len(hidden) == len(edit.insert):

@@ -1,4 +1,5 @@
-"""From an answered call to its line in the ledger. What is known of conversations between calls is in memory only."""
+"""From an answered call to its line in the ledger. What is known of conversations between calls is
+in memory only."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -94,20 +95,20 @@ class ToolCallHistory:
     """Message and part of the latest result of each."""
 
     def read(self, view: View, before: CommonPrefix | None) -> Refetches:
-        """Read what is new in *view*; what of it the edits that showed *before* had hidden."""
+        """Read what is new in *view*, and return what of it the edits *before* had hidden."""
         tips, messages = view.transcript.tips, view.transcript.messages
         if self.length >= len(tips) or (self.length and tips[self.length] != self.tip):
             self.length, self.calls, self.results = 0, {}, {}
         since = before.length if before is not None else len(messages)
-        found = tokens = new = 0
+        refetched = tokens = new = 0
         for at in range(self.length, len(messages)):
             again = self._message(view, at, before)
             if at >= since:
                 new += messages[at].is_request + len(messages[at].results)
-                found += len(again)
+                refetched += len(again)
                 tokens += sum(view.profile.count(Message("tool", (part,))) for part in again)
         self.length, self.tip = len(messages), tips[-1]
-        return Refetches(found, tokens, found / new if new else 0.0)
+        return Refetches(refetched, tokens, refetched / new if new else 0.0)
 
     def _message(self, view: View, at: int, before: CommonPrefix | None) -> list[ToolResult]:
         """Take in a message; its results that were hidden when they were asked for again."""
@@ -137,8 +138,8 @@ def _is_shown(edit: Edit, part: object) -> bool:
 
 
 def _key(call: ToolCall) -> bytes:
-    said = f"{call.name}\n{call.arguments}".encode("utf-8", "surrogatepass")
-    return blake2b(said, digest_size=12).digest()
+    content = f"{call.name}\n{call.arguments}".encode("utf-8", "surrogatepass")
+    return blake2b(content, digest_size=12).digest()
 
 
 # --- accounting -------------------------------------------------------------------------------
@@ -150,18 +151,18 @@ class _Conversation:
 
     requests: tuple[SentRequest, ...] = ()
     habits: CacheHabits = field(default_factory=CacheHabits)
-    fetched: ToolCallHistory = field(default_factory=ToolCallHistory)
+    call_history: ToolCallHistory = field(default_factory=ToolCallHistory)
 
 
 class Accounting:
-    """Reckons what calls were billed and would have been. For one thread."""
+    """Computes what calls were billed and would have been billed without edits. For one thread."""
 
     def __init__(self, rates: RatesOf) -> None:
         self._rates = rates
-        self._known = OrderedDict[tuple[str, str], _Conversation]()
+        self._conversations = OrderedDict[tuple[str, str], _Conversation]()
 
     def book_call(self, call: BilledCall) -> Entry:
-        """The line of one call."""
+        """Return the entry of one call."""
         hour = has_hour_cache(call.incoming.body)
         tokens = read_billed_tokens(call.usage, hour=hour)
         model = clean_model_name(
@@ -179,66 +180,76 @@ class Accounting:
         rates = self._rates(model)
         would, again = tokens, Refetches()
         if call.view is not None:
-            would, again = self._without(
+            would, again = self._compare(
                 call, call.view, tokens, rates.for_an_hour() if rates and hour else rates
             )
         if tokens is None or would is None:
-            return key, _estimated_sums(call, again)
-        return key, _reported_sums(call, tokens, would, again, rates)
+            return key, _sums_by_estimate(call, again)
+        return key, _sums_by_report(call, tokens, would, again, rates)
 
-    def book_summary(self, done: SummaryCost) -> Entry:
-        """The line of a compaction's model calls."""
+    def book_summary(self, summary: SummaryCost) -> Entry:
+        """Return the entry of a compaction's model calls."""
         key = EntryKey(
-            hour_of(done.when), done.tenant, done.session, clean_model_name(done.model), "reported"
+            hour_of(summary.when),
+            summary.tenant,
+            summary.session,
+            clean_model_name(summary.model),
+            "reported",
         )
-        money = round(done.dollars * DOLLAR)
+        money = round(summary.dollars * DOLLAR)
         return key, Sums(
-            summaries=done.calls, summaries_unpriced=0 if money else done.calls, summary_cost=money
+            summaries=summary.calls,
+            summaries_unpriced=0 if money else summary.calls,
+            summary_cost=money,
         )
 
-    def _without(
+    def _compare(
         self, call: BilledCall, view: View, tokens: Tokens | None, rates: Rates | None
     ) -> tuple[Tokens | None, Refetches]:
-        """What *tokens* would have been, and what was fetched again; the conversation is read on in any case."""
-        known = self._conversation(call.session, call.model)
-        before = find_common_prefix(view, known.requests)
+        """What *tokens* would have been, and what was fetched again; the conversation is read on in
+        any case."""
+        conversation = self._conversation(call.session, call.model)
+        before = find_common_prefix(view, conversation.requests)
         lifetime = rates.lifetime if rates else 300.0
         alive = before is not None and call.when - before.request.when <= lifetime
         would = (
-            tokens_without_edits(tokens, view, before, known.habits, alive=alive)
+            tokens_without_edits(tokens, view, before, conversation.habits, alive=alive)
             if tokens is not None
             else None
         )
-        again = known.fetched.read(view, before)
-        known.requests = (
+        again = conversation.call_history.read(view, before)
+        conversation.requests = (
             as_sent_request(view, call.when),
-            *_not_continued(known.requests, before),
+            *_not_continued(conversation.requests, before),
         )[:REQUESTS_PER_CONVERSATION]
         return would, again
 
     def _conversation(self, session: str, model: str) -> _Conversation:
-        found = self._known.setdefault((session, model), _Conversation())
-        self._known.move_to_end((session, model))
-        if len(self._known) > CONVERSATIONS:
-            self._known.popitem(last=False)
-        return found
+        conversation = self._conversations.setdefault((session, model), _Conversation())
+        self._conversations.move_to_end((session, model))
+        if len(self._conversations) > CONVERSATIONS:
+            self._conversations.popitem(last=False)
+        return conversation
 
 
 def _not_continued(
     requests: tuple[SentRequest, ...], before: CommonPrefix | None
 ) -> tuple[SentRequest, ...]:
     """Those that the new request does not continue."""
-    continued = before is not None and before.length == len(before.request.tips) - 1
+    is_continued = before is not None and before.length == len(before.request.tips) - 1
     return tuple(
-        one for one in requests if before is None or not continued or one is not before.request
+        request
+        for request in requests
+        if before is None or not is_continued or request is not before.request
     )
 
 
-def _estimated_sums(call: BilledCall, again: Refetches) -> Sums:
-    """A call of which nothing was reported: its tokens as we estimate them, its answer's unknown, no money."""
-    sent, said = call.outgoing.tokens_after, call.outgoing.tokens_before
+def _sums_by_estimate(call: BilledCall, again: Refetches) -> Sums:
+    """A call of which nothing was reported: its tokens as we estimate them, its answer's unknown,
+    no money."""
+    sent, unedited = call.outgoing.tokens_after, call.outgoing.tokens_before
     if call.view is not None:
-        sent, said = (
+        sent, unedited = (
             call.view.profile.calibrate(count(call.view))
             for count in (sent_tokens, unedited_tokens)
         )
@@ -247,13 +258,13 @@ def _estimated_sums(call: BilledCall, again: Refetches) -> Sums:
         edited=int(bool(call.outgoing.edits)),
         counted=sent,
         fresh=sent,
-        would_fresh=said,
+        would_fresh=unedited,
         refetches=again.results,
         refetched=again.tokens,
     )
 
 
-def _reported_sums(
+def _sums_by_report(
     call: BilledCall, tokens: Tokens, would: Tokens, again: Refetches, rates: Rates | None
 ) -> Sums:
     """What was reported, its money, and what would have been."""
@@ -261,12 +272,12 @@ def _reported_sums(
         call.room is not None and would.input > call.room
     )
     avoided = too_long and bool(call.outgoing.edits)
-    paid, other = (
+    paid, would_cost = (
         (compute_cost(tokens, rates), sum(compute_cost(would, rates)))
         if rates
         else ((0, 0, 0, 0), 0)
     )
-    charged = round(other * again.share)
+    charged = round(would_cost * again.share)
     return Sums(
         calls=1,
         edited=int(bool(call.outgoing.edits)),
@@ -283,10 +294,10 @@ def _reported_sums(
         would_fresh=would.fresh,
         would_read=would.read,
         would_written=would.written,
-        would_cost=other,
+        would_cost=would_cost,
         refetches=again.results,
         refetched=again.tokens,
         refetch_cost=charged,
         avoided=int(avoided),
-        avoided_saved=other - charged - sum(paid) if avoided else 0,
+        avoided_saved=would_cost - charged - sum(paid) if avoided else 0,
     )

@@ -1,4 +1,5 @@
-"""Tokens of calls and what they cost. Money is whole picodollars (10^-12 US dollars), so that sums are exact."""
+"""Tokens of calls and what they cost. Money is whole picodollars (10^-12 US dollars), so that sums
+are exact."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,20 +61,21 @@ def _picodollars(tokens: int, price: float) -> int:
 
 
 def read_billed_tokens(usage: Any, *, hour: bool = False) -> Tokens | None:
-    """What a provider's usage object bills; None where it says nothing. *hour*: does the request ask the cache to
-    keep it for an hour? That counts where the usage does not say what was written for how long.
+    """What a provider's usage object bills; None where it says nothing. *hour*: does the request
+    ask the cache to keep it for an hour? That counts where the usage does not say what was written
+    for how long.
 
-    Where a call was made of several (server tools, a compaction by the provider), their sum: Anthropic's
-    top level leaves the compaction out.
+    Where a call was made of several (server tools, a compaction by the provider), their sum:
+    Anthropic's top level leaves the compaction out.
     """
     parts = usage.get("iterations") if isinstance(usage, Mapping) else None
-    found = (
+    usages = (
         [read_usage(part) for part in parts]
         if isinstance(parts, list) and parts
         else [read_usage(usage)]
     )
-    known = [_tokens(one, hour=hour) for one in found if one is not None]
-    return Tokens(*map(sum, zip(*known, strict=True))) if known else None
+    counts = [_tokens(usage, hour=hour) for usage in usages if usage is not None]
+    return Tokens(*map(sum, zip(*counts, strict=True))) if counts else None
 
 
 def _tokens(usage: Usage, *, hour: bool) -> Tokens:
@@ -124,11 +126,12 @@ def unedited_tokens(view: View) -> int:
     return view.profile.fixed_tokens + view.base.token_sums[-1]
 
 
-def find_common_prefix(view: View, known: Iterable[SentRequest]) -> CommonPrefix | None:
-    """What *view* shares with that of *known* whose history it shares most of; None where nothing is known."""
+def find_common_prefix(view: View, requests: Iterable[SentRequest]) -> CommonPrefix | None:
+    """What *view* shares with that of *requests* whose history it shares most of; None where nothing
+    is known."""
     return max(
-        (_common_prefix(view, one) for one in known),
-        key=lambda found: (found.length, found.sent_tokens),
+        (_common_prefix(view, request) for request in requests),
+        key=lambda prefix: (prefix.length, prefix.sent_tokens),
         default=None,
     )
 
@@ -173,15 +176,16 @@ class CacheHabits:
 
     @property
     def usual_hit_rate(self) -> float:
-        """The share that is read of a common beginning, as far as it is known. Where it is not, all of it:
-        rather too small a saving than one that was none."""
+        """The share that is read of a common beginning, as far as it is known. Where it is not, all
+        of it: rather too small a saving than one that was none."""
         return (1.0 if self.uses_cache else 0.0) if self.hit_rate is None else self.hit_rate
 
 
 def tokens_without_edits(
     tokens: Tokens, view: View, before: CommonPrefix | None, habits: CacheHabits, *, alive: bool
 ) -> Tokens:
-    """What a call billed as *tokens* would have been without the edits of *view*; *habits* learn from it."""
+    """What a call billed as *tokens* would have been without the edits of *view*; *habits* learn
+    from it."""
     habits.uses_cache = habits.uses_cache or tokens.read > 0 or tokens.written > 0
     rest = tokens.fresh + tokens.written
     habits.written_share = tokens.written / rest if rest else habits.written_share

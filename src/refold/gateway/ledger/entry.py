@@ -19,7 +19,8 @@ class EntryKey(NamedTuple):
     tenant: str
     """Empty where a call was not read at all."""
     session: str
-    """Empty for calls that belong to no conversation: titles, classifiers, what could not be read."""
+    """Empty for calls that belong to no conversation: titles, classifiers, what could not be read.
+    """
     model: str
     basis: Basis
 
@@ -28,8 +29,8 @@ class EntryKey(NamedTuple):
 class Sums:
     """What is summed up. Tokens, calls, and money in picodollars; every figure can be added up.
 
-    `would_...` is what the same calls would have been billed with their history as it was said, under the
-    same rules of caching. Money is that of calls with a known price and reported usage.
+    `would_...` is what the same calls would have been billed with their history as it was said,
+    under the same rules of caching. Money is that of calls with a known price and reported usage.
     """
 
     calls: int = 0
@@ -37,7 +38,8 @@ class Sums:
     edited: int = 0
     """Of these, to requests in which edits showed."""
     unpriced: int = 0
-    """Of these, calls to models without a known price: their tokens are counted, their money is not."""
+    """Of these, calls to models without a known price: their tokens are counted, their money is
+    not."""
     counted: int = 0
     """Tokens of the requests as we estimated them before they were sent."""
     fresh: int = 0
@@ -60,7 +62,8 @@ class Sums:
     """Of these, those of a model without a known price."""
     summary_cost: int = 0
     refetches: int = 0
-    """Results of calls that had been made before, with the same arguments, and whose result we had hidden."""
+    """Results of calls that had been made before, with the same arguments, and whose result we had
+    hidden."""
     refetched: int = 0
     """Their tokens."""
     refetch_cost: int = 0
@@ -87,7 +90,8 @@ class Sums:
 
     @property
     def saved(self) -> int:
-        """What is left of the difference after summaries and refetches; negative where we cost more."""
+        """What is left of the difference after summaries and refetches; negative where we cost
+        more."""
         return self.would_cost - self.refetch_cost - self.cost - self.summary_cost
 
     def __add__(self, other: "Sums") -> "Sums":
@@ -116,10 +120,10 @@ def merge_entries(
     entries: Iterable[Entry], into: Mapping[EntryKey, Sums] | None = None
 ) -> dict[EntryKey, Sums]:
     """*entries* added up by key, upon what is there."""
-    found = dict(into or {})
+    sums_by_key = dict(into or {})
     for key, sums in entries:
-        found[key] = found[key] + sums if key in found else sums
-    return found
+        sums_by_key[key] = sums_by_key[key] + sums if key in sums_by_key else sums
+    return sums_by_key
 
 
 def hour_of(when: float) -> int:

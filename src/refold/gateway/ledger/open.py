@@ -29,8 +29,9 @@ TIMEOUT_SECONDS = 10.0
 
 
 def open_ledger(store: str, *, fresh: bool = True) -> Ledger:
-    """The ledger of the store at *store*: in a file beside it, or in its database. Made where there is none and *fresh*
-    allows it. Raises `StoreError`, and ImportError where the extra `postgresql` is missing."""
+    """The ledger of the store at *store*: in a file beside it, or in its database. Made where there
+    is none and *fresh* allows it. Raises `StoreError`, and ImportError where the extra `postgresql`
+    is missing."""
     path = "" if is_server(store) else f"{store}.ledger"
     if path and not fresh and not Path(path).exists():
         raise StoreError(f"{path}: there is no ledger; a gateway with this store makes it")
@@ -40,8 +41,8 @@ def open_ledger(store: str, *, fresh: bool = True) -> Ledger:
 def open_transcripts(
     store: str, seconds: float | None, clock: Callable[[], float]
 ) -> Transcripts | None:
-    """The transcripts of a store, kept for *seconds*; None where none are to be kept and none can be left to be deleted.
-    Raises as `open_ledger` does."""
+    """The transcripts of a store, kept for *seconds*; None where none are to be kept and none can
+    be left to be deleted. Raises as `open_ledger` does."""
     path = Path(f"{store}.transcripts") if not is_server(store) and store != MEMORY else None
     if seconds is None and (store == MEMORY or (path is not None and not path.exists())):
         return None
@@ -61,8 +62,8 @@ def open_transcripts(
 def create_writer(
     store: str, record: str, rates: RatesOf, counters: Counters, clock: Callable[[], float]
 ) -> LedgerWriter:
-    """Who keeps the books of the gateway with this store; transcripts for *record* (`7d`), none where it is empty.
-    Raises ValueError for a *record* that is no time."""
+    """Who keeps the books of the gateway with this store; transcripts for *record* (`7d`), none
+    where it is empty. Raises ValueError for a *record* that is no time."""
     transcripts = open_transcripts(store, parse_duration(record) if record else None, clock)
     return LedgerWriter(Accounting(rates), open_ledger(store), counters, transcripts)
 
@@ -88,7 +89,8 @@ def _open_connections(
 
 
 class PostgreSQLConnections:
-    """Connections of a `PostgreSQLPool`. Edits do not change in their transactions, so their version does not."""
+    """Connections of a `PostgreSQLPool`. Edits do not change in their transactions, so their
+    version does not."""
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool

@@ -68,15 +68,16 @@ def build_report(entries: Iterable[Entry], by: Grouping = "model", since: int = 
         lines.sort(key=lambda line: line.name)
     else:
         lines.sort(key=lambda line: (-line.sums.cost, -line.sums.input, line.name))
-    reported, other = (
+    reported, unreported = (
         sum((line.sums for line in lines), _ZERO),
         sum((line.unreported for line in lines), _ZERO),
     )
-    return Report(by, since, tuple(lines), ReportLine("total", reported, other, len(sessions)))
+    return Report(by, since, tuple(lines), ReportLine("total", reported, unreported, len(sessions)))
 
 
 class _Group:
-    """Entries of one row, added up as they come: what is kept does not grow with them, but for the sessions' names."""
+    """Entries of one row, added up as they come: what is kept does not grow with them, but for the
+    sessions' names."""
 
     def __init__(self) -> None:
         self._reported: Sequence[int] = _NOTHING
@@ -103,21 +104,21 @@ def _as_sums(figures: Sequence[int]) -> Sums:
     return _ZERO if figures is _NOTHING else Sums(**dict(zip(FIGURES, figures, strict=True)))
 
 
-def report_as_json(one: Report) -> dict[str, Any]:
+def report_as_json(report: Report) -> dict[str, Any]:
     """The report as JSON: tokens as they are, money in US dollars."""
-    since = datetime.fromtimestamp(one.since, UTC).isoformat() if one.since else None
+    since = datetime.fromtimestamp(report.since, UTC).isoformat() if report.since else None
     return {
-        "by": one.by,
+        "by": report.by,
         "since": since,
-        "rows": [line_as_json(line) for line in one.lines],
-        "total": line_as_json(one.total),
+        "rows": [line_as_json(line) for line in report.lines],
+        "total": line_as_json(report.total),
     }
 
 
 def line_as_json(line: ReportLine) -> dict[str, Any]:
     """One row as JSON."""
     sums = line.sums
-    told = {name: getattr(sums, name) for name in FIGURES if name not in MONEY_FIGURES}
+    counts = {name: getattr(sums, name) for name in FIGURES if name not in MONEY_FIGURES}
     dollars = {name: getattr(sums, name) / DOLLAR for name in MONEY_FIGURES}
     missing = {
         "calls": line.unreported.calls,
@@ -128,7 +129,7 @@ def line_as_json(line: ReportLine) -> dict[str, Any]:
     return {
         "name": line.name,
         "sessions": line.sessions,
-        **told,
+        **counts,
         **both,
         **dollars,
         "unreported": missing,

@@ -54,7 +54,8 @@ SESSIONS = (
     "SELECT COUNT(*) FROM (SELECT DISTINCT session, tenant FROM refold_calls WHERE session <> '' AND hour >= ?) "
     "AS sessions"
 )
-"""Hour by hour, since a sum over all may be more than 64 bits hold; and by no index, since all lines are read."""
+"""Hour by hour, since a sum over all may be more than 64 bits hold; and by no index, since all
+lines are read."""
 TOTALS = f"SELECT basis, {_SUMMED} FROM refold_calls WHERE hour + 0 >= ? GROUP BY basis, hour"  # noqa: S608 - likewise
 SUMS = (
     f"SELECT session, {', '.join(f'SUM({name})' for name in FIGURES)} FROM refold_calls "  # noqa: S608 - likewise
@@ -91,7 +92,8 @@ class BookedCalls(NamedTuple):
 
 
 class DatabaseConnections(Protocol):
-    """Connections to a database, as `refold.stores.sqlite_connection.SQLiteDatabase` gives them. What goes wrong is a `StoreError`."""
+    """Connections to a database, as `refold.stores.sqlite_connection.SQLiteDatabase` gives them.
+    What goes wrong is a `StoreError`."""
 
     def connection(self, doing: str) -> AbstractContextManager[Any]:
         """A connection (DB-API, autocommit) for this thread alone."""
@@ -119,8 +121,8 @@ class Ledger:
     def add(
         self, entries: Mapping[EntryKey, Sums], reached: Mapping[int, int] | None = None
     ) -> None:
-        """Add *entries* to what is there, and how many calls were made with how many before them (`refold.economics.session_length`);
-        all or none. Raises `StoreError`."""
+        """Add *entries* to what is there, and how many calls were made with how many before them
+        (`refold.economics.session_length`); all or none. Raises `StoreError`."""
         rows = [
             (*key, *sums.values())
             for key, sums in sorted(entries.items(), key=lambda entry: entry[0])
@@ -130,8 +132,9 @@ class Ledger:
             connection.cursor().executemany(self._reach, sorted((reached or {}).items()))
 
     def entries(self, since: int = 0) -> Iterator[Entry]:
-        """Every line from the hour *since* (seconds since 1970) on, in the order of their keys. They are read a page at
-        a time: lines that are booked meanwhile may be among them. Raises `StoreError`."""
+        """Every line from the hour *since* (seconds since 1970) on, in the order of their keys.
+        They are read a page at a time: lines that are booked meanwhile may be among them. Raises
+        `StoreError`."""
         last: Sequence[Any] = (
             since,
             "",
@@ -148,8 +151,9 @@ class Ledger:
             last = rows[-1][: len(EntryKey._fields)]
 
     def sums(self, sessions: Iterable[str]) -> dict[str, Sums]:
-        """What is booked of the calls of these *sessions* whose usage the upstream reported, for each of which there is
-        something. Costs what they have, not what the ledger holds. Raises `StoreError`."""
+        """What is booked of the calls of these *sessions* whose usage the upstream reported, for
+        each of which there is something. Costs what they have, not what the ledger holds. Raises
+        `StoreError`."""
         asked, found = sorted({*sessions} - {""}), dict[str, Sums]()
         for first in range(0, len(asked), SESSIONS_PER_QUERY):
             names = asked[first : first + SESSIONS_PER_QUERY]
@@ -163,39 +167,41 @@ class Ledger:
         return found
 
     def booked(self, sessions: Iterable[str]) -> dict[str, BookedCalls]:
-        """What is booked of these *sessions*, for each of which there is something. Costs what they have. Raises
-        `StoreError`."""
-        asked, found = sorted({*sessions} - {""}), dict[str, BookedCalls]()
+        """What is booked of these *sessions*, for each of which there is something. Costs what they
+        have. Raises `StoreError`."""
+        asked, calls = sorted({*sessions} - {""}), dict[str, BookedCalls]()
         for first in range(0, len(asked), SESSIONS_PER_QUERY):
             names = asked[first : first + SESSIONS_PER_QUERY]
             query = BOOKED.format(", ".join([self._mark] * len(names)))
             with self._link.connection("read") as connection:
                 rows = connection.cursor().execute(query, tuple(names)).fetchall()
             for name, model, basis, hour, *figures in rows:
-                found[name] = _add_sums(found.get(name, NO_CALLS), model, basis, hour, figures)
-        return found
+                calls[name] = _add_sums(calls.get(name, NO_CALLS), model, basis, hour, figures)
+        return calls
 
     def latest_sessions(self, most: int) -> list[tuple[str, int]]:
-        """The *most* sessions that were booked last, the latest first, each with the hour of its latest call. Goes
-        through an index over all. Raises `StoreError`."""
+        """The *most* sessions that were booked last, the latest first, each with the hour of its
+        latest call. Goes through an index over all. Raises `StoreError`."""
         with self._link.connection("read") as connection:
             return [
                 tuple(row) for row in connection.cursor().execute(self._newest, (most,)).fetchall()
             ]
 
     def count_sessions(self, since: int = 0) -> int:
-        """How many sessions calls are booked of, from the hour *since* on. Goes through an index. Raises `StoreError`."""
+        """How many sessions calls are booked of, from the hour *since* on. Goes through an index.
+        Raises `StoreError`."""
         with self._link.connection("read") as connection:
             ((count,),) = connection.cursor().execute(self._sessions, (since,)).fetchall()
         return int(count)
 
     def totals(self, since: int = 0) -> BookedCalls:
-        """What is booked of all calls from the hour *since* on. Goes through all of them. Raises `StoreError`."""
-        found = NO_CALLS
+        """What is booked of all calls from the hour *since* on. Goes through all of them. Raises
+        `StoreError`."""
+        calls = NO_CALLS
         with self._link.connection("read") as connection:
             for basis, *figures in connection.cursor().execute(self._totals, (since,)).fetchall():
-                found = _add_sums(found, "", basis, 0, figures)
-        return found
+                calls = _add_sums(calls, "", basis, 0, figures)
+        return calls
 
     def survival(self) -> Survival:
         """What is known of how long sessions are. Raises `StoreError`."""
@@ -214,12 +220,12 @@ def _add_sums(
     booked: BookedCalls, model: str, basis: str, hour: int, figures: Iterable[Any]
 ) -> BookedCalls:
     """*booked* with sums of one more model and basis."""
-    more = Sums(**dict(zip(FIGURES, map(int, figures), strict=True)))
-    reported, other = (more, Sums()) if basis == "reported" else (Sums(), more)
+    sums = Sums(**dict(zip(FIGURES, map(int, figures), strict=True)))
+    reported, unreported = (sums, Sums()) if basis == "reported" else (Sums(), sums)
     newer = hour >= booked.hour
     return BookedCalls(
         booked.reported + reported,
-        booked.unreported + other,
+        booked.unreported + unreported,
         model if newer else booked.model,
         max(hour, booked.hour),
     )
@@ -227,7 +233,7 @@ def _add_sums(
 
 def _entry(row: Iterable[Any]) -> Entry:
     hour, tenant, session, model, basis, *figures = row
-    known: Basis = basis if basis in get_args(Basis) else "estimated"
-    return EntryKey(hour, tenant, session, model, known), Sums(
+    checked: Basis = basis if basis in get_args(Basis) else "estimated"
+    return EntryKey(hour, tenant, session, model, checked), Sums(
         **dict(zip(FIGURES, figures, strict=True))
     )

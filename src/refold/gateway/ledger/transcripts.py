@@ -1,7 +1,9 @@
-"""Transcripts, kept where `record` asks for it and for as long as it says: what was said, never a header or a key.
+"""Transcripts, kept where `record` asks for it and for as long as it says: what was said, never a
+header or a key.
 
-Of each conversation the latest history is kept, message by message in canonical form (docs/gateway-ledger.md):
-no headers, no query, no system prompt, no tool definitions. It is deleted when it has not grown for the stated time.
+Of each conversation the latest history is kept, message by message in canonical form
+(docs/gateway-ledger.md): no headers, no query, no system prompt, no tool definitions. It is deleted
+when it has not grown for the stated time.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +29,8 @@ _MESSAGES = """CREATE TABLE IF NOT EXISTS refold_said (
 MIGRATIONS = (
     (_HEADS, "CREATE INDEX IF NOT EXISTS refold_heads_until ON refold_heads (until)", _MESSAGES),
 )
-"""Tables that SQLite and PostgreSQL both make. Step n brings them from version n to version n + 1."""
+"""Tables that SQLite and PostgreSQL both make. Step n brings them from version n to version n + 1.
+"""
 
 _HEAD = "SELECT tip, length, began, size FROM refold_heads WHERE tenant = ? AND session = ?"
 _TIPS = "SELECT place, tip FROM refold_said WHERE tenant = ? AND session = ? ORDER BY place"
@@ -70,20 +73,23 @@ class RecordedTranscript:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionLimits:
-    """How much is kept. A conversation that is larger is not kept at all; of more than *total* the oldest goes."""
+    """How much is kept. A conversation that is larger is not kept at all; of more than *total* the
+    oldest goes."""
 
     session: int = 32_000_000
     """Characters of one conversation."""
     total: int = 1_000_000_000
     """Characters of all of them."""
     every: float = 3_600.0
-    """Seconds between two looks for what is to be deleted, at most; a tenth of the retention where that is less."""
+    """Seconds between two looks for what is to be deleted, at most; a tenth of the retention where
+    that is less."""
 
 
 class Transcripts:
-    """Transcripts in a database. *seconds* is how long each is kept after it grew last; None keeps no more, and still
-    deletes what was kept before. *mark* is what the database's driver writes for a value, *scrub* what it is told
-    before something is deleted and afterwards, so that nothing is left of it."""
+    """Transcripts in a database. *seconds* is how long each is kept after it grew last; None keeps
+    no more, and still deletes what was kept before. *mark* is what the database's driver writes for
+    a value, *scrub* what it is told before something is deleted and afterwards, so that nothing is
+    left of it."""
 
     def __init__(
         self,
@@ -136,7 +142,8 @@ class Transcripts:
             )
 
     def purge(self) -> int:
-        """Delete what has been kept for long enough, if it is time to look; how many that were. Raises `StoreError`."""
+        """Delete what has been kept for long enough, if it is time to look; how many that were.
+        Raises `StoreError`."""
         now = self._clock()
         if now < self._due:
             return 0
@@ -161,7 +168,8 @@ class Transcripts:
         ]
 
     def load(self, tenant: str, session: str) -> RecordedTranscript | None:
-        """The transcript of a session; None where nothing is kept of it, or not of this tenant. Raises `StoreError`."""
+        """The transcript of a session; None where nothing is kept of it, or not of this tenant.
+        Raises `StoreError`."""
         with self._link.connection("read") as connection:
             heads = self._rows(connection, _ONE, (tenant, session))
             bodies = self._rows(connection, _SAID, (tenant, session)) if heads else []

@@ -1,4 +1,5 @@
-"""Keeps the books behind the answers: in a thread of its own, in batches, and never in anybody's way."""
+"""Keeps the books behind the answers: in a thread of its own, in batches, and never in anybody's
+way."""
 
 import queue
 from collections import Counter
@@ -18,10 +19,11 @@ from refold.gateway.ops.metrics import Counters
 from refold.gateway.policy.economy import count_calls
 
 MAX_WAITING = 10_000
-"""Calls that may wait to be booked, and lines that may wait for a store that fails; more are not booked."""
+"""Calls that may wait to be booked, and lines that may wait for a store that fails; more are not
+booked."""
 CALLS_PER_BATCH = 8
-"""Calls that are booked at a stretch: requests then go first for BREATH seconds, instead of waiting for the interpreter's
-lock, which a thread that computes gives up after 5 ms only."""
+"""Calls that are booked at a stretch: requests then go first for BREATH seconds, instead of waiting
+for the interpreter's lock, which a thread that computes gives up after 5 ms only."""
 PAUSE_SECONDS = 0.0002
 
 
@@ -41,20 +43,23 @@ class WritableLedger(Protocol):
 
 
 class TranscriptRecorder(Protocol):
-    """Where transcripts are kept, if they are: `refold.gateway.ledger.transcripts.Transcripts` is one."""
+    """Where transcripts are kept, if they are: `refold.gateway.ledger.transcripts.Transcripts` is
+    one."""
 
     def record(self, call: BilledCall) -> None:
         """Keep what was said. Raises `StoreError`."""
 
     def purge(self) -> int:
-        """Delete what has been kept for long enough; how many transcripts that were. Raises `StoreError`."""
+        """Delete what has been kept for long enough; how many transcripts that were. Raises
+        `StoreError`."""
 
     def close(self) -> None:
         """Let go."""
 
 
 class LedgerWriter:
-    """Books calls a *pause* (seconds) after their answers. `answered` and `summarised` neither wait nor raise."""
+    """Books calls a *pause* (seconds) after their answers. `answered` and `summarised` neither wait
+    nor raise."""
 
     def __init__(
         self,
@@ -78,7 +83,8 @@ class LedgerWriter:
         self._thread: Thread | None = None
 
     def start(self) -> None:
-        """Begin to work; what has been kept for too long goes at once. Calls after the first do nothing."""
+        """Begin to work; what has been kept for too long goes at once. Calls after the first do
+        nothing."""
         with self._lock:
             if (self._thread is None or not self._thread.is_alive()) and not self._closing.is_set():
                 self._thread = Thread(target=self._run, name="refold-ledger", daemon=True)
@@ -102,11 +108,11 @@ class LedgerWriter:
         if thread is not None:
             thread.join(patience)
 
-    def _put(self, one: BilledCall | SummaryCost) -> None:
+    def _put(self, item: BilledCall | SummaryCost) -> None:
         if self._thread is None or not self._thread.is_alive():  # a forked child has no thread yet
             self.start()
         try:
-            self._queue.put_nowait(one)
+            self._queue.put_nowait(item)
         except queue.Full:
             self._counters.add("ledger_lost")
 
@@ -119,31 +125,31 @@ class LedgerWriter:
             with suppress(queue.Empty):
                 self._process(self._queue.get(timeout=self._every))
                 self._closing.wait(self._pause)
-            for taken in range(self._queue.qsize()):
+            for number in range(self._queue.qsize()):
                 self._process(self._queue.get_nowait())
-                if taken % CALLS_PER_BATCH == 0 and not self._closing.is_set():
+                if number % CALLS_PER_BATCH == 0 and not self._closing.is_set():
                     sleep(PAUSE_SECONDS)
             self._run_guarded("write", self._write)
             self._run_guarded("purge", self._purge)
             self._run_guarded("learn", self._learn)
             if self._closing.is_set() and self._queue.empty():
                 break
-        for kept in (self.ledger, self.recorder):
-            if kept is not None:
-                self._run_guarded("close", kept.close)
+        for target in (self.ledger, self.recorder):
+            if target is not None:
+                self._run_guarded("close", target.close)
 
-    def _process(self, one: BilledCall | SummaryCost | None) -> None:
-        if isinstance(one, BilledCall):
-            self._run_guarded("reckon", lambda: self._book(one))
-            if one.view is not None:
-                self._reached[step(count_calls(one.view))] += 1
-            if self.recorder is not None and one.view is not None:
-                self._run_guarded("record", lambda: self._record(one))
-        elif one is not None:
-            self._add_sums(*self._accounts.book_summary(one))
+    def _process(self, item: BilledCall | SummaryCost | None) -> None:
+        if isinstance(item, BilledCall):
+            self._run_guarded("reckon", lambda: self._book(item))
+            if item.view is not None:
+                self._reached[step(count_calls(item.view))] += 1
+            if self.recorder is not None and item.view is not None:
+                self._run_guarded("record", lambda: self._record(item))
+        elif item is not None:
+            self._add_sums(*self._accounts.book_summary(item))
 
-    def _book(self, one: BilledCall) -> None:
-        self._add_sums(*self._accounts.book_call(one))
+    def _book(self, item: BilledCall) -> None:
+        self._add_sums(*self._accounts.book_call(item))
 
     def _add_sums(self, key: EntryKey, sums: Sums) -> None:
         if key not in self._pending and len(self._pending) >= MAX_WAITING:
@@ -151,9 +157,9 @@ class LedgerWriter:
             return
         self._pending.setdefault(key, []).append(sums)
 
-    def _record(self, one: BilledCall) -> None:
+    def _record(self, item: BilledCall) -> None:
         if self.recorder is not None:
-            self.recorder.record(one)
+            self.recorder.record(item)
 
     def _write(self) -> None:
         lines = {key: add_up(parts) for key, parts in self._pending.items()}
@@ -170,12 +176,12 @@ class LedgerWriter:
             self.survival = self.ledger.survival()
 
     def _purge(self) -> None:
-        gone = self.recorder.purge() if self.recorder is not None else 0
-        if gone:
-            self._counters.add("records_purged", gone)
+        count = self.recorder.purge() if self.recorder is not None else 0
+        if count:
+            self._counters.add("records_purged", count)
 
     def _run_guarded(self, doing: str, act: Callable[[], object]) -> None:
-        """Whatever fails, requests flow: it is counted, and told without a word of what was said."""
+        """Count and log what fails, without a word of content; requests flow on."""
         try:
             act()
         except Exception as error:  # noqa: BLE001 - books are no reason to fail
