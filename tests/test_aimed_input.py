@@ -277,7 +277,7 @@ GIVEN: dict[str, Any] = {
     "size": 2_000, "limit": 300, "room": 2_000, "width": 200, "at": 0, "start": 10, "stop": 100, "offset": 10, "times": 3, "number": 1,
     "depth": 0, "query": "error code 中文", "cost": len, "final": True, "error": True, "source": "result", "words": ("error", "fail"),
     "name": "state_snapshot", "names": ("goal", "state_snapshot"), "before": re.compile("<goal>"), "said": ("never delete it",),
-    "heard": "never delete it", "quote": re.compile(r"\"([^\"\n]+)\""), "titles": ("Open work", "Notes"), "title": "Notes", "arguments": {},
+    "user_words": "never delete it", "quote": re.compile(r"\"([^\"\n]+)\""), "titles": ("Open work", "Notes"), "title": "Notes", "arguments": {},
     "folders": set(), "lines": ["a"], "after": "", "status": 400, "api": "openai_chat", "role": "user", "encoding": "gzip",
     "problems": [], "cut": Gap(10, 20), "fields": {"a": 1}, "cap": Cap(("max_tokens",), 5), "patterns": ("a*",), "message": "", "param": "",
     "signature": "", "concept": "a", "kind": "said", "tag": "record", "model": "m", "upstream": "u", "by": "rule", "id": "1", "finish": "stop", "method": "POST",
