@@ -16,8 +16,8 @@ def test_of_a_session_however_long_as_much_stays_as_the_target_lets(steps: int):
     """Not a share of the session, which would be too much of a long one, and then too little."""
     with Driver(windows=WINDOWS) as driver:
         out = driver(chat(steps, model="small"), "openai_chat")
-        assert out.before > 0.95 * 0.8 * 20_000
-        assert 0.6 < out.after / (SHARE * 20_000) <= 1
+        assert out.tokens_before > 0.95 * 0.8 * 20_000
+        assert 0.6 < out.tokens_after / (SHARE * 20_000) <= 1
         assert len(out.edits) == 1
 
 

@@ -34,7 +34,8 @@ class ConversationBusy(TimeoutError):  # noqa: N818 - it says what it is
 
 
 def answer_hash(message: Message) -> bytes | None:
-    """Return a hash of a message that no other model would have written, as a rule: calls or many words; else None."""
+    """Return a hash of a message that no other model would have written, as a rule: calls or many
+    words; else None."""
     is_distinct = message.role == "assistant" and (
         message.calls or len(message.text) >= DISTINCT_LENGTH
     )
@@ -53,7 +54,8 @@ class LatestRequest(NamedTuple):
 
 @dataclass(eq=False)
 class History:
-    """What a conversation is recognised by: its beginning, its model's answers, and the tips of its histories."""
+    """What a conversation is recognised by: its beginning, its model's answers, and the tips of its
+    histories."""
 
     first_entry: bytes = b""
     """A hash of the first entry; empty if the client names the conversation."""
@@ -80,7 +82,8 @@ class History:
 
 @dataclass(eq=False)
 class ShownEdits:
-    """The edits that a conversation's requests were shown with, and which of them the store does not have yet."""
+    """The edits that a conversation's requests were shown with, and which of them the store does
+    not have yet."""
 
     lock: Lock = field(default_factory=Lock)
     """Guards all of this. It is held for longer only while the store fails."""
@@ -119,7 +122,8 @@ class Conversation:
     name: str
     """A hash; nothing that was sent can be read from it."""
     family: str
-    """A hash of what it shares with others of its caller: the salt and the key that the client sends."""
+    """A hash of what it shares with others of its caller: the salt and the key that the client
+    sends."""
     tenant: str
     compactor: Compactor
     target_tokens: int = 0
@@ -136,7 +140,8 @@ class Conversation:
     answered_at: float | None = None
     """When the upstream answered last, in seconds since 1970."""
     refused_at: tuple[str, int] | None = None
-    """A model, and the tokens of the smallest request that was too long for it, if its provider named no limit."""
+    """A model, and the tokens of the smallest request that was too long for it, if its provider
+    named no limit."""
     stuck_job: Job | None = field(default=None, repr=False)
     """A job that was given up while it waited for the store. It holds `lock`."""
     is_interrupted: bool = False
@@ -227,7 +232,8 @@ class Ticket(NamedTuple):
 
 
 class Conversations:
-    """Conversations by name: at most *most*, with at most *known_bytes*; the longest unused are forgotten first."""
+    """Conversations by name: at most *most*, with at most *known_bytes*; the longest unused are
+    forgotten first."""
 
     def __init__(self, most: int, known_bytes: int) -> None:
         self._most, self._known_bytes, self._lock = most, known_bytes, Lock()
@@ -251,7 +257,8 @@ class Conversations:
     def get_or_create(
         self, name: str, size_bytes: int, create: Callable[[], Conversation]
     ) -> Conversation:
-        """Return the conversation of this name, whose latest request has *size_bytes*; create it if it is not known."""
+        """Return the conversation of this name, whose latest request has *size_bytes*; create it if
+        it is not known."""
         with self._lock:
             conversation = self._by_name.get(name) or create()
             conversation.size_bytes = size_bytes

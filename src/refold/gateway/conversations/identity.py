@@ -1,10 +1,10 @@
 """Which conversation a request belongs to.
 
 An edit is found by the tip of the history it was made for (docs/identity.md). What is decided here
-is the salt of those tips: the API, the caller's credential and the tools. So one history has different
-tips for two tenants, and for an agent and a helper of other tools that is given the same history. The
-key that the client sends names a session, and is no part of it: a fork under a new key finds what was
-decided about the past that it shares (D6).
+is the salt of those tips: the API, the caller's credential and the tools. So one history has
+different tips for two tenants, and for an agent and a helper of other tools that is given the same
+history. The key that the client sends names a session, and is no part of it: a fork under a new key
+finds what was decided about the past that it shares (D6).
 """
 
 import json
@@ -31,7 +31,7 @@ SESSION_HEADERS = (
     "x-amp-thread-id",
     "session-id",
 )
-"""Headers that name a conversation, the most specific first. `session-id` of Codex is that of a whole
+"""Headers that name a conversation, the most specific first. Codex's `session-id` names a whole
 tree of agents, so it comes last."""
 
 
@@ -39,12 +39,13 @@ class SessionKey(NamedTuple):
     """What a client calls its conversation."""
 
     name: str
-    """The header or field; empty where the client says nothing."""
+    """The header or field; empty if the client sends none."""
     value: str
 
 
 def session_key(headers: Mapping[str, str], body: Mapping[str, Any]) -> SessionKey:
-    """The most specific key of a request: a header, else `prompt_cache_key`, else `metadata.user_id`."""
+    """Return the most specific key of a request: a header, else `prompt_cache_key`, else
+    `metadata.user_id`."""
     for name in SESSION_HEADERS:
         if value := headers.get(name):
             if name == SESSION_HEADER:
@@ -63,7 +64,7 @@ def session_key(headers: Mapping[str, str], body: Mapping[str, Any]) -> SessionK
 
 
 def tools_fingerprint(tools: tuple[str, ...]) -> str:
-    """A fingerprint of tool definitions in canonical JSON, whatever their order."""
+    """Return a fingerprint of tool definitions in canonical JSON, whatever their order."""
     return (
         blake2b(
             "\n".join(sorted(tools)).encode("utf-8", "surrogatepass"), digest_size=8
@@ -74,17 +75,17 @@ def tools_fingerprint(tools: tuple[str, ...]) -> str:
 
 
 def salt_of(incoming: Incoming, tools: tuple[str, ...]) -> str:
-    """The salt of a conversation's tips. Nothing that was sent can be read from it."""
+    """Return the salt of a conversation's tips, from which nothing that was sent can be read."""
     return hash_parts(incoming.api, incoming.credential, tools_fingerprint(tools))
 
 
 def family_name(salt: str, key: SessionKey) -> str:
-    """What the sessions that a caller calls by one *key*, or by none, share beside their salt."""
+    """Return what the sessions of a caller under one *key*, or none, share beside their salt."""
     return hash_parts("thread", salt, *key)
 
 
 def tenant_of(incoming: Incoming) -> str:
-    """What all conversations of one caller over one API share."""
+    """Return what all conversations of one caller over one API share."""
     return _tenant(incoming.api, incoming.credential)
 
 
@@ -94,12 +95,12 @@ def _tenant(api: str, credential: str) -> str:
 
 
 def hash_parts(*parts: str) -> str:
-    """One short name for several parts."""
+    """Return one short name for several parts."""
     return blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 
 def _session_of(user: str) -> str:
-    """The session in a `user_id` that is a JSON object with one; else the whole."""
+    """Return the session in a `user_id` that is a JSON object with one; else the whole."""
     try:
         value = json.loads(user)
     except (ValueError, RecursionError):

@@ -1,4 +1,5 @@
-"""What is kept of a turn: its edits in memory and in the store, and in memory alone what the store could not take."""
+"""What is kept of a turn: its edits in memory and in the store, and in memory alone what the store
+could not take."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +24,8 @@ RETRY_SECONDS = 1.0
 
 
 def save_edits(conversation: Conversation, view: View, store: Store) -> None:
-    """Keep new edits in memory and, as far as the compactor has not saved them, in *store*. Raises `StoreError`."""
+    """Keep new edits in memory and, as far as the compactor has not saved them, in *store*. Raises
+    `StoreError`."""
     shown = conversation.shown
     new = [edit for edit in view.edits if edit.id not in shown.ids]
     if not new:
@@ -68,10 +70,12 @@ def flush_unsaved(conversation: Conversation, store: Store) -> None:
 
 
 def repair_interrupted(conversation: Conversation, view: View, store: Store) -> bool:
-    """Drop thinking that does not know the edits of a turn that failed; return whether there was any such edit.
+    """Drop thinking that does not know the edits of a turn that failed; return whether there was
+    any such edit.
 
-    They may have been saved and were never shown. What the model has thought since was thought without those that show
-    now, so its signatures go (AN-7, AN-11). Hidden ones stay: they may show in a fork (D6). Raises `StoreError`.
+    They may have been saved and were never shown. What the model has thought since was thought
+    without those that show now, so its signatures go (AN-7, AN-11). Hidden ones stay: they may show
+    in a fork (D6). Raises `StoreError`.
     """
     shown = conversation.shown
     unseen = [edit for edit in view.edits if edit.id not in shown.ids and edit.by != BY]
@@ -85,7 +89,8 @@ def repair_interrupted(conversation: Conversation, view: View, store: Store) -> 
 
 
 def reapply_result_edits(conversation: Conversation, view: View, store: Store) -> int:
-    """Show single results of a new history as they were shown before; return how many edits that took.
+    """Show single results of a new history as they were shown before; return how many edits that
+    took.
 
     Raises `StoreError`.
     """
@@ -107,7 +112,8 @@ def _edits_of_store(conversation: Conversation, view: View, edits: Sequence[Edit
 def _edits_to_save(conversation: Conversation, view: View, edits: Sequence[Edit]) -> list[Edit]:
     """Return what the store has to know of *edits* beside those that a compactor saves itself.
 
-    That is what they show of single results, and edits of local strategies that signed thinking will be bound to.
+    That is what they show of single results, and edits of local strategies that signed thinking
+    will be bound to.
     """
     local = conversation.compactor.settings.local_names
     if view.profile.rules.binds:
@@ -132,9 +138,11 @@ class RowLedger:
 
 
 class Outbox:
-    """Writes what the store could not take, as soon as it takes anything again, in a separate thread.
+    """Writes what the store could not take, as soon as it takes anything again, in a separate
+    thread.
 
-    So whichever process gets the next request of a conversation finds it. *done* is called when all is written.
+    So whichever process gets the next request of a conversation finds it. *done* is called when all
+    is written.
     """
 
     def __init__(
@@ -166,7 +174,8 @@ class Outbox:
         self._workers.close()
 
     async def flush(self) -> bool:
-        """Write all that waits; return whether that succeeded. Never raises, nor asks a store twice that hangs."""
+        """Write all that waits; return whether that succeeded. Never raises, nor asks a store twice
+        that hangs."""
         if not self._job.has_ended:
             return False
         self._job = Job(0.0)

@@ -1,8 +1,9 @@
 """Edits of single calls and results, kept by the ids and contents of these.
 
-If a client rewrites the beginning of its history, the edits of that history are not found again. But what an edit showed
-for one result holds wherever that result stands: it is shown again, byte for byte, and never grows again. Such decisions
-are stored as edits under separate tips, so that any store keeps them.
+If a client rewrites the beginning of its history, the edits of that history are not found again.
+But what an edit showed for one result holds wherever that result stands: it is shown again, byte
+for byte, and never grows again. Such decisions are stored as edits under separate tips, so that any
+store keeps them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +23,8 @@ Identified = ToolCall | ToolResult
 
 
 def find_result_edits(tenant: str, view: View, edits: Iterable[Edit]) -> list[Edit]:
-    """Return the decisions in those of *edits* that show one message with other contents, for the store."""
+    """Return the decisions in those of *edits* that show one message with other contents, for the
+    store."""
     single = (edit for edit in edits if edit.stop == edit.start + 1)
     return [decision for edit in single for decision in _decisions(tenant, view, edit)]
 
@@ -34,7 +36,8 @@ def result_tips(tenant: str, messages: Sequence[Message]) -> list[str]:
 
 
 def make_result_edits(tenant: str, view: View, decisions: Sequence[Edit]) -> list[Edit]:
-    """Return edits of *view* that show again what was decided, and those that drop thinking they invalidate."""
+    """Return edits of *view* that show again what was decided, and those that drop thinking they
+    invalidate."""
     by_tip = {
         decision.tip: decision
         for decision in decisions

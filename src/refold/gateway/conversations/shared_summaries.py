@@ -1,9 +1,9 @@
 """Summaries that several processes share: one of them writes each, all find it.
 
-A claim is a row in the store. It is renewed as long as its owner lives and lapses with it, so a process that is killed
-holds nobody up for longer than LEASE_SECONDS. Prepared summaries are stored as edits under separate tips, so that they do
-not show. All edits of one preparation share the tip of the last of them: a lookup finds all or none, and only in a history
-that has them all.
+A claim is a row in the store. It is renewed as long as its owner lives and lapses with it, so a
+process that is killed holds nobody up for longer than LEASE_SECONDS. Prepared summaries are stored
+as edits under separate tips, so that they do not show. All edits of one preparation share the tip
+of the last of them: a lookup finds all or none, and only in a history that has them all.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -23,7 +23,8 @@ from refold.stores.store import ClaimStore, Store, as_claim_store
 LEASE_SECONDS = 15.0
 """How long a claim outlives its owner."""
 CLAIM_MESSAGES = 2
-"""Messages that a claim's name is made of: a process that sees the conversation a turn later claims the same."""
+"""Messages that a claim's name is made of: a process that sees the conversation a turn later claims
+the same."""
 
 AllowWaiting = Callable[[], AbstractContextManager[Callable[[float], bool]]]
 """As `Workers.allow_waiting`."""
@@ -56,8 +57,8 @@ class ConversationClaims:
     def hold(self, name: str, *, wait: bool) -> Iterator[ClaimResult]:
         """Hold *name* within.
 
-        If another process holds it, *wait* until that is done or dead, or the job may wait no longer. Raises
-        `StoreError`.
+        If another process holds it, *wait* until that is done or dead, or the job may wait no
+        longer. Raises `StoreError`.
         """
         if self._store is None:
             yield ClaimResult(is_mine=True, has_waited=False)
@@ -99,7 +100,8 @@ class ConversationClaims:
 
 
 class SharedSummaries:
-    """What processes with one *store* do for one another; nothing unless a model writes (*asks*) and the store has claims.
+    """What processes with one *store* do for one another; nothing unless a model writes (*asks*)
+    and the store has claims.
 
     Rules come to the same summary in every process. All methods raise `StoreError`.
     """

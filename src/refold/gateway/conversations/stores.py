@@ -1,4 +1,5 @@
-"""Stores around the gateway's store: one reports when it is waited for, one writes only when told to."""
+"""Stores around the gateway's store: one reports when it is waited for, one writes only when told
+to."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,8 +14,8 @@ from refold.stores.store import LedgerRow, Store, as_ledger_store, replacement_c
 class TimedStore:
     """A store that tells a slow store from slow work, and a replaced one from the old.
 
-    *mark* is called with True before and False after every call, *on_replaced* when the store was deleted or replaced,
-    *after_save* after edits were saved.
+    *mark* is called with True before and False after every call, *on_replaced* when the store was
+    deleted or replaced, *after_save* after edits were saved.
     """
 
     def __init__(
@@ -70,7 +71,8 @@ class TimedStore:
 
 
 class TentativeStore:
-    """A store for a caller whose key is not proved yet: what *base* holds, and what is written here.
+    """A store for a caller whose key is not proved yet: what *base* holds, and what is written
+    here.
 
     Only `commit` writes that to *base*, when the upstream has accepted the key (C7).
     """

@@ -34,7 +34,8 @@ class Job:
     store_seconds: float = 0.0
     """Seconds that it has waited for the store before that."""
     is_stuck: bool = False
-    """Was it given up while it waited for the store? Then it ends when the store answers at last."""
+    """Was it given up while it waited for the store? Then it ends when the store answers at
+    last."""
     has_ended: bool = False
     figures: Any = None
     """The `ErrorFigures` of an upstream's error, once they were read."""
@@ -54,7 +55,8 @@ class Job:
         self.store_asked_at = monotonic()
 
     def end_store_call(self) -> None:
-        """Count the time as work again. Raises `DeadlineExceeded` if the job was given up meanwhile."""
+        """Count the time as work again. Raises `DeadlineExceeded` if the job was given up
+        meanwhile."""
         began, self.store_asked_at = self.store_asked_at, None
         self.store_seconds += monotonic() - (began or monotonic())
         if self.is_stuck:
@@ -74,7 +76,8 @@ class DeadlineExceeded(TimeoutError):  # noqa: N818 - it says what it is
 
 
 class Workers:
-    """Threads for requests, and a quarter as many for background jobs: requests never wait for one of those.
+    """Threads for requests, and a quarter as many for background jobs: requests never wait for one
+    of those.
 
     Models are asked on the event loop that the work was given from.
     """
@@ -89,9 +92,9 @@ class Workers:
     ) -> T:
         """Return the outcome of *work*.
 
-        Raises `DeadlineExceeded` if it takes longer than *deadline* seconds, waiting for models aside. With *longest* it
-        may compute for so long, and wait for the store until the deadline. If the caller is cancelled, the model calls
-        are cancelled too.
+        Raises `DeadlineExceeded` if it takes longer than *deadline* seconds, waiting for models
+        aside. With *longest* it may compute for so long, and wait for the store until the deadline.
+        If the caller is cancelled, the model calls are cancelled too.
         """
         longest = deadline if longest is None else longest
         pool = self._background_pool if job.is_background else self._pool
@@ -115,7 +118,8 @@ class Workers:
                     question.cancel()
 
     def ask(self, ask: Ask) -> Answer | None:
-        """Ask the model from within one of these threads, as long as its job may wait for models."""
+        """Ask the model from within one of these threads, as long as its job may wait for
+        models."""
         job = self.current_job()
         if self._ask is None or job is None or job.loop is None or job.is_abandoned:
             return None
@@ -140,8 +144,8 @@ class Workers:
     def allow_waiting(self) -> Iterator[Callable[[float], bool]]:
         """Let the job of this thread wait within, as it may wait for a model.
 
-        Yields a function that sleeps for some seconds and returns True, or returns False at once if the job may wait no
-        longer or nobody waits for it.
+        Yields a function that sleeps for some seconds and returns True, or returns False at once if
+        the job may wait no longer or nobody waits for it.
         """
         job = self.current_job()
         if job is None:

@@ -14,7 +14,8 @@ T = TypeVar("T")
 
 
 class BackgroundJobs:
-    """Jobs in the *workers*' background threads. A summary may take *summary_timeout* seconds, and twice as much ahead."""
+    """Jobs in the *workers*' background threads. A summary may take *summary_timeout* seconds, and
+    twice as much ahead."""
 
     def __init__(self, workers: Workers, counters: Counters, summary_timeout: float) -> None:
         self._workers, self._counters, self._timeout = workers, counters, summary_timeout
@@ -32,7 +33,8 @@ class BackgroundJobs:
         task.add_done_callback(self.tasks.discard)
 
     async def run(self, work: Callable[[], T], seconds: float | None = None) -> T:
-        """Return the outcome of *work*. Raises `DeadlineExceeded` after *seconds*, models aside, and what *work* raises."""
+        """Return the outcome of *work*. Raises `DeadlineExceeded` after *seconds*, models aside,
+        and what *work* raises."""
         seconds = self._timeout if seconds is None else seconds
         return await self._workers.run(work, Job(seconds, is_background=True), seconds)
 

@@ -1,4 +1,5 @@
-"""What is sent of one request, decided in a worker's thread: with the store, or from memory while it fails."""
+"""What is sent of one request, decided in a worker's thread: with the store, or from memory while
+it fails."""
 
 from dataclasses import dataclass, replace
 
@@ -27,7 +28,8 @@ from refold.models.fallback import CircuitBreaker
 
 @dataclass(frozen=True, eq=False)
 class Decider:
-    """Decode, identify, load, compact, save, encode. Raises `FormatError`, `StoreError`, `ConversationBusy`."""
+    """Decode, identify, load, compact, save, encode. Raises `FormatError`, `StoreError`,
+    `ConversationBusy`."""
 
     settings: Settings
     turns: Turns
@@ -72,7 +74,8 @@ class Decider:
         return self._seal(turn, view, reason)
 
     def show(self, job: Job, incoming: Incoming) -> Outgoing:
-        """Return what is shown of a conversation, for a look: nothing is begun, nothing more is done to it."""
+        """Return what is shown of a conversation, for a look: nothing is begun, nothing more is
+        done to it."""
         payload = self.matcher.open(incoming)
         if not len(payload) or server_history_field(incoming.api, payload.body):
             return Outgoing(incoming.body)
@@ -99,7 +102,8 @@ class Decider:
     def drop_thinking(
         self, job: Job, incoming: Incoming, outgoing: Outgoing, error: bytes, *, stored: bool = True
     ) -> Outgoing:
-        """Return *outgoing* without signed thinking that its upstream refuses; *outgoing* itself if there is none."""
+        """Return *outgoing* without signed thinking that its upstream refuses; *outgoing* itself if
+        there is none."""
         turn = self._find_turn(job, incoming, self.matcher.open(incoming))
         stored = stored and self._is_store_usable(turn.conversation)
         first = 0 if outgoing.reason == "binding" else thinking_block_index(outgoing.body, error)
@@ -132,7 +136,8 @@ class Decider:
         return lower_caps(turn, sealed, figures, keep=0.0) or sealed
 
     def _find_turn(self, job: Job, incoming: Incoming, payload: Payload) -> Turn:
-        """Return the turn of a request that was refused; its conversation is known unless it passed unread."""
+        """Return the turn of a request that was refused; its conversation is known unless it passed
+        unread."""
         if job.conversation is None:
             job.conversation = self.matcher.find_or_create(incoming, payload)
         return Turn(incoming, payload, job.conversation)
@@ -144,8 +149,9 @@ class Decider:
     ) -> Outgoing:
         """Return what was shown before, from memory; the request as it came if nothing was.
 
-        Otherwise signed thinking would not stand where it was thought, and a long history would not fit.
-        *without_store*: what is due at the hard level is done in memory too, and kept for when the store is back (C11).
+        Otherwise signed thinking would not stand where it was thought, and a long history would not
+        fit. *without_store*: what is due at the hard level is done in memory too, and kept for when
+        the store is back (C11).
         """
         if not conversation.shown.ids and not without_store:
             return Outgoing(incoming.body, outcome="failed", reason=reason)
@@ -160,7 +166,8 @@ class Decider:
         return not conversation.is_stuck and self.breaker.allows()
 
     def _seal(self, turn: Turn, view: View, reason: str, outcome: Outcome = "edited") -> Outgoing:
-        """Return the request that *view* makes, with the fields that its window and the settings ask for."""
+        """Return the request that *view* makes, with the fields that its window and the settings
+        ask for."""
         source, is_capped = self.turns.encode(turn, view)
         incoming, headers = turn.incoming, Headers()
         if outcome == "edited" and not view.visible_edits:

@@ -1,4 +1,5 @@
-"""Requests opened, and the conversation that each continues: its client names it, or its history does."""
+"""Requests opened, and the conversation that each continues: its client names it, or its history
+does."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -47,7 +48,8 @@ class ConversationMatcher:
         return payload if isinstance(codec, str) else replace(payload, codec=codec)
 
     def find_or_create(self, incoming: Incoming, payload: Payload) -> Conversation:
-        """Return the conversation of a request; create it if it is not known. Raises `StoreError`."""
+        """Return the conversation of a request; create it if it is not known. Raises
+        `StoreError`."""
         size = max(len(incoming.body), ENTRY_BYTES * len(payload))
         key = session_key(dict(incoming.headers), payload.body)
         salt = salt_of(incoming, payload.tools)
@@ -69,7 +71,8 @@ class ConversationMatcher:
         return conversation
 
     def find_unkept(self, incoming: Incoming, payload: Payload) -> Conversation:
-        """Return the conversation of a request that is only looked at; if it is not known, one that is not kept."""
+        """Return the conversation of a request that is only looked at; if it is not known, one that
+        is not kept."""
         key = session_key(dict(incoming.headers), payload.body)
         salt = salt_of(incoming, payload.tools)
         family = family_name(salt, key)
@@ -97,9 +100,10 @@ class ConversationMatcher:
 def find_continued(relatives: Sequence[Conversation], payload: Payload) -> Conversation | None:
     """Return which of the conversations of one salt, the latest used first, a history belongs to.
 
-    None if it begins another: sessions of a caller whose client names none differ in their history alone. A history that
-    grows is known by its conversation's compactor. One that was rewound, or whose beginning was rewritten, holds answers
-    of the model that stand in its conversation; the same question asked again holds none.
+    None if it begins another: sessions of a caller whose client names none differ in their history
+    alone. A history that grows is known by its conversation's compactor. One that was rewound, or
+    whose beginning was rewritten, holds answers of the model that stand in its conversation; the
+    same question asked again holds none.
     """
     first_entry = first_entry_hash(payload)
     lengths = {

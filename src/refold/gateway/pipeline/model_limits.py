@@ -27,8 +27,9 @@ SMALLEST_WINDOW = 500
 class ModelLimits:
     """The figures of models, in tokens. Calls may come from several threads.
 
-    What an upstream tells one caller holds for that caller (its credential) alone. An error's words are in part the
-    request's, and may come from another deployment of that name: they could shrink others' windows.
+    What an upstream tells one caller holds for that caller (its credential) alone. An error's words
+    are in part the request's, and may come from another deployment of that name: they could shrink
+    others' windows.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -36,12 +37,14 @@ class ModelLimits:
         self._by_model: dict[str, TokenLevels] = {}
         self._learned: dict[ModelKey, TokenLevels] = {}
         self._answered: dict[ModelKey, int] = {}
-        """Tokens of the largest request that was answered since the last context error that named a window."""
+        """Tokens of the largest request that was answered since the last context error that named a
+        window."""
         self._largest: dict[ModelKey, int] = {}
         """Tokens of the largest one since the last such error that was believed."""
 
     def for_turn(self, turn: Turn) -> TokenLevels:
-        """Return the figures for a request of a conversation, which may have been refused at fewer tokens."""
+        """Return the figures for a request of a conversation, which may have been refused at fewer
+        tokens."""
         levels, refused = self.for_model(turn.incoming, turn.model), turn.conversation.refused_at
         if refused is None or refused[0] != turn.model:
             return levels
@@ -65,7 +68,8 @@ class ModelLimits:
         return window.room if window is not None else None
 
     def fits(self, incoming: Incoming, body: Mapping[str, Any]) -> bool:
-        """Does a request with this body, and its answer, fit its model's window whatever its tokens are?"""
+        """Does a request with this body, and its answer, fit its model's window whatever its tokens
+        are?"""
         levels = self.for_model(incoming, request_model(incoming.path, body))
         return fits_window(incoming.api, body, len(incoming.body), levels)
 
@@ -78,14 +82,16 @@ class ModelLimits:
                 _put(self._largest, key, max(tokens, self._largest.get(key, 0)))
 
     def largest_answered(self, turn: Turn) -> int:
-        """Return the estimated tokens of the caller's largest request to this model that was answered."""
+        """Return the estimated tokens of the caller's largest request to this model that was
+        answered."""
         return self._largest.get(_model_key(turn.incoming, turn.model), 0)
 
     def learn(self, turn: Turn, figures: ErrorFigures, sent: int) -> ErrorFigures:
-        """Take the window that a context error tells of, and return what can be true of its *figures*.
+        """Take the window that a context error tells of, and return what can be true of its
+        *figures*.
 
-        If it tells of none, the *sent* tokens are too many for this conversation, and for it alone: nobody knows
-        whether the window was the reason.
+        If it tells of none, the *sent* tokens are too many for this conversation, and for it alone:
+        nobody knows whether the window was the reason.
         """
         figures = self._plausible(turn, figures)
         if figures.limit:
@@ -107,9 +113,11 @@ class ModelLimits:
         return find_window(model, self._settings.windows.get(model)).window
 
     def _plausible(self, turn: Turn, figures: ErrorFigures) -> ErrorFigures:
-        """Return *figures*, or none if their limit is no window at all or below half of what was answered.
+        """Return *figures*, or none if their limit is no window at all or below half of what was
+        answered.
 
-        Estimates may be that wrong. Such a window is believed if it is told again before as much was answered once more.
+        Estimates may be that wrong. Such a window is believed if it is told again before as much
+        was answered once more.
         """
         if not figures.limit:
             return figures

@@ -1,4 +1,5 @@
-"""One request's way through the gateway, without HTTP: decode, identify, load, compact, save, encode."""
+"""One request's way through the gateway, without HTTP: decode, identify, load, compact, save,
+encode."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -50,10 +51,12 @@ class Work(Protocol):
 
 
 class Pipeline:
-    """Prepares requests for their upstreams and learns from the answers. One process, one event loop at a time.
+    """Prepares requests for their upstreams and learns from the answers. One process, one event
+    loop at a time.
 
-    *closes* are called at the end: they close the store if nobody else uses it. *keep* is called after edits were saved:
-    it puts back what they cannot be found without. *ledger_writer* keeps the ledger.
+    *closes* are called at the end: they close the store if nobody else uses it. *keep* is called
+    after edits were saved: it puts back what they cannot be found without. *ledger_writer* keeps
+    the ledger.
     """
 
     def __init__(
@@ -94,7 +97,8 @@ class Pipeline:
     async def prepare(self, incoming: Incoming) -> Outgoing:
         """Return what to send for *incoming*. Never raises.
 
-        What cannot be read or decided in time goes through unchanged, with a reason, a counter and a line in the log.
+        What cannot be read or decided in time goes through unchanged, with a reason, a counter and
+        a line in the log.
         """
         outgoing = await self._prepare(incoming, self._decider)
         if isinstance(outgoing.ticket, Ticket):
@@ -112,7 +116,8 @@ class Pipeline:
         return await self._prepare(incoming, replace(self._decider, turns=turns, matcher=matcher))
 
     async def commit(self, outgoing: Outgoing) -> None:
-        """Keep what was decided tentatively, since the upstream has accepted the caller's key. Never raises."""
+        """Keep what was decided tentatively, since the upstream has accepted the caller's key.
+        Never raises."""
         ticket = outgoing.ticket
         store = ticket.conversation.compactor.settings.store if isinstance(ticket, Ticket) else None
         if isinstance(store, TentativeStore):
@@ -122,16 +127,19 @@ class Pipeline:
                 report_failure(self.counters, "", failure_reason(error), error)
 
     async def prepare_count(self, incoming: Incoming) -> Outgoing:
-        """Return what to count for a client that asks for a conversation's tokens: what is shown of it. Never raises.
+        """Return what to count for a client that asks for a conversation's tokens: what is shown of
+        it. Never raises.
 
-        Anything else would be refused where it thinks (AN-12), and tell of a request that is not made.
+        Anything else would be refused where it thinks (AN-12), and tell of a request that is not
+        made.
         """
         if parse_light_body(incoming, self.settings) is not None:
             return Outgoing(incoming.body)
         return await self._run(incoming, self._decider.show, self.settings.decide_timeout_seconds)
 
     async def shrink(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
-        """Return a smaller request to send once more, after the upstream's context error with this body.
+        """Return a smaller request to send once more, after the upstream's context error with this
+        body.
 
         None if that was tried before, or nothing can be made smaller. Never raises.
         """
@@ -142,10 +150,11 @@ class Pipeline:
     async def drop_thinking(
         self, incoming: Incoming, outgoing: Outgoing, error: bytes
     ) -> Outgoing | None:
-        """Return the request without signed thinking that its upstream says is bound elsewhere (AN-7).
+        """Return the request without signed thinking that its upstream says is bound elsewhere
+        (AN-7).
 
-        The first time without the block that was named and what was thought after it, then without all of it; None if
-        none is there. Never raises.
+        The first time without the block that was named and what was thought after it, then without
+        all of it; None if none is there. Never raises.
         """
         return await self._retry(
             "binding_errors", self._decider.drop_thinking, incoming, outgoing, error
@@ -182,12 +191,14 @@ class Pipeline:
     async def run_in_background(self, work: Callable[[], T]) -> T:
         """Return the outcome of *work*, which no request waits for and which may ask models.
 
-        Raises `DeadlineExceeded` after `Settings.summary_timeout_seconds`, models aside, and what *work* raises.
+        Raises `DeadlineExceeded` after `Settings.summary_timeout_seconds`, models aside, and what
+        *work* raises.
         """
         return await self.background.run(work)
 
     async def aclose(self) -> None:
-        """Stop background work, then close what is to be closed: only then does a store's file hold all writes (C8)."""
+        """Stop background work, then close what is to be closed: only then does a store's file hold
+        all writes (C8)."""
         await self.background.aclose()
         await self._outbox.aclose()
         self.workers.close()
@@ -232,7 +243,8 @@ class Pipeline:
     async def _run(
         self, incoming: Incoming, work: Work, seconds: float, fallback: Work | None = None
     ) -> Outgoing:
-        """Return the outcome of *work*, or what goes through in its place: if the store fails, that of *fallback*.
+        """Return the outcome of *work*, or what goes through in its place: if the store fails, that
+        of *fallback*.
 
         Nothing waits for the store longer than `Settings.decide_timeout_seconds` (C5).
         """
@@ -285,7 +297,8 @@ class Pipeline:
             return Outgoing(incoming.body, outcome="failed", reason=reason)
 
     def _on_store_replaced(self) -> None:
-        """Have all that is known written again: the store is another, empty or with something else in it (C12)."""
+        """Have all that is known written again: the store is another, empty or with something else
+        in it (C12)."""
         self.counters.add("store_replaced")
         fields = {"conversations": len(self.conversations)}
         LOGGER.warning("the store was deleted or replaced", extra={"fields": fields})

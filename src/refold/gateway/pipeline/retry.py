@@ -21,8 +21,9 @@ from refold.gateway.policy.upstream_errors import ErrorFigures, block_position
 SHARE = 0.6
 """Of the window, or of what was sent: what is aimed at after a context error."""
 UNKNOWN_WINDOW_SHARE = 0.15
-"""Of what was sent, if nothing tells of the window: neither the error, nor a table, nor an answer to half as much. Less than
-a fifth, for a history may be handed to a server with a window five times smaller."""
+"""Of what was sent, if nothing tells of the window: neither the error, nor a table, nor an answer
+to half as much. Less than a fifth, for a history may be handed to a server with a window five times
+smaller."""
 ACTOR = "auto (context error)"
 
 
@@ -30,13 +31,15 @@ ACTOR = "auto (context error)"
 class Retry:
     """Another view after a refusal.
 
-    The caller holds the conversation's lock, or, if the edits are not *stored*, that of its edits in memory.
+    The caller holds the conversation's lock, or, if the edits are not *stored*, that of its edits
+    in memory.
     """
 
     turns: Turns
 
     def shrink(self, turn: Turn, figures: ErrorFigures, sent: int, *, stored: bool) -> View | None:
-        """Return a view that should fit after all; None if nothing becomes smaller than the *sent* tokens."""
+        """Return a view that should fit after all; None if nothing becomes smaller than the *sent*
+        tokens."""
         if stored:
             try:
                 view = self._shrink(turn, figures)
@@ -90,7 +93,8 @@ class Retry:
         return self.turns.show_from_memory(turn)
 
     def _goal(self, turn: Turn, view: View, figures: ErrorFigures) -> int:
-        """Return the estimated tokens to come down to: a share of the window as the upstream counts."""
+        """Return the estimated tokens to come down to: a share of the window as the upstream
+        counts."""
         limits, window = self.turns.model_limits, self.turns.limits(turn).window
         room = _input_limit(turn, figures) or (window.room if window else 0) or view.tokens
         is_known = figures.limit or limits.usable_tokens(turn.incoming, turn.model) is not None
@@ -101,7 +105,8 @@ class Retry:
 
 
 def _input_limit(turn: Turn, figures: ErrorFigures) -> int:
-    """Return what the upstream's limit leaves beside the answer, whose cap will be lowered; 0 if there is no limit."""
+    """Return what the upstream's limit leaves beside the answer, whose cap will be lowered; 0 if
+    there is no limit."""
     cap = read_cap(turn.incoming.api, turn.payload.body)
     answer = figures.output
     if cap:
@@ -113,7 +118,8 @@ def _input_limit(turn: Turn, figures: ErrorFigures) -> int:
 def lower_caps(
     turn: Turn, outgoing: Outgoing, figures: ErrorFigures, *, keep: float
 ) -> Outgoing | None:
-    """Return *outgoing* with the cap that its upstream's figures leave; None if none is to be lowered."""
+    """Return *outgoing* with the cap that its upstream's figures leave; None if none is to be
+    lowered."""
     body, room = outgoing.body, figures.answer_room(outgoing.tokens_after)
     caps = fit_caps(turn.incoming.api, turn.payload.body, room, keep)
     for cap in caps:

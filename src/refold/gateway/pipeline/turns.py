@@ -65,7 +65,8 @@ class Turns:
         salt: str,
         **options: Any,
     ) -> Compactor:
-        """Return a compactor for the conversation *name*, which does nothing but local edits until it is told to."""
+        """Return a compactor for the conversation *name*, which does nothing but local edits until
+        it is told to."""
         on_event: OnEvent | None = self.settings.on_event
         if self.ledger_writer is not None:
             on_event = summary_cost_listener(self.ledger_writer, tenant, name, on_event)
@@ -122,7 +123,8 @@ class Turns:
         return view
 
     def memory_compactor(self, turn: Turn) -> Compactor:
-        """Return a compactor like the conversation's, with what this process has shown in place of the store."""
+        """Return a compactor like the conversation's, with what this process has shown in place of
+        the store."""
         conversation = turn.conversation
         settings = conversation.compactor.settings
         return self.make_compactor(
@@ -137,7 +139,8 @@ class Turns:
         )
 
     def fits_unedited(self, turn: Turn, view: View) -> bool:
-        """May the request be sent as it came? Not if signed thinking stands behind an edit that shows."""
+        """May the request be sent as it came? Not if signed thinking stands behind an edit that
+        shows."""
         hard = self.limits(turn).hard
         is_bound = view.profile.rules.binds and bool(view.visible_edits)
         return not is_bound and (hard is None or view.tokens_unedited < hard)
@@ -158,7 +161,8 @@ class Turns:
     def compact_if_due(
         self, turn: Turn, view: View, *, opportunistic: bool = True
     ) -> tuple[View, str]:
-        """Return the view with what is due now, and why it differs; *opportunistic*: also with what pays."""
+        """Return the view with what is due now, and why it differs; *opportunistic*: also with what
+        pays."""
         conversation, budget, reason = turn.conversation, at_limits(self.limits(turn)), "shown"
         level = budget.check(view)
         if level == "hard" and self._accept_prefetched(turn, "prepared"):
@@ -195,7 +199,8 @@ class Turns:
     def hold_claim(
         self, conversation: Conversation, view: View, *, wait: bool
     ) -> AbstractContextManager[ClaimResult]:
-        """Hold the right to compact a conversation, among the processes that share its summaries."""
+        """Hold the right to compact a conversation, among the processes that share its
+        summaries."""
         return self._summaries.hold(conversation.family, view, wait=wait)
 
     @cached_property
@@ -204,7 +209,8 @@ class Turns:
         return SharedSummaries(self.store, self.workers.allow_waiting, asks=asks)
 
     def _set_limits(self, conversation: Conversation, limits: TokenLevels) -> None:
-        """Have the strategies come down to the *limits*, which may have changed with the model or its window."""
+        """Have the strategies come down to the *limits*, which may have changed with the model or
+        its window."""
         if conversation.target_tokens != limits.target:
             conversation.target_tokens = limits.target
             strategies = strategies_for(self.settings, limits.target)
@@ -246,7 +252,8 @@ class Turns:
         return view, reason
 
     def _preview_clearing(self, turn: Turn, view: View, case: Case) -> tuple[Preview, Worth]:
-        """Clear what can be cleared without a model; return that, and whether what it really removes pays."""
+        """Clear what can be cleared without a model; return that, and whether what it really
+        removes pays."""
         settings = turn.conversation.compactor.settings
         turn.conversation.baseline_tokens = view.tokens
         clearing = Compactor(
@@ -264,7 +271,8 @@ class Turns:
         return preview, case.with_edits(view, preview.edits, removed).judge()
 
     def _accept_prefetched(self, turn: Turn, why: str) -> bool:
-        """Keep the edits of a compaction that was made ahead, if there is one and it holds for this history."""
+        """Keep the edits of a compaction that was made ahead, if there is one and it holds for this
+        history."""
         conversation = turn.conversation
         preview, conversation.prefetch.preview = conversation.prefetch.preview, None
         if preview is None:
@@ -304,5 +312,6 @@ class Turns:
 
 
 def _is_usable(view: View, edit: Edit) -> bool:
-    """Does *edit*, made ahead, hold for this history, and hide nothing that the model has yet to answer?"""
+    """Does *edit*, made ahead, hold for this history, and hide nothing that the model has yet to
+    answer?"""
     return view.transcript.matches(edit) and not is_premature(edit, view.transcript.messages)

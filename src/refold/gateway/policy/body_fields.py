@@ -1,7 +1,9 @@
-"""Fields changed or added in a request's JSON text, and no other byte: the cap of output, a provider's own clearing.
+"""Fields changed or added in a request's JSON text, and no other byte: the cap of output, a
+provider's own clearing.
 
-A provider that is asked for its own clearing edits what it reads; the history that the client sends, and what signed
-thinking is bound to, stay as they are. That is the sanctioned way to clear results for models that bind thinking.
+A provider that is asked for its own clearing edits what it reads; the history that the client
+sends, and what signed thinking is bound to, stay as they are. That is the sanctioned way to clear
+results for models that bind thinking.
 """
 
 import json
@@ -24,7 +26,8 @@ _FIELDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     ),
 }
 _THINKING_FIELDS = (("thinking", "budget_tokens"), ("reasoning", "max_tokens"))
-"""Where Anthropic and OpenRouter take the share of the answer that thinking may use: less than its cap."""
+"""Where Anthropic and OpenRouter take the share of the answer that thinking may use: less than its
+cap."""
 _decoder = JSONDecoder(strict=False)
 
 
@@ -41,7 +44,8 @@ def read_cap(api: str, body: Mapping[str, Any]) -> Cap | None:
 
 
 def thinking_budget(body: Mapping[str, Any]) -> int:
-    """Return the tokens of an answer that are promised to thinking; 0 if the request does not say."""
+    """Return the tokens of an answer that are promised to thinking; 0 if the request does not
+    say."""
     budget = _first_figure(body, _THINKING_FIELDS)
     return budget.tokens if budget else 0
 
@@ -49,8 +53,8 @@ def thinking_budget(body: Mapping[str, Any]) -> int:
 def lower_cap(api: str, body: Mapping[str, Any], tokens: int, window: int) -> Cap | None:
     """Return the cap that lets a request of *tokens* and its answer fit *window*.
 
-    None if the stated one does, and if no sensible one would. Thinking that is promised a budget keeps it and a little
-    room.
+    None if the stated one does, and if no sensible one would. Thinking that is promised a budget
+    keeps it and a little room.
     """
     return next(iter(fit_caps(api, body, window - tokens)), None)
 
@@ -58,9 +62,9 @@ def lower_cap(api: str, body: Mapping[str, Any], tokens: int, window: int) -> Ca
 def fit_caps(api: str, body: Mapping[str, Any], room: int, keep: float = 1.0) -> tuple[Cap, ...]:
     """Return what must change for an answer to have at most *room* tokens.
 
-    That is the cap, and if need be the budget of thinking, which providers refuse unless it is below the cap. Empty if
-    no cap is stated, if it fits already, and if too little would remain: `SMALLEST_CAP` tokens, or the share *keep* of
-    what thinking was promised.
+    That is the cap, and if need be the budget of thinking, which providers refuse unless it is
+    below the cap. Empty if no cap is stated, if it fits already, and if too little would remain:
+    `SMALLEST_CAP` tokens, or the share *keep* of what thinking was promised.
     """
     cap, budget = read_cap(api, body), _first_figure(body, _THINKING_FIELDS)
     if cap is None or not SMALLEST_CAP <= room < cap.tokens:
@@ -94,7 +98,8 @@ def _first_figure(body: Mapping[str, Any], paths: Iterable[tuple[str, ...]]) -> 
 
 
 def _find_field(text: str, at: int, name: str) -> tuple[int, int]:
-    """Find the value of a field of the object at *at*; of several of one name the last, as parsers do."""
+    """Find the value of a field of the object at *at*; of several of one name the last, as parsers
+    do."""
     at = _skip_space(text, at + text[at : at + 3].startswith("\xef\xbb\xbf") * 3)
     if text[at] != "{":
         raise ValueError("no object")
@@ -126,7 +131,8 @@ BETAS: Mapping[str, str] = {
 def add_native_fields(
     incoming: Incoming, body: Mapping[str, Any], source: bytes, fields: Mapping[str, Any]
 ) -> tuple[bytes, Headers]:
-    """Return *source* with those of *fields* put first that *body* lacks, and the headers to send in place of its own.
+    """Return *source* with those of *fields* put first that *body* lacks, and the headers to send
+    in place of its own.
 
     *source* is what is sent for *incoming*, *body* its parsed fields.
     """
@@ -159,11 +165,13 @@ def _client_betas(incoming: Incoming) -> str:
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NOT_STRICT = re.compile(rb"[\x00-\x1f]|NaN|Infinity|\\u[dD][89a-fA-F]")
-"""What stands in every body that is not strict. Strict ones may have it too: white space, or in texts."""
+"""What stands in every body that is not strict. Strict ones may have it too: white space, or in
+texts."""
 
 
 def is_strict_json(source: bytes) -> bool:
-    """Is *source* strict JSON in UTF-8: no mark before it, no NaN, no bare control characters, no half characters?
+    """Is *source* strict JSON in UTF-8: no mark before it, no NaN, no bare control characters, no
+    half characters?
 
     The bytes are parsed only if something in them is suspect.
     """

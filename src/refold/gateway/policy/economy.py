@@ -1,4 +1,5 @@
-"""Does it pay to compact this conversation now? Figures of a view, for `refold.economics.break_even`."""
+"""Does it pay to compact this conversation now? Figures of a view, for
+`refold.economics.break_even`."""
 
 import re
 from collections.abc import Sequence
@@ -62,8 +63,8 @@ def find_request_rates(settings: Settings, model: str, source: bytes) -> Rates |
 def has_hour_cache(source: bytes) -> bool:
     """Does this request ask the cache to keep its end, the conversation, for an hour?
 
-    Anthropic takes marks of an hour only before those of five minutes: where there is one of five minutes, the end
-    is kept for five minutes, whatever is before it.
+    Anthropic takes marks of an hour only before those of five minutes: where there is one of five
+    minutes, the end is kept for five minutes, whatever is before it.
     """
     marks = _CACHE_MARK.findall(source)
     return bool(marks) and all(map(_HOUR_MARK.search, marks))

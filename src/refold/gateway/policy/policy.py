@@ -32,12 +32,14 @@ PINNED = frozenset(
         "compaction_trigger",
     }
 )
-"""Kinds of entries that a provider reads and nobody else can: a summary of them would lose them (OA-7, OA-8)."""
+"""Kinds of entries that a provider reads and nobody else can: a summary of them would lose them
+(OA-7, OA-8)."""
 NEVER = 10**15
 
 
 class TokenLevels(NamedTuple):
-    """Tokens of requests to one model at which something is due; None if its window is not known."""
+    """Tokens of requests to one model at which something is due; None if its window is not
+    known."""
 
     window: Window | None
     hard: int | None
@@ -83,7 +85,8 @@ def strategies_for(settings: Settings, target: int) -> tuple[Strategy, ...]:
 
 
 def default_strategies(target: int, *, asks: bool) -> tuple[Strategy, ...]:
-    """Return the strategies used by default. A model is asked once; if that is not enough, rules do the rest."""
+    """Return the strategies used by default. A model is asked once; if that is not enough, rules do
+    the rest."""
     room = summary_room(target)
     first = (DropDuplicates(), ClipResults(limit=50_000), ClearThinking(keep=2))
     last = (
@@ -98,7 +101,8 @@ def default_strategies(target: int, *, asks: bool) -> tuple[Strategy, ...]:
 
 
 def non_lossy(strategies: tuple[Strategy, ...]) -> tuple[Strategy, ...]:
-    """Return those of *strategies* that leave the words of user and model alone: for compaction that is not due."""
+    """Return those of *strategies* that leave the words of user and model alone: for compaction
+    that is not due."""
     return tuple(
         strategy
         for strategy in strategies
@@ -116,8 +120,8 @@ def is_pinned(message: Message) -> bool:
 class OnTime:
     """A local strategy, kept from changing what signed thinking was bound to before it came (AN-7).
 
-    It is on time for a message that no signed thinking follows. What it does then is stored, since after a restart it
-    would be late.
+    It is on time for a message that no signed thinking follows. What it does then is stored, since
+    after a restart it would be late.
     """
 
     strategy: Any

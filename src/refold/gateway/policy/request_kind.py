@@ -1,8 +1,9 @@
-"""What kind of request this is: auxiliary, with a history that its provider holds, or too short to read.
+"""What kind of request this is: auxiliary, with a history that its provider holds, or too short to
+read.
 
-Auxiliary requests (titles, classifiers, memory agents, a client's own compaction) are recognised by what clients say of
-them and by known words of their instructions. The rest has other tools or another session key as a rule, and so is a
-conversation by itself.
+Auxiliary requests (titles, classifiers, memory agents, a client's own compaction) are recognised by
+what clients say of them and by known words of their instructions. The rest has other tools or
+another session key as a rule, and so is a conversation by itself.
 """
 
 import json
@@ -65,7 +66,8 @@ SYSTEM_WORDS: tuple[tuple[str, RequestKind], ...] = (
 
 
 def request_kind(incoming: Incoming, payload: Payload) -> RequestKind:
-    """Return what an auxiliary request asks for, as far as it says so itself; else an empty string."""
+    """Return what an auxiliary request asks for, as far as it says so itself; else an empty
+    string."""
     if payload.body.get("generate") is False:
         return "prewarm"
     if _codex_kind(incoming) == "compaction":
@@ -81,10 +83,11 @@ def request_kind(incoming: Incoming, payload: Payload) -> RequestKind:
 
 
 def is_added_summary_request(before: Sequence[Message], after: Sequence[Message]) -> bool:
-    """Does the last message of *after* repeat one of *before* and add texts that speak of a summary?
+    """Does the last message of *after* repeat one of *before* and add texts that speak of a
+    summary?
 
-    So does a client that asks for a compaction in words that are not in the tables. A person who goes back and adds
-    something speaks of something else (D8).
+    So does a client that asks for a compaction in words that are not in the tables. A person who
+    goes back and adds something speaks of something else (D8).
     """
     at = len(after) - 1
     if (
@@ -143,15 +146,17 @@ _HISTORY_FIELDS: Mapping[str, tuple[str, ...]] = {
 
 
 def server_history_field(api: str, body: Mapping[str, Any]) -> str:
-    """Return the field by which a request says that its provider holds the history; empty if none does."""
+    """Return the field by which a request says that its provider holds the history; empty if none
+    does."""
     return next((name for name in _HISTORY_FIELDS.get(api, ()) if body.get(name) is not None), "")
 
 
 def refuse_server_history(field: str, body: Mapping[str, Any]) -> GatewayResponse | None:
-    """Return the answer that makes a client send its full history from now on; None if there is none.
+    """Return the answer that makes a client send its full history from now on; None if there is
+    none.
 
-    The Anthropic SDK drops `thread` when told that threads are not supported. A client of
-    `previous_response_id` is told that there is no such response.
+    The Anthropic SDK drops `thread` when threads are not supported. A client of
+    `previous_response_id` learns that there is no such response.
     """
     if field == "thread":
         message = "message threads are not supported here"
@@ -186,15 +191,16 @@ EDITABLE_SIGNS = (
     b"encrypted_content",
     b"compaction",
 )
-"""What stands in the body of a conversation with tool results, signed thinking or a provider's compaction, in any API. A
-client that hides them by escapes gets its request as it wrote it."""
+"""What stands in the body of a conversation with tool results, signed thinking or a provider's
+compaction, in any API. A client that hides them by escapes gets its request as it wrote it."""
 
 
 def parse_light_body(incoming: Incoming, settings: Settings) -> Mapping[str, Any] | None:
     """Return the body of a light request; None for any other.
 
-    A light request has at most `Settings.read_above_bytes` bytes, carries its whole history, and holds nothing that a
-    default local strategy would edit, so that passing it decides nothing for later.
+    A light request has at most `Settings.read_above_bytes` bytes, carries its whole history, and
+    holds nothing that a default local strategy would edit, so that passing it decides nothing for
+    later.
     """
     source = incoming.body
     if (
@@ -215,7 +221,8 @@ def parse_light_body(incoming: Incoming, settings: Settings) -> Mapping[str, Any
 def pass_light_request(
     incoming: Incoming, settings: Settings, fits: Callable[[Incoming, Mapping[str, Any]], bool]
 ) -> Outgoing | None:
-    """Return what goes out for a request that is so short that it passes unread, if it *fits* (`ModelLimits.fits`)."""
+    """Return what goes out for a request that is so short that it passes unread, if it *fits*
+    (`ModelLimits.fits`)."""
     if incoming.api not in APIS or is_auxiliary(incoming.path):
         return None
     body = parse_light_body(incoming, settings)

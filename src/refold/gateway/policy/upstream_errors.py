@@ -1,4 +1,5 @@
-"""What an upstream's error says: that the request is too long, or that its signed thinking belongs elsewhere (AN-7).
+"""What an upstream's error says: that the request is too long, or that its signed thinking belongs
+elsewhere (AN-7).
 
 Only an error's own words count, not what it quotes: a request's text stands in many an error.
 """
@@ -20,7 +21,8 @@ MAX_DEPTH = 8
 
 _HOLDERS = ("error", "errors", "detail", "details", "metadata")
 _FIELDS = ("message", "Message", "msg", "code", "type", "status", "title", "error_type", "raw")
-"""Where providers, and servers between them and us, say what is wrong. In `raw` OpenRouter hands on the provider's own words."""
+"""Where providers, and servers between them and us, say what is wrong. In `raw` OpenRouter hands on
+the provider's own words."""
 _COUNTS = ("n_prompt_tokens", "n_ctx")
 """Where llama.cpp says how long the request is and the context."""
 
@@ -35,13 +37,14 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 def error_sentences(body: bytes) -> str:
-    """Return the sentences and codes of an error's body, one a line, without what they quote; also `n_ctx=8192`."""
+    """Return the sentences and codes of an error's body, one a line, without what they quote; also
+    `n_ctx=8192`."""
     return "\n".join(_sentences_of_text(body.decode("utf-8", "replace"), MAX_DEPTH))
 
 
 def strip_quotes(text: str, depth: int = MAX_DEPTH) -> str:
-    """Return *text* with nothing between its quotation marks, except the fields of an error that is handed on in it
-    (`upstream said {"error": {"message": "prompt is too long"}}`)."""
+    """Return *text* with nothing between its quotation marks, except the fields of an error that is
+    handed on in it (`upstream said {"error": {"message": "prompt is too long"}}`)."""
     pieces, end = list[str](), 0
     for quote in _QUOTED.finditer(text):
         pieces.append(text[end : quote.start()])
@@ -100,9 +103,9 @@ _RATE_WORDS = re.compile(
     r"rate[ _-]?limit|too many requests|tokens per (?:minute|day|hour)|throttl|please wait",
     re.IGNORECASE,
 )
-"""What has to do with time, and no fewer tokens of a request would help."""
+"""Words of rate limits: fewer tokens in a request would not help."""
 _STATUSES = frozenset({400, 413, 422, 500})
-"""Statuses with which it is said; 500 by some servers of open models."""
+"""Statuses of context errors; 500 from some servers of open models."""
 
 _FIGURE_PATTERNS = tuple(
     re.compile(
@@ -140,18 +143,20 @@ _FIGURE_PATTERNS = tuple(
         r"(?:maximum context length|context window|context length|context size) (?:is|of)(?: only)? \(?{L}",
     )
 )
-"""Where the tokens of the request, those kept for the answer, and the limit stand. The first that fits counts."""
+"""Where the tokens of the request, those kept for the answer, and the limit stand. The first that
+fits counts."""
 _SHARES = re.compile(
     r"(\d{1,12}) (?:tokens )?(?:in|of|for|from) (?:the |your )?(?:[a-z]+ )?(messages?|functions?|input|prompt|tools?|completion|output)\b",
     re.IGNORECASE,
 )
-"""`(8000 in the messages, 500 in the functions, and 1000 in the completion)`, in the words of OpenAI, OpenRouter and SGLang."""
+"""`(8000 in the messages, 500 in the functions, and 1000 in the completion)`, in the words of
+OpenAI, OpenRouter and SGLang."""
 _OUTPUT_WORDS = ("completion", "output")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 
 
 class ErrorFigures(NamedTuple):
-    """What an error says of the request; 0 where it does not say."""
+    """The numbers of a context error; 0 if it does not name one."""
 
     tokens: int = 0
     output: int = 0
@@ -160,7 +165,8 @@ class ErrorFigures(NamedTuple):
     """The request has so many tokens at least: the server stopped counting there."""
 
     def answer_room(self, sent: int) -> int:
-        """Return the tokens that the limit leaves for the answer to a request estimated at *sent* tokens; 0 if unknown.
+        """Return the tokens that the limit leaves for the answer to a request estimated at *sent*
+        tokens; 0 if unknown.
 
         A little less than that: servers count in part before their template is applied, or "about".
         """
@@ -169,7 +175,8 @@ class ErrorFigures(NamedTuple):
         return max(0, room - min(1_000, room // 20))
 
     def scale(self, before: int, after: int) -> "ErrorFigures":
-        """Return the figures for a request that is estimated at *after* tokens now and was at *before*."""
+        """Return the figures for a request that is estimated at *after* tokens now and was at
+        *before*."""
         return self._replace(tokens=self.tokens * after // before) if before else self
 
 
@@ -180,8 +187,8 @@ ESTIMATE_MARGIN = 1.25
 def is_context_error(api: str, status: int, body: bytes) -> bool:
     """Does this reply of an upstream say that the request is too long for the model's window?
 
-    For Responses also a stream that begins with status 200 and a `response.failed` event. What it quotes does
-    not count.
+    For Responses also a stream that begins with status 200 and a `response.failed` event. What it
+    quotes does not count.
     """
     if status == 200:
         is_failure = api == "openai_responses" and b"response.failed" in body
@@ -218,7 +225,8 @@ def _add_shares(figures: ErrorFigures, text: str) -> ErrorFigures:
 
 
 def context_error(api: str, tokens: int = 0, limit: int = 0) -> tuple[int, Headers, bytes]:
-    """Return status, headers and body with which the provider itself would say that *tokens* exceed *limit*.
+    """Return status, headers and body with which the provider itself would say that *tokens* exceed
+    *limit*.
 
     So clients recognise it and recover as they do. It holds no figures if the limit is not known.
     """
@@ -281,7 +289,8 @@ def is_thinking_refused(api: str, status: int, body: bytes) -> bool:
 
 
 def thinking_block_index(sent: bytes, error: bytes) -> int:
-    """Return which block of thinking of the request *sent* the *error* names, from 0; 0 if it names none."""
+    """Return which block of thinking of the request *sent* the *error* names, from 0; 0 if it names
+    none."""
     match = _PLACE.search(error_sentences(error))
     if match is None:
         return 0
@@ -290,7 +299,8 @@ def thinking_block_index(sent: bytes, error: bytes) -> int:
 
 
 def block_position(view: View, place: int) -> int:
-    """Return the transcript position of the block of thinking that is shown as number *place*; 0 if there are fewer."""
+    """Return the transcript position of the block of thinking that is shown as number *place*; 0 if
+    there are fewer."""
     for item in view.iter_items():
         place -= sum(
             isinstance(part, Thinking) for message in item.messages for part in message.parts
