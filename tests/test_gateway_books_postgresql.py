@@ -44,8 +44,9 @@ def test_a_ledger_of_the_version_before_is_brought_forward(url):
     before.close()
     ledger = open_ledger(url)
     ledger.add({key._replace(hour=7_200): one, key._replace(basis="estimated"): one})
-    assert ledger.sums(["s", "s", "nobody", ""]) == {"s": one + one}  # more than a BIGINT holds
-    assert all(type(figure) is int for figure in ledger.sums(["s"])["s"].values())
+    booked = ledger.booked(["s", "s", "nobody", ""])
+    assert list(booked) == ["s"] and (booked["s"].reported, booked["s"].unreported) == (one + one, one)  # more than a BIGINT holds
+    assert all(type(figure) is int for figure in booked["s"].reported.values())
     with ledger._link.connection("read") as connection:
         assert connection.execute("SELECT to_regclass('refold_calls_by_latest')").fetchone() != (None,)
     ledger.close()

@@ -491,11 +491,13 @@ def test_what_is_written_is_read_and_added_up(first, second):
 def test_the_sums_of_sessions_are_those_of_their_lines(entries, asked):
     ledger = open_ledger(":memory:")
     ledger.add(merge_entries(entries))
-    wanted = dict[str, Sums]()
+    wanted = dict[str, dict[str, Sums]]()
     for key, sums in entries:
-        if key.session and key.session in asked and key.basis == "reported":
-            wanted[key.session] = wanted.get(key.session, Sums()) + sums
-    assert ledger.sums(iter(asked)) == wanted
+        if key.session and key.session in asked:
+            by_basis = wanted.setdefault(key.session, {"reported": Sums(), "estimated": Sums()})
+            by_basis[key.basis] += sums
+    booked = ledger.booked(iter(asked))
+    assert {name: {"reported": calls.reported, "estimated": calls.unreported} for name, calls in booked.items()} == wanted
     ledger.close()
 
 
@@ -512,7 +514,7 @@ def test_a_ledger_of_many_pages_is_read_once_and_in_order(count):
     assert list(ledger.entries()) == sorted(booked.items(), key=lambda entry: entry[0])
     assert [key for key, _ in ledger.entries(7_200)] == sorted(key for key in booked if key.hour >= 7_200)
     asked = [f"s{n}" for n in range(1_200)]
-    assert sum(sums.would_cost for sums in ledger.sums(asked).values()) == count * (count - 1) // 2
+    assert sum(calls.reported.would_cost for calls in ledger.booked(asked).values()) == count * (count - 1) // 2
     ledger.close()
 
 
@@ -543,7 +545,7 @@ def test_the_sums_of_a_session_cost_what_it_has(count):
     ledger.add(lines(count) | {EntryKey(0, "t", "mine", "m", "reported"): Sums(calls=3)})
     with ledger._link.connection("read") as connection:
         connection.set_progress_handler(lambda: next(steps) and None, 10)
-    assert ledger.sums(["mine"]) == {"mine": Sums(calls=3)}
+    assert ledger.booked(["mine"])["mine"].reported == Sums(calls=3)
     assert next(steps) < 100
     ledger.close()
 
@@ -557,7 +559,7 @@ def test_a_ledger_of_the_version_before_is_brought_forward(tmp_path):
         connection.executemany(ADD, rows)
     ledger = open_ledger(str(tmp_path / "refold.db"))
     assert dict(ledger.entries()) == booked
-    assert ledger.sums(["s1"]) == {"s1": Sums(calls=1, would_cost=1)}
+    assert ledger.booked(["s1"])["s1"].reported == Sums(calls=1, would_cost=1)
     with ledger._link.connection("read") as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (3,)
         assert connection.execute("PRAGMA index_info(refold_calls_by_latest)").fetchall()

@@ -57,10 +57,6 @@ SESSIONS = (
 """Hour by hour, since a sum over all may be more than 64 bits hold; and by no index, since all
 lines are read."""
 TOTALS = f"SELECT basis, {_SUMMED} FROM refold_calls WHERE hour + 0 >= ? GROUP BY basis, hour"  # noqa: S608 - likewise
-SUMS = (
-    f"SELECT session, {', '.join(f'SUM({name})' for name in FIGURES)} FROM refold_calls "  # noqa: S608 - likewise
-    "WHERE basis = 'reported' AND session IN ({}) GROUP BY session"
-)
 
 
 class BookedCalls(NamedTuple):
@@ -149,22 +145,6 @@ class Ledger:
             if len(rows) < PAGE:
                 return
             last = rows[-1][: len(EntryKey._fields)]
-
-    def sums(self, sessions: Iterable[str]) -> dict[str, Sums]:
-        """What is booked of the calls of these *sessions* whose usage the upstream reported, for
-        each of which there is something. Costs what they have, not what the ledger holds. Raises
-        `StoreError`."""
-        asked, found = sorted({*sessions} - {""}), dict[str, Sums]()
-        for first in range(0, len(asked), SESSIONS_PER_QUERY):
-            names = asked[first : first + SESSIONS_PER_QUERY]
-            query = SUMS.format(", ".join([self._mark] * len(names)))
-            with self._link.connection("read") as connection:
-                rows = connection.cursor().execute(query, tuple(names)).fetchall()
-            found |= {
-                name: Sums(**dict(zip(FIGURES, map(int, figures), strict=True)))
-                for name, *figures in rows
-            }
-        return found
 
     def booked(self, sessions: Iterable[str]) -> dict[str, BookedCalls]:
         """What is booked of these *sessions*, for each of which there is something. Costs what they
