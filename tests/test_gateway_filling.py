@@ -26,6 +26,6 @@ def test_after_a_change_of_model_the_target_is_that_of_the_new_one():
         first = driver(chat(150, model="large"), "openai_chat")
         assert (first.outcome, first.edits) == ("untouched", ())
         second = driver(chat(151, model="small"), "openai_chat")
-        assert 0.6 < second.after / (SHARE * 20_000) <= 1
+        assert 0.6 < second.tokens_after / (SHARE * 20_000) <= 1
         third = driver(chat(152, model="large"), "openai_chat")
         assert third.edits == second.edits, "what was decided stays"
