@@ -106,7 +106,7 @@ def test_f1_law_what_the_model_is_to_answer_is_sent_word_for_word_wherever_a_his
     before = None
     for body in bodies[at:]:
         view = (compactor(strategies, 10**9, store) if again else back)(body)
-        assert check(view.payload) == ()
+        assert check(view.payload) == () or check(body), "a request that was valid stays so"
         assert hidden(body, view.payload) == []
         assert view.messages == compactor(strategies, 10**9, store)(body).messages, "every process sees the same"
         if before is not None:
