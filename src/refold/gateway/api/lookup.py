@@ -66,11 +66,11 @@ def locate(context: ApiContext, asked: ConversationArguments) -> LocatedSession:
     remembered = find_remembered(context, asked.session) if asked.session else None
     if remembered is None or asked.request is not UNSET:
         return LocatedSession(
-            _sent_turn(context, asked, remembered), is_sent_along=True, unseen_tokens=0
+            _turn_of_request(context, asked, remembered), is_sent_along=True, unseen_tokens=0
         )
     unseen_tokens = remembered.latest.view.profile.fixed_tokens
     return LocatedSession(
-        _remembered_turn(remembered), is_sent_along=False, unseen_tokens=unseen_tokens
+        _turn_of_latest(remembered), is_sent_along=False, unseen_tokens=unseen_tokens
     )
 
 
@@ -88,7 +88,7 @@ def find_edit(view: View, id: str) -> Edit:
         raise Problem(404, "no_edit", str(error)) from error
 
 
-def _sent_turn(
+def _turn_of_request(
     context: ApiContext, asked: ConversationArguments, remembered: Remembered | None
 ) -> Turn:
     """The history in `request`, of the remembered conversation if there is one."""
@@ -127,7 +127,7 @@ def _open_request(body: bytes, api: Codec | str | None) -> Payload:
     return envelope
 
 
-def _remembered_turn(remembered: Remembered) -> Turn:
+def _turn_of_latest(remembered: Remembered) -> Turn:
     """The latest history out of memory, encoded for its API. Raises `Problem` 409 if decoding gives
     other messages: an edit is true for exactly one history."""
     conversation, latest = remembered

@@ -27,10 +27,10 @@ from refold.gateway.api.arguments import (
 from refold.gateway.api.context import ApiContext, Problem
 from refold.gateway.api.lookup import find_edit, find_remembered, list_remembered, locate, show
 from refold.gateway.api.serialize import (
-    hidden_text,
-    inserted_text,
-    remembered_session,
+    describe_session,
     session_edits,
+    text_hidden_by,
+    text_inserted_by,
     with_bookings,
 )
 from refold.gateway.ledger.report import ReportLine, line_as_json
@@ -47,21 +47,21 @@ HISTORY_NEEDED = "No transcript of this session is recorded: send it as `request
 def sessions(context: ApiContext, asked: SessionsArguments) -> SessionsAnswer:
     """Return the conversations that this gateway has seen, the latest first."""
     if asked.scope == "all":
-        return with_booked_sessions(context, remembered_sessions(context), asked)
+        return with_booked_sessions(context, list_remembered_sessions(context), asked)
     latest_first = sorted(
         list_remembered(context), key=lambda remembered: remembered.latest.sent_at, reverse=True
     )
     page = _page(latest_first, asked)
     booked = context.booked(remembered.conversation.name for remembered in page)
     return SessionsAnswer(
-        [remembered_session(*remembered, booked) for remembered in page], len(latest_first)
+        [describe_session(*remembered, booked) for remembered in page], len(latest_first)
     )
 
 
-def remembered_sessions(context: ApiContext) -> list[Session]:
+def list_remembered_sessions(context: ApiContext) -> list[Session]:
     """Return the sessions of which this process remembers the latest request, without what is
     booked of them."""
-    return [remembered_session(*remembered, None) for remembered in list_remembered(context)]
+    return [describe_session(*remembered, None) for remembered in list_remembered(context)]
 
 
 def with_booked_sessions(
@@ -115,12 +115,14 @@ def history(context: ApiContext, asked: HistoryArguments) -> HistoryAnswer:
     conversation, latest = find_remembered(context, asked.session)
     view = latest.view
     rows = _ledger_rows(context, view)
-    made = {item.edit: item for item in rows if item.edit and item.action in ("compact", "accept")}
+    rows_by_edit = {
+        item.edit: item for item in rows if item.edit and item.action in ("compact", "accept")
+    }
     end = max(0, len(rows) - asked.offset)
     return HistoryAnswer(
-        session=remembered_session(conversation, latest, context.booked([conversation.name])),
+        session=describe_session(conversation, latest, context.booked([conversation.name])),
         edits=session_edits(
-            view, view.visible_edits, made, is_readable=context.is_recorded(conversation)
+            view, view.visible_edits, rows_by_edit, is_readable=context.is_recorded(conversation)
         ),
         attempts=list(rows[max(0, end - asked.limit) : end]),
         attempts_total=len(rows),
@@ -145,7 +147,7 @@ def words(context: ApiContext, asked: WordsArguments) -> WordsAnswer:
     edit = find_edit(view, asked.edit)
     if asked.of == "hidden" and not is_readable:
         raise Problem(409, "history_needed", HISTORY_NEEDED)
-    text = hidden_text(view, edit) if asked.of == "hidden" else inserted_text(view, edit)
+    text = text_hidden_by(view, edit) if asked.of == "hidden" else text_inserted_by(view, edit)
     end = asked.offset + asked.limit
     return WordsAnswer(
         session=asked.session,

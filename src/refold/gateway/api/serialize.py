@@ -28,7 +28,7 @@ def request_tokens(view: View, unseen_tokens: int = 0) -> int:
     return view.tokens_uncalibrated + unseen_tokens
 
 
-def remembered_session(
+def describe_session(
     conversation: Conversation, latest: LatestRequest, booked: Mapping[str, BookedCalls] | None
 ) -> Session:
     """Return a conversation in figures: its *latest* request, and what is *booked*."""
@@ -80,7 +80,7 @@ def _session_edit(
     view: View, placed: VisibleEdit, row: LedgerRow | None, is_readable: bool
 ) -> SessionEdit:
     edit = placed.edit
-    text, hidden = inserted_text(view, edit), hidden_text(view, edit) if is_readable else ""
+    text, hidden = text_inserted_by(view, edit), text_hidden_by(view, edit) if is_readable else ""
     return SessionEdit(
         id=edit.id,
         by=edit.by,
@@ -99,7 +99,7 @@ def _session_edit(
     )
 
 
-def inserted_text(view: View, edit: Edit) -> str:
+def text_inserted_by(view: View, edit: Edit) -> str:
     """Return our own words that *edit* shows. Words of the conversation that still show are left
     out: no answer may quote them."""
     hidden = view.transcript.messages[edit.start : edit.stop]
@@ -109,7 +109,7 @@ def inserted_text(view: View, edit: Edit) -> str:
     return "\n\n".join(map(readable_text, ours))
 
 
-def hidden_text(view: View, edit: Edit) -> str:
+def text_hidden_by(view: View, edit: Edit) -> str:
     """Return the messages that *edit* stands for."""
     return "\n\n".join(map(readable_text, view.transcript.messages[edit.start : edit.stop]))
 

@@ -112,21 +112,23 @@ class Transcripts:
         self._due = 0.0
 
     def record(self, call: BilledCall) -> None:
-        """Keep the history of *call*, as it was said. Raises `StoreError`."""
+        """Keep the history of *call* without edits. Raises `StoreError`."""
         if self._seconds is None or call.view is None or not call.session:
             return
         who, view = (call.tenant, call.session), call.view
         tips = view.transcript.tips
         with self._writing() as connection:
             head = self._rows(connection, _HEAD, who)
-            known = self._count_unchanged(connection, who, tips, head)
-            grown = bool(head) and head[0][1] == known
-            size = head[0][3] if grown else int(self._rows(connection, _SIZE, (*who, known))[0][0])
-            self._execute(connection, _CUT, (*who, known))
-            said = view.transcript.messages
+            unchanged = self._count_unchanged(connection, who, tips, head)
+            grown = bool(head) and head[0][1] == unchanged
+            size = (
+                head[0][3] if grown else int(self._rows(connection, _SIZE, (*who, unchanged))[0][0])
+            )
+            self._execute(connection, _CUT, (*who, unchanged))
+            messages = view.transcript.messages
             rows = [
-                (*who, at, tips[at + 1], _dump_message(said[at]))
-                for at in range(known, len(tips) - 1)
+                (*who, at, tips[at + 1], _dump_message(messages[at]))
+                for at in range(unchanged, len(tips) - 1)
             ]
             connection.cursor().executemany(self._sql(_SAY), rows)
             size += sum(len(row[-1]) for row in rows)
@@ -216,12 +218,12 @@ class Transcripts:
     def _find_excess(self, connection: Any, gone: set[tuple[Any, ...]]) -> list[Any]:
         """The oldest transcripts that are too many."""
         over = int(self._rows(connection, _ALL, ())[0][0]) - self._bounds.total
-        found = []
+        excess = []
         for tenant, session, size in self._rows(connection, _OLDEST, ()) if over > 0 else ():
             if over > 0 and (tenant, session) not in gone:
-                found.append((tenant, session))
+                excess.append((tenant, session))
                 over -= size
-        return found
+        return excess
 
     def _sql(self, text: str) -> str:
         return text.replace("?", self._mark)
