@@ -636,7 +636,8 @@ def test_c9_an_answer_that_unpacks_to_much_goes_through_untouched_and_is_counted
         body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
         with httpx.stream("POST", f"{gateway.url}/v1/chat/completions", json=body, timeout=60) as answer:
             assert b"".join(answer.iter_raw()) == packed and answer.status_code == status
-        assert eventually(lambda: b"unread_total{" in gateway.gateway.render_metrics())
+        counter = b"http_unread_total{" if status == 400 else b"http_usage_missing_total{"
+        assert eventually(lambda: counter in gateway.gateway.render_metrics())
 
 
 @pytest.mark.parametrize("coding", ["gzip", "br"])
