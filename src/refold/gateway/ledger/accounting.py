@@ -70,9 +70,6 @@ class SummaryCost(NamedTuple):
     dollars: float
 
 
-# --- refetches --------------------------------------------------------------------------------
-
-
 class Refetches(NamedTuple):
     """Results that were fetched again."""
 
@@ -140,9 +137,6 @@ def _is_shown(edit: Edit, part: object) -> bool:
 def _key(call: ToolCall) -> bytes:
     content = f"{call.name}\n{call.arguments}".encode("utf-8", "surrogatepass")
     return blake2b(content, digest_size=12).digest()
-
-
-# --- accounting -------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
